@@ -1,0 +1,294 @@
+"""A scenario: one experiment, with its topology, workload, timeline of faults, guarantee and bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from brokerproof.documents import Document, apply, closest, parse, read_yaml
+from brokerproof.errors import InputError
+from brokerproof.guarantees import Anomaly, Guarantee, SubscriptionType, Suite
+from brokerproof.measurements import METRICS
+from brokerproof.topology import Role, Topology, load_topology
+from brokerproof.verdict import Verdict
+
+_NAME = r"^[a-z][a-z0-9_]*$"
+
+
+class Client(Document):
+    """Settings of the system's own client that decide how it behaves under failure."""
+
+    send_timeout_s: float = Field(0, ge=0, description="an unanswered message is given up after this long; 0 is never")
+    operation_timeout_s: int = Field(30, ge=1, description="lookups, subscribes and producer creation give up after")
+    connection_timeout_s: float = Field(10, gt=0)
+    max_pending: int = Field(10_000, ge=1, description="unanswered messages of one producer before it stops sending")
+    batching_delay_ms: int = Field(5, ge=0, description="longest wait for a batch to fill; 0 turns batching off")
+    batching_messages: int = Field(100, ge=1)
+    receiver_queue: int = Field(1000, ge=1, description="messages that a consumer fetches ahead")
+
+
+class Subscription(Document):
+    """A subscription and its consumers."""
+
+    name: str = Field(pattern=_NAME)
+    type: SubscriptionType = SubscriptionType.FAILOVER
+    consumers: int = Field(1, ge=1)
+    cluster: str | None = Field(None, description="cluster that it is made on; the topology's first by default")
+
+    @model_validator(mode="after")
+    def _exclusive_is_alone(self) -> Self:
+        if self.type is SubscriptionType.EXCLUSIVE and self.consumers > 1:
+            raise InputError(
+                "an exclusive subscription takes one consumer", field="consumers", remedy="use `failover` or one consumer"
+            )
+        return self
+
+
+class Workload(Document):
+    """Who publishes and who consumes what, and how fast."""
+
+    namespace: str = Field(description="`tenant/namespace` of the topic")
+    topic: str = Field("orders", pattern=r"^[a-z][a-z0-9-]*$")
+    partitions: int = Field(0, ge=0, description="0 for a topic without partitions")
+    rate: int = Field(1000, ge=1, description="messages per second, of all producers of one cluster together")
+    size: int = Field(200, ge=16, le=5_000_000, description="bytes of payload")
+    keys: int = Field(100, ge=1, description="different keys; each belongs to one producer")
+    producers: int = Field(2, ge=1, description="producers on each of `produce_on`")
+    produce_on: list[str] = Field(default_factory=list, description="clusters; the topology's first by default")
+    subscriptions: list[Subscription] = Field(default_factory=lambda: [Subscription(name="audit")])
+    client: Client = Client()
+
+    @model_validator(mode="after")
+    def _a_key_for_each_producer(self) -> Self:
+        if self.keys < self.producers:
+            raise InputError(
+                f"{self.keys} keys cannot be shared out among {self.producers} producers",
+                field="keys",
+                remedy=f"give at least {self.producers}",
+            )
+        return self
+
+
+class Phases(Document):
+    """The timeline's three phases, one after the other, in seconds from the moment the target rate was held."""
+
+    steady_s: float = Field(20, gt=0)
+    impact_s: float = Field(60, gt=0)
+    recovery_s: float = Field(20, gt=0)
+
+    @property
+    def total_s(self) -> float:
+        """Seconds from steady to the end."""
+        return self.steady_s + self.impact_s + self.recovery_s
+
+
+class Targets(Document):
+    """Which nodes a fault is done to: by name, by region and role, or by what they do at that moment."""
+
+    nodes: list[str] = Field(default_factory=list)
+    cluster: str | None = None
+    region: str | None = None
+    role: Role | None = None
+    now: Literal["topic_owner", "ledger_bookie"] | None = Field(
+        None, description="the topic's owner, or the bookies of the open ledger's ensemble, when the fault is injected"
+    )
+    count: int | None = Field(None, ge=1, description="no more than this many of them")
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not (self.nodes or self.region or self.role or self.now):
+            raise InputError("choose no node", remedy="give nodes, region, role or now")
+        if self.nodes and (self.region or self.role or self.now):
+            raise InputError("name nodes and select them too", remedy="give either `nodes` or region, role and now")
+        return self
+
+
+class When(Document):
+    """A condition that a fault waits for before it is injected."""
+
+    rereplicated: str = Field(description="name of an earlier fault, whose ledgers are all replicated again")
+    within_s: float = Field(90, gt=0, description="longest wait; past it the run is `unknown`")
+
+
+class Fault(Document):
+    """One thing done to nodes, on the timeline."""
+
+    name: str = Field(pattern=_NAME)
+    kind: str
+    targets: Targets
+    at_s: float = Field(0, ge=0, description="seconds after the impact phase began")
+    when: When | None = Field(None, description="wait for this too")
+    heal_at_s: float | None = Field(None, description="seconds after the impact phase began; without it when the load ended")
+    permanent: bool = Field(False, description="never healed, as a destroyed datacenter")
+
+
+class Bound(Document):
+    """The values that a measurement may have, both ends included."""
+
+    min: float | None = None
+    max: float | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.min is None and self.max is None:
+            raise InputError("bounds nothing", remedy="give `min`, `max` or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise InputError("holds no value", remedy="min <= max")
+        return self
+
+
+class Expectation(Document):
+    """What the run must come to for the scenario to be content; a control expects `failed`."""
+
+    verdict: Verdict = Verdict.PASSED
+    at_least: dict[Anomaly, int] = Field(default_factory=dict, description="fewest anomalies of a kind that must be found")
+    failed_suites: list[Suite] = Field(default_factory=list, description="suites that must fail")
+
+
+class OwnerExpectation(Document):
+    """The region in which the topic's owner has to be at the end of a phase."""
+
+    steady: str | None = None
+    recovery: str | None = None
+
+
+class Scenario(Document):
+    """One experiment. Files in dags/scenarios/ hold one each; the file's name is the scenario's."""
+
+    name: str = Field(pattern=_NAME)
+    title: str
+    description: str
+    tags: list[str] = Field(default_factory=list)
+    topology: str
+    overrides: dict[str, Any] = Field(default_factory=dict, description="values of the topology, by dotted path")
+    settings: dict[Role, dict[str, str | int | float | bool]] = Field(
+        default_factory=dict, description="the system's own configuration keys, by role, over the topology's"
+    )
+    runtime: str = "process"
+    version: str = Field("4.0.8", description="version of the messaging system")
+    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
+    tighten: list[Anomaly] = Field(default_factory=list, description="anomalies illegal here though the guarantee allows them")
+    loosen: list[Anomaly] = Field(default_factory=list, description="anomalies legal here though the guarantee forbids them")
+    workload: Workload
+    phases: Phases = Phases()
+    faults: list[Fault] = Field(default_factory=list)
+    owner: OwnerExpectation = OwnerExpectation()
+    bounds: dict[str, Bound] = Field(
+        default_factory=dict, description="by metric, or by `metric/subject` for one fault, phase or moment of it"
+    )
+    expect: Expectation = Expectation()
+    settle_s: float = Field(120, gt=0, description="longest wait, after the load ended, for repair, drain and healing")
+
+    @field_validator("bounds")
+    @classmethod
+    def _known_metrics(cls, bounds: dict[str, Bound]) -> dict[str, Bound]:
+        for key in bounds:
+            metric = key.split("/")[0]
+            if metric not in METRICS:
+                raise InputError(f"no metric is called `{metric}`", field=key, remedy=closest(metric, METRICS))
+        return bounds
+
+    @model_validator(mode="after")
+    def _timeline(self) -> Self:
+        earlier: list[str] = []
+        for index, fault in enumerate(self.faults):
+            at = f"faults.{index}"
+            if fault.name in earlier:
+                raise InputError(f"two faults are called `{fault.name}`", field=f"{at}.name", remedy="rename one")
+            if fault.at_s >= self.phases.impact_s:
+                raise InputError(
+                    f"overlaps the recovery phase: {fault.at_s:g} s into an impact phase of {self.phases.impact_s:g} s",
+                    field=f"{at}.at_s",
+                    remedy="inject earlier or lengthen phases.impact_s",
+                )
+            if fault.permanent and fault.heal_at_s is not None:
+                raise InputError("is permanent and heals", field=f"{at}.heal_at_s", remedy="drop one of the two")
+            if fault.heal_at_s is not None and not fault.at_s < fault.heal_at_s <= self.phases.impact_s:
+                raise InputError(
+                    f"heals at {fault.heal_at_s:g} s, not between its injection and the end of the impact phase",
+                    field=f"{at}.heal_at_s",
+                    remedy=f"choose a value over {fault.at_s:g} and up to {self.phases.impact_s:g}",
+                )
+            if fault.when and fault.when.rereplicated not in earlier:
+                raise InputError(
+                    f"no earlier fault is called `{fault.when.rereplicated}`",
+                    field=f"{at}.when.rereplicated",
+                    remedy=closest(fault.when.rereplicated, earlier),
+                )
+            earlier.append(fault.name)
+        return self
+
+    def bound(self, metric: str, subject: str) -> Bound | None:
+        """The bound on a measurement: the one for its subject, or else the metric's."""
+        return self.bounds.get(f"{metric}/{subject}") or self.bounds.get(metric)
+
+    @cached_property
+    def topic(self) -> str:
+        """The topic's full name."""
+        return f"persistent://{self.workload.namespace}/{self.workload.topic}"
+
+
+def load_scenario(
+    path: Path, topologies: Path, settings: Mapping[str, Any] | None = None
+) -> tuple[Scenario, Topology]:
+    """The scenario in a file and its topology, checked against each other.
+
+    `settings` replaces values by dotted path, as `--set` does. Raises InputError.
+    """
+    content = apply(read_yaml(path), settings or {}, source="--set")
+    scenario = parse(Scenario, {"name": path.stem, **content}, file=str(path))
+    if scenario.name != path.stem:
+        raise InputError(f"is `{scenario.name}`, not the file's name", file=str(path), field="name", remedy="leave it out")
+    try:
+        topology = load_topology(scenario.topology, topologies, scenario.overrides)
+        topology = topology.model_copy(
+            update={
+                "settings": {
+                    role: {**topology.settings.get(role, {}), **scenario.settings.get(role, {})} for role in Role
+                }
+            }
+        )
+        check(scenario, topology)
+    except InputError as error:
+        if error.file:
+            raise
+        raise InputError(error.problem, file=str(path), field=error.field, remedy=error.remedy) from None
+    return scenario, topology
+
+
+def check(scenario: Scenario, topology: Topology) -> None:
+    """Raises InputError where the scenario names something that the topology or Brokerproof does not have."""
+    from brokerproof.faults import KINDS
+
+    for index, fault in enumerate(scenario.faults):
+        at = f"faults.{index}"
+        if fault.kind not in KINDS:
+            raise InputError(f"no fault kind is called `{fault.kind}`", field=f"{at}.kind", remedy=closest(fault.kind, KINDS))
+        for node in fault.targets.nodes:
+            _known(node, topology.nodes, "node", f"{at}.targets.nodes")
+        if fault.targets.region:
+            _known(fault.targets.region, topology.regions, "region", f"{at}.targets.region")
+        if fault.targets.cluster:
+            _known(fault.targets.cluster, topology.clusters, "cluster", f"{at}.targets.cluster")
+    workload = scenario.workload
+    for index, cluster in enumerate(workload.produce_on):
+        _known(cluster, topology.clusters, "cluster", f"workload.produce_on.{index}")
+    clusters = workload.produce_on or list(topology.clusters)[:1]
+    for cluster in clusters:
+        _known(workload.namespace, topology.clusters[cluster].namespaces, "namespace", "workload.namespace")
+    for index, subscription in enumerate(workload.subscriptions):
+        if subscription.cluster:
+            _known(subscription.cluster, topology.clusters, "cluster", f"workload.subscriptions.{index}.cluster")
+    for phase in ("steady", "recovery"):
+        region = getattr(scenario.owner, phase)
+        if region is not None:
+            _known(region, topology.regions, "region", f"owner.{phase}")
+
+
+def _known(name: str, known: Any, noun: str, field: str) -> None:
+    if name not in known:
+        raise InputError(f"no {noun} is called `{name}`", field=field, remedy=closest(name, known))

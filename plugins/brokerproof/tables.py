@@ -1,0 +1,182 @@
+"""The schemas of a run's tables, stated once, used by every job, report and test.
+
+Parquet under the run's directory, `tables/<name>/`. Times are UTC timestamps in microseconds. A message is identified
+by `(producer, seq)`; `seq` starts at 0 and has no gaps; a key belongs to one producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import pyarrow as pa
+
+_TIME = pa.timestamp("us", tz="UTC")
+_POSITION = [("ledger_id", pa.int64()), ("entry_id", pa.int64()), ("batch_index", pa.int32())]
+_PLACE = [("run_id", pa.string()), ("cluster", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
+_MESSAGE = [("producer", pa.string()), ("seq", pa.int64()), ("key", pa.string()), ("payload_hash", pa.int64())]
+
+
+class Outcome(StrEnum):
+    """What a producer knows about an attempt."""
+
+    ACKED = "acked"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class FaultState(StrEnum):
+    """The states of a fault, in the order in which they come."""
+
+    INJECTING = "injecting"
+    EFFECTIVE = "effective"
+    HEALING = "healing"
+    RECOVERED = "recovered"
+
+
+PUBLISHES = pa.schema(
+    [
+        *_PLACE,
+        ("producer", pa.string()),
+        ("epoch", pa.int32()),
+        ("seq", pa.int64()),
+        ("key", pa.string()),
+        ("payload_hash", pa.int64()),
+        ("scheduled_at", _TIME),
+        ("sent_at", _TIME),
+        ("settled_at", _TIME),
+        ("outcome", pa.string()),
+        ("error", pa.string()),
+        *_POSITION,
+    ]
+)
+
+DELIVERIES = pa.schema(
+    [
+        *_PLACE,
+        ("subscription", pa.string()),
+        ("consumer", pa.string()),
+        ("incarnation", pa.int32()),
+        ("arrival", pa.int64()),
+        ("received_at", _TIME),
+        *_MESSAGE,
+        *_POSITION,
+        ("redelivery_count", pa.int32()),
+        ("published_at", _TIME),
+        ("replicated_from", pa.string()),
+        ("acknowledged_at", _TIME),
+    ]
+)
+
+STORED = pa.schema([*_PLACE, *_MESSAGE, *_POSITION, ("published_at", _TIME), ("replicated_from", pa.string())])
+
+FAULTS = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("fault", pa.string()),
+        ("kind", pa.string()),
+        ("targets", pa.list_(pa.string())),
+        ("state", pa.string()),
+        ("at", _TIME),
+        ("evidence", pa.string()),
+    ]
+)
+
+OBSERVATIONS = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("at", _TIME),
+        ("source", pa.string()),
+        ("metric", pa.string()),
+        ("value", pa.string()),
+    ]
+)
+
+# One row per ensemble segment of a BookKeeper ledger of a topic, as the metadata said at one moment of the run.
+LEDGERS = pa.schema(
+    [
+        *_PLACE,
+        ("at", _TIME),
+        ("moment", pa.string()),
+        ("ledger_id", pa.int64()),
+        ("first_entry", pa.int64()),
+        ("state", pa.string()),
+        ("bookies", pa.list_(pa.string())),
+        ("regions", pa.list_(pa.string())),
+        # Regions that had at least one writable bookie at that moment, hence that the segment has to span.
+        ("regions_required", pa.list_(pa.string())),
+    ]
+)
+
+# One row per message and place it had to reach: a cluster's log (subscription null) or a subscription.
+MESSAGES = pa.schema(
+    [
+        *_PLACE,
+        ("subscription", pa.string()),
+        ("home", pa.string()),
+        ("producer", pa.string()),
+        ("seq", pa.int64()),
+        ("key", pa.string()),
+        ("outcome", pa.string()),
+        ("attempts", pa.int32()),
+        ("scheduled_at", _TIME),
+        ("sent_at", _TIME),
+        ("settled_at", _TIME),
+        # In a log: distinct positions stored. At a subscription: distinct positions delivered.
+        ("copies", pa.int32()),
+        ("deliveries", pa.int32()),
+        ("first_received_at", _TIME),
+        *_POSITION,
+        # True where an unknown attempt turned up in the log.
+        ("recovered", pa.bool_()),
+        # Names of the anomalies found here, and those of them that the guarantee forbids.
+        ("anomalies", pa.list_(pa.string())),
+        ("illegal", pa.list_(pa.string())),
+    ]
+)
+
+ANOMALIES = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("anomaly", pa.string()),
+        ("legal", pa.bool_()),
+        ("cluster", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("subscription", pa.string()),
+        ("producer", pa.string()),
+        ("seq", pa.int64()),
+        ("key", pa.string()),
+        ("cause", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+
+# What placement and recovery come to: one row per measured thing, with the bounds that the scenario sets.
+MEASUREMENTS = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("suite", pa.string()),
+        ("metric", pa.string()),
+        # The fault, region, ledger, … that was measured.
+        ("subject", pa.string()),
+        # Null where it could not be measured, which is `unknown` and never `passed` if a bound is set.
+        ("value", pa.float64()),
+        ("unit", pa.string()),
+        ("minimum", pa.float64()),
+        ("maximum", pa.float64()),
+        ("evidence", pa.string()),
+    ]
+)
+
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "publishes": PUBLISHES,
+    "deliveries": DELIVERIES,
+    "stored": STORED,
+    "faults": FAULTS,
+    "observations": OBSERVATIONS,
+    "ledgers": LEDGERS,
+    "messages": MESSAGES,
+    "anomalies": ANOMALIES,
+    "measurements": MEASUREMENTS,
+}

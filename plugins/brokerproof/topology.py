@@ -1,0 +1,208 @@
+"""A topology: the clusters, their regions and nodes, and the policies laid over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from brokerproof.documents import Document, apply, closest, parse, read_yaml
+from brokerproof.errors import InputError
+
+_NAME = r"^[a-z][a-z0-9-]*$"
+
+
+class Role(StrEnum):
+    """What a node does."""
+
+    METADATA = "metadata"
+    BROKER = "broker"
+    BOOKIE = "bookie"
+
+
+class Node(Document):
+    """One process (or container) of a cluster."""
+
+    role: Role
+    region: str = Field(pattern=_NAME)
+    rack: str = Field("rack-1", pattern=_NAME, description="rack inside the region")
+
+
+class Persistence(Document):
+    """How many bookies hold each entry."""
+
+    ensemble: int = Field(2, ge=1)
+    write_quorum: int = Field(2, ge=1)
+    ack_quorum: int = Field(2, ge=1)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if not self.ensemble >= self.write_quorum >= self.ack_quorum:
+            raise InputError(
+                f"impossible quorum {self.ensemble}/{self.write_quorum}/{self.ack_quorum}",
+                remedy="ensemble >= write_quorum >= ack_quorum",
+            )
+        return self
+
+
+class IsolationPolicy(Document):
+    """Which region's brokers own a namespace's topics, and which take over."""
+
+    primary: str = Field(description="region whose brokers own the topics")
+    secondary: str | None = Field(None, description="region whose brokers take over")
+    min_limit: int = Field(1, ge=0, description="fewest primary brokers before the secondary ones take over")
+    usage_threshold: int = Field(100, ge=0, le=100, description="percent of load before the secondary ones help")
+
+
+class Namespace(Document):
+    """A namespace's policies."""
+
+    isolation: IsolationPolicy | None = None
+    persistence: Persistence = Persistence()
+    deduplication: bool = False
+    replicated_to: list[str] = Field(default_factory=list, description="clusters that every message must reach")
+
+
+class BookiePlacement(StrEnum):
+    """How brokers choose the bookies of a new ledger."""
+
+    REGION_AWARE = "region_aware"
+    PINNED = "pinned"
+    ANY = "any"
+
+
+class RepairPlacement(StrEnum):
+    """How auto-recovery chooses the bookie of a new copy."""
+
+    REGION_AWARE = "region_aware"
+    SHIPPED = "shipped"
+
+
+class Placement(Document):
+    """Where copies go and where reads come from."""
+
+    bookies: BookiePlacement = BookiePlacement.REGION_AWARE
+    pinned_to: str | None = Field(None, description="region of all copies, with `bookies: pinned`")
+    repair: RepairPlacement = RepairPlacement.REGION_AWARE
+    local_reads: bool = True
+
+    @model_validator(mode="after")
+    def _pinned_somewhere(self) -> Self:
+        if (self.bookies is BookiePlacement.PINNED) != (self.pinned_to is not None):
+            raise InputError(
+                "`pinned_to` and `bookies: pinned` belong together", field="pinned_to", remedy="give both or neither"
+            )
+        return self
+
+
+class Cluster(Document):
+    """One cluster: its nodes by name, its placement, its namespaces by `tenant/name`."""
+
+    nodes: dict[str, Node]
+    placement: Placement = Placement()
+    namespaces: dict[str, Namespace] = Field(default_factory=dict)
+
+    @field_validator("nodes")
+    @classmethod
+    def _named_like_hosts(cls, nodes: dict[str, Node]) -> dict[str, Node]:
+        for role in Role:
+            if not any(node.role is role for node in nodes.values()):
+                raise InputError(f"no node has the role `{role}`", remedy=f"add a node with `role: {role}`")
+        return nodes
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        bookies = self.names(role=Role.BOOKIE)
+        if self.placement.pinned_to is not None:
+            self._known_region(self.placement.pinned_to, "placement.pinned_to")
+            bookies = self.names(role=Role.BOOKIE, region=self.placement.pinned_to)
+        for name, namespace in self.namespaces.items():
+            at = f"namespaces.{name}"
+            if name.count("/") != 1:
+                raise InputError("is no namespace", field=at, remedy="write `tenant/namespace`")
+            if namespace.persistence.ensemble > len(bookies):
+                raise InputError(
+                    f"impossible quorum: an ensemble of {namespace.persistence.ensemble} with {len(bookies)} bookies",
+                    field=f"{at}.persistence.ensemble",
+                    remedy="lower it or add bookies",
+                )
+            if namespace.isolation:
+                self._known_region(namespace.isolation.primary, f"{at}.isolation.primary")
+                if namespace.isolation.secondary is not None:
+                    self._known_region(namespace.isolation.secondary, f"{at}.isolation.secondary")
+        return self
+
+    def _known_region(self, region: str, field: str) -> None:
+        if region not in self.regions:
+            raise InputError(f"no node is in region `{region}`", field=field, remedy=closest(region, self.regions))
+
+    @property
+    def regions(self) -> list[str]:
+        """Regions that hold messages (have a bookie), in the file's order."""
+        return list(dict.fromkeys(node.region for node in self.nodes.values() if node.role is Role.BOOKIE))
+
+    def names(self, *, role: Role | None = None, region: str | None = None) -> list[str]:
+        """Names of the nodes of a role, of a region, or both."""
+        return [
+            name
+            for name, node in self.nodes.items()
+            if (role is None or node.role is role) and (region is None or node.region == region)
+        ]
+
+
+class Topology(Document):
+    """Everything that `provision` and `configure` set up."""
+
+    title: str
+    description: str
+    system: str = Field("pulsar", description="the driver that runs it")
+    clusters: dict[str, Cluster] = Field(min_length=1)
+    settings: dict[Role, dict[str, str | int | float | bool]] = Field(
+        default_factory=dict, description="the system's own configuration keys, by role"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        seen: set[str] = set()
+        for cluster_name, cluster in self.clusters.items():
+            for name in cluster.nodes:
+                if name in seen:
+                    raise InputError("is the name of two nodes", field=f"clusters.{cluster_name}.nodes.{name}", remedy="rename one")
+                seen.add(name)
+            for name, namespace in cluster.namespaces.items():
+                for other in namespace.replicated_to:
+                    if other not in self.clusters:
+                        raise InputError(
+                            f"no cluster is called `{other}`",
+                            field=f"clusters.{cluster_name}.namespaces.{name}.replicated_to",
+                            remedy=closest(other, self.clusters),
+                        )
+        return self
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        """All nodes of all clusters, by name."""
+        return {name: node for cluster in self.clusters.values() for name, node in cluster.nodes.items()}
+
+    @cached_property
+    def regions(self) -> list[str]:
+        """All regions, those of metadata stores included, in the file's order."""
+        return list(dict.fromkeys(node.region for node in self.nodes.values()))
+
+    def cluster_of(self, node: str) -> str:
+        """Name of the cluster that a node belongs to."""
+        return next(name for name, cluster in self.clusters.items() if node in cluster.nodes)
+
+
+def load_topology(name: str, directory: Path, overrides: Mapping[str, Any] | None = None) -> Topology:
+    """The topology in `directory/name.yaml`, with values replaced by dotted path."""
+    path = directory / f"{name}.yaml"
+    if not path.exists():
+        known = (file.stem for file in directory.glob("*.yaml"))
+        raise InputError(f"no topology is called `{name}`", file=str(path), remedy=closest(name, known))
+    content = apply(read_yaml(path), overrides or {}, source=f"overrides of topology {name}")
+    return parse(Topology, content, file=str(path))
