@@ -164,6 +164,10 @@ class Topology(Document):
     settings: dict[Role, dict[str, str | int | float | bool]] = Field(
         default_factory=dict, description="the system's own configuration keys, by role"
     )
+    heap_mb: dict[Role, int] = Field(
+        default_factory=lambda: {Role.METADATA: 128, Role.BOOKIE: 192, Role.BROKER: 320},
+        description="heap of a node in MiB, by role; bookies and brokers get as much direct memory again",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,0 +1,81 @@
+"""What Brokerproof asks of a messaging system's driver: the one seam between the core and each system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from brokerproof.runtimes.base import NodeSpec
+from brokerproof.run import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One observation: what the cluster said about `source` at `at` (microseconds, when the answer arrived)."""
+
+    at: int
+    source: str
+    metric: str
+    value: str
+
+
+class Driver(Protocol):
+    """All that is particular to one messaging system."""
+
+    def specs(self) -> Mapping[str, NodeSpec]:
+        """Every node of the topology, by name."""
+
+    def start_order(self) -> list[list[str]]:
+        """Nodes in groups: each group starts, in parallel, when the one before is healthy."""
+
+    def initialize(self) -> tuple[str, ...] | None:
+        """The program that has to run once between the first group and the second, if any."""
+
+    def healthy(self, spec: NodeSpec) -> bool:
+        """Whether the node itself says that it is healthy."""
+
+    def configure(self) -> list[str]:
+        """Set everything that the topology asks for. Returns the nodes that have to restart for it.
+
+        Raises AdminError where the cluster refuses something.
+        """
+
+    def check_configuration(self) -> None:
+        """Read everything back that `configure` set. Raises AdminError naming what did not take."""
+
+    def before_start_empty(self, nodes: Iterable[str]) -> None:
+        """Make the cluster accept nodes back whose disks were wiped."""
+
+    def owner(self) -> str | None:
+        """The node that owns the topic now (the first partition of a partitioned one)."""
+
+    def holders(self) -> list[str]:
+        """The nodes that the newest entries of the topic go to now."""
+
+    def alive(self) -> dict[str, list[str]]:
+        """Nodes that the cluster itself lists as alive, by role."""
+
+    def samples(self) -> list[Sample]:
+        """One round of observations."""
+
+    def under_replicated(self) -> int | None:
+        """Ledgers waiting for another copy, None where nobody could be asked."""
+
+    def ledgers(self, moment: str) -> list[dict[str, Any]]:
+        """Rows of the `ledgers` table: where every segment of the topic is now."""
+
+    def published(self) -> int:
+        """Messages that the topic's owner took in since it owns it (a counter that starts again with each owner)."""
+
+    def drained(self) -> list[dict[str, Any]]:
+        """For each partition and subscription: cluster, topic, partition, subscription, drained, backlog, why."""
+
+
+def driver_for(run: Run) -> Driver:
+    """The driver of the run's system."""
+    if run.topology.system == "pulsar":
+        from brokerproof.drivers.pulsar.driver import PulsarDriver
+
+        return PulsarDriver(run)
+    raise ValueError(f"no driver for {run.topology.system}")

@@ -1,0 +1,194 @@
+"""The `process` runtime: nodes are processes of this machine, each on a loopback address of its own.
+
+A node's directory is `nodes/<name>/` of the run: its files, `data/`, `log/node.log` and `pid.json` (pid and start time).
+Processes are found again by the pid file and by a mark in their environment, so that one that was started and not yet
+written down when its starter was killed is not forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import psutil
+
+from brokerproof.clock import wait_until
+from brokerproof.errors import DeadlineError, MachineError, NodeError
+from brokerproof.runtimes.base import NodeSpec
+
+# In the environment of every process that belongs to a run: `<run directory>|<name>`.
+MARK = "BROKERPROOF_NODE"
+
+
+class ProcessRuntime:
+    """Nodes of one run as processes in sessions of their own, which outlive whoever started them."""
+
+    def __init__(self, nodes: Path) -> None:
+        self.nodes = nodes.absolute()
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def directory(self, name: str) -> Path:
+        """The node's directory."""
+        return self.nodes / name
+
+    def prepare(self, spec: NodeSpec) -> None:
+        """Write the node's files and check that its ports are free."""
+        directory = self.directory(spec.name)
+        try:
+            for folder in ("log", *spec.data):
+                (directory / folder).mkdir(parents=True, exist_ok=True)
+            for name, content in spec.files.items():
+                path = directory / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content.replace("{node}", str(directory)), encoding="utf-8")
+        except OSError as error:
+            raise MachineError(f"node {spec.name} cannot be written to {directory}: {error.strerror}; free the disk") from error
+        for port in spec.ports:
+            _check_free(spec.name, spec.address, port)
+
+    def start(self, spec: NodeSpec) -> None:
+        """Start the process; its output goes to log/node.log."""
+        if self.alive(spec.name):
+            raise NodeError(f"node {spec.name} runs already")
+        directory = self.directory(spec.name)
+        environment = {
+            # Nothing of the starter's own settings reaches a node.
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "LANG": "C.UTF-8",
+            **spec.environment,
+            MARK: f"{self.nodes}|{spec.name}",
+        }
+        command = [part.replace("{node}", str(directory)) for part in spec.command]
+        with (directory / "log" / "node.log").open("ab") as log:
+            child = subprocess.Popen(
+                command,
+                cwd=directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._children[spec.name] = child
+        state = {"pid": child.pid, "created": psutil.Process(child.pid).create_time(), "address": spec.address}
+        temporary = directory / "pid.json.tmp"
+        temporary.write_text(json.dumps(state), encoding="utf-8")
+        temporary.replace(directory / "pid.json")
+
+    def stop(self, name: str, *, grace_s: float) -> None:
+        """SIGTERM, and SIGKILL after `grace_s` seconds."""
+        for process in self._processes(name):
+            _send(process, signal.SIGCONT)
+            _send(process, signal.SIGTERM)
+        try:
+            wait_until(lambda: not self.alive(name), timeout_s=grace_s, what=f"node {name} to stop")
+        except DeadlineError:
+            self.kill(name)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        for process in self._processes(name):
+            _send(process, signal.SIGKILL)
+        wait_until(lambda: not self.alive(name), timeout_s=10, what=f"node {name} to be gone after SIGKILL", every_s=0.01)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP."""
+        for process in self._processes(name):
+            _send(process, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """SIGCONT."""
+        for process in self._processes(name):
+            _send(process, signal.SIGCONT)
+
+    def wipe(self, name: str) -> None:
+        """Remove data/ and make it anew, empty."""
+        if self.alive(name):
+            raise NodeError(f"node {name} still runs; its data is not wiped under it")
+        data = self.directory(name) / "data"
+        shutil.rmtree(data, ignore_errors=False)
+        data.mkdir()
+
+    def alive(self, name: str) -> bool:
+        """Whether the process of the pid file runs (a zombie does not)."""
+        return any(True for _ in self._processes(name))
+
+    def log_tail(self, name: str, lines: int = 15) -> str:
+        """The last lines of log/node.log."""
+        log = self.directory(name) / "log" / "node.log"
+        if not log.exists():
+            return "(no log)"
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 16_384))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+
+    def release(self) -> list[str]:
+        """End every node of the run by force."""
+        return end(process for process in marked_processes() if process_mark(process).startswith(f"{self.nodes}|"))
+
+    def _processes(self, name: str) -> Iterator[psutil.Process]:
+        child = self._children.get(name)
+        if child is not None:
+            child.poll()  # reaps it, so that it does not stay behind as a zombie
+        try:
+            state = json.loads((self.directory(name) / "pid.json").read_text(encoding="utf-8"))
+            process = psutil.Process(state["pid"])
+            # A pid is given again; together with the start time it is one process.
+            if process.create_time() == state["created"] and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+        except (FileNotFoundError, psutil.NoSuchProcess):
+            return
+
+
+def marked_processes() -> Iterator[psutil.Process]:
+    """Every process of this machine that some run started and that this user may look at."""
+    for process in psutil.process_iter():
+        if process.pid != os.getpid() and process_mark(process):
+            yield process
+
+
+def process_mark(process: psutil.Process) -> str:
+    """The mark in a process's environment, empty where it has none."""
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return ""
+        return process.environ().get(MARK, "")
+    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+        return ""
+
+
+def end(processes: Iterable[psutil.Process]) -> list[str]:
+    """SIGKILL processes and wait until they are gone; their names from the marks."""
+    ended = {process: process_mark(process).rpartition("|")[2] for process in processes}
+    for process in ended:
+        _send(process, signal.SIGKILL)
+    _, left = psutil.wait_procs(list(ended), timeout=10)
+    still = [process.pid for process in left if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    if still:
+        raise NodeError(f"processes {still} did not end after SIGKILL")
+    return list(ended.values())
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> None:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        pass
+
+
+def _check_free(name: str, address: str, port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            raise MachineError(
+                f"node {name} cannot listen on {address}:{port}: {error.strerror}; "
+                "end what listens there (`python -m brokerproof down` ends what earlier runs left)"
+            ) from error
