@@ -1,0 +1,66 @@
+# What a developer types. `make demo` needs nothing but Python 3.11, 3.12 or 3.13 with its venv module.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Named by what was installed, so that a second `make setup` finds it and does nothing.
+STAMP := $(VENV)/.installed-$(firstword $(shell cat requirements.txt pyproject.toml | cksum))
+SOURCES := plugins dags spark_jobs tests
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lock demo test lint format types unit cluster e2e down clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## install everything in its locked version into .venv; does nothing the second time
+
+$(STAMP): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' \
+	  || { echo "Brokerproof needs Python 3.11, 3.12 or 3.13, and \`$(PYTHON)\` is not one of them:" \
+	       "name one with \`make setup PYTHON=python3.12\`." >&2; exit 3; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "\`$(PYTHON)\` comes without its venv module: install it (on Debian and Ubuntu the package" \
+	       "python3-venv) or name another Python with \`make setup PYTHON=…\`." >&2; exit 3; }
+	test -x $(BIN)/uv || { $(PYTHON) -m venv --clear $(VENV) \
+	  && awk '/^[^ #]/ { wanted = /^uv==/ } wanted' requirements.txt > $(VENV)/uv.txt \
+	  && $(BIN)/python -m pip install --quiet --require-hashes --requirement $(VENV)/uv.txt; }
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip sync --quiet --compile-bytecode --require-hashes requirements.txt
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/.installed-* && touch $@
+
+lock: setup ## resolve requirements.in into requirements.txt
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  requirements.in --output-file requirements.txt
+
+demo: setup ## destroy a datacenter under load and prove what became of every message
+	$(BIN)/python -m brokerproof run sync_datacenter_loss
+
+test: lint types unit cluster e2e ## everything that CI checks
+
+lint: setup ## style and format
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+
+format: setup ## put style and format right
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+types: setup ## static types
+	$(BIN)/mypy
+
+unit: setup ## tests without a cluster
+	$(PYTEST) tests/unit
+
+cluster: setup ## tests on a real embedded cluster
+	$(PYTEST) tests/cluster
+
+e2e: setup ## tests on a real Airflow
+	$(PYTEST) tests/e2e
+
+down: setup ## stop and heal everything that this machine still runs
+	$(BIN)/python -m brokerproof down
+
+clean: ## remove the environment and all that runs wrote; ends what still runs first
+	@test ! -x $(BIN)/python || $(BIN)/python -m brokerproof down
+	rm -rf $(VENV) var
