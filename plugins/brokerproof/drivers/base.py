@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -56,8 +56,11 @@ class Driver(Protocol):
     def alive(self) -> dict[str, list[str]]:
         """Nodes that the cluster itself lists as alive, by role."""
 
-    def samples(self) -> list[Sample]:
-        """One round of observations."""
+    def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
+        """Functions that each take one observation; asked side by side, so that none waits for another.
+
+        They raise where nobody answers, which is recorded as such.
+        """
 
     def under_replicated(self) -> int | None:
         """Ledgers waiting for another copy, None where nobody could be asked."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -34,8 +34,6 @@ class PulsarDriver:
         self.addresses: Mapping[str, str] = run.facts["addresses"]
         self._node_at = {address: name for name, address in self.addresses.items()}
         self._http = httpx.Client(timeout=httpx.Timeout(5.0, connect=1.0), trust_env=False)
-        # A worker a node: one that hangs (frozen, partitioned) must not hold up the others' samples.
-        self._pool = ThreadPoolExecutor(max_workers=max(8, len(self.addresses)), thread_name_prefix="sample")
 
     @cached_property
     def layout(self) -> nodes.Layout:
@@ -157,26 +155,24 @@ class PulsarDriver:
         """Sum of the partitions' msgInCounter."""
         return sum(self.brokers.get(path + "/stats")["msgInCounter"] for _, path in self.partitions)
 
-    def samples(self) -> list[Sample]:
-        """One round, all sources asked side by side; what does not answer leaves no sample."""
-        tasks = [self._sample_cluster_brokers, self._sample_cluster_bookies, self._sample_repair, self._sample_owner, self._sample_topic]
-        futures = [self._pool.submit(task) for task in tasks]
-        futures += [self._pool.submit(self._sample_bookie, name) for name in self.cluster.names(role=Role.BOOKIE)]
-        rows: list[Sample] = []
-        for future in futures:
-            try:
-                rows += future.result(timeout=5)
-            except (AdminError, httpx.TransportError, TimeoutError) as error:
-                rows.append(Sample(at=clock.now_us(), source="sampler", metric="no_answer", value=str(error)[:300]))
-        return rows
+    def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
+        """One for each thing that can be slow or dead by itself."""
+        return {
+            "brokers": self._sample_cluster_brokers,
+            "bookies": self._sample_cluster_bookies,
+            "repair": self._sample_repair,
+            "owner": self._sample_owner,
+            "topic": self._sample_topic,
+            **{name: partial(self._sample_bookie, name) for name in self.cluster.names(role=Role.BOOKIE)},
+        }
 
     def _sample_cluster_brokers(self) -> list[Sample]:
         brokers = self.brokers.get(f"/admin/v2/brokers/{self.home}")
         names = sorted(self._names(broker.rsplit(":", 1)[0] for broker in brokers))
-        return [_sample(f"cluster:{self.home}", "alive_brokers", _json(names))]
+        return [_sample(f"cluster:{self.home}", "alive_brokers", json.dumps(names))]
 
     def _sample_cluster_bookies(self) -> list[Sample]:
-        return [_sample(f"cluster:{self.home}", "alive_bookies", _json(self._writable_bookies()))]
+        return [_sample(f"cluster:{self.home}", "alive_bookies", json.dumps(self._writable_bookies()))]
 
     def _sample_repair(self) -> list[Sample]:
         return [_sample(f"cluster:{self.home}", "under_replicated_ledgers", str(self.under_replicated()))]
@@ -291,12 +287,6 @@ def java_home() -> str:
 
 def _sample(source: str, metric: str, value: str) -> Sample:
     return Sample(at=clock.now_us(), source=source, metric=metric, value=value)
-
-
-def _json(names: list[str]) -> str:
-    import json
-
-    return json.dumps(names)
 
 
 def _ensembles(metadata: Mapping[str, Any]) -> list[tuple[int, list[str]]]:

@@ -1,0 +1,175 @@
+"""The kinds of fault: what each does to its targets, how its effect is seen, how it is undone.
+
+A new kind is one class here with `@register`; a scenario then names it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from brokerproof.errors import RunError
+
+if TYPE_CHECKING:
+    from brokerproof.drivers.base import Driver
+    from brokerproof.runtimes.base import NodeSpec, Runtime
+    from brokerproof.scenario import Targets
+    from brokerproof.topology import Topology
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a fault acts on."""
+
+    driver: Driver
+    runtime: Runtime
+    specs: Mapping[str, NodeSpec]
+
+    def on_each(self, names: Sequence[str], act: Callable[[str], None]) -> None:
+        """Do something to all targets at once; a datacenter does not die node by node."""
+        with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
+            list(pool.map(act, names))
+
+
+class Kind(ABC):
+    """One kind of fault."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """Do it. Returns when it was done to every target."""
+
+    @abstractmethod
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """What shows that it has taken effect on every target, None while it does not show."""
+
+    @abstractmethod
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """Undo it, without waiting for the nodes' health."""
+
+    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """What shows that every target is healthy, None while it is not."""
+        unhealthy = [name for name in targets if not around.driver.healthy(around.specs[name])]
+        return None if unhealthy else json.dumps({"healthy": [around.specs[name].health_url for name in targets]})
+
+
+KINDS: dict[str, Kind] = {}
+
+
+def register(kind: type[Kind]) -> type[Kind]:
+    """Make a kind known under its name."""
+    KINDS[kind.name] = kind()
+    return kind
+
+
+class _Down(Kind):
+    """What ends processes; undone by starting them."""
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        refused = {}
+        for name in targets:
+            spec = around.specs[name]
+            if around.runtime.alive(name) or not _refuses(spec.address, spec.ports[0]):
+                return None
+            refused[name] = f"process gone, {spec.address}:{spec.ports[0]} refuses connections"
+        return json.dumps(refused)
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, lambda name: around.runtime.start(around.specs[name]))
+
+
+@register
+class Stop(_Down):
+    """Ends nodes gracefully, as an operator would."""
+
+    name = "stop"
+    grace_s = 30.0
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, lambda name: around.runtime.stop(name, grace_s=self.grace_s))
+
+
+@register
+class Kill(_Down):
+    """Ends nodes at once, without a last word; their disks stay."""
+
+    name = "kill"
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, around.runtime.kill)
+
+
+@register
+class Destroy(_Down):
+    """Ends nodes at once and wipes their disks: what a lost datacenter is."""
+
+    name = "destroy"
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, around.runtime.kill)
+        around.on_each(targets, around.runtime.wipe)
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.driver.before_start_empty(targets)
+        super().heal(around, targets)
+
+
+@register
+class Start(Kind):
+    """Starts nodes that an earlier fault ended."""
+
+    name = "start"
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(
+            [name for name in targets if not around.runtime.alive(name)],
+            lambda name: around.runtime.start(around.specs[name]),
+        )
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        return self.healed(around, targets)
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """A started node needs no healing."""
+
+
+def resolve(targets: Targets, topology: Topology, driver: Driver) -> list[str]:
+    """The names of the nodes that a fault is done to, now. Raises RunError where there is none."""
+    if targets.nodes:
+        names = list(targets.nodes)
+    elif targets.now == "topic_owner":
+        owner = driver.owner()
+        names = [owner] if owner else []
+    elif targets.now == "ledger_bookie":
+        names = driver.holders()
+    else:
+        names = list(topology.nodes)
+    names = [
+        name
+        for name in names
+        if (targets.region is None or topology.nodes[name].region == targets.region)
+        and (targets.role is None or topology.nodes[name].role is targets.role)
+        and (targets.cluster is None or topology.cluster_of(name) == targets.cluster)
+    ][: targets.count]
+    if not names:
+        raise RunError(f"no node is {targets.model_dump(exclude_defaults=True)} now; the fault has no target")
+    return names
+
+
+def _refuses(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=0.5).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+

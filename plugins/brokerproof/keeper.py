@@ -1,0 +1,147 @@
+"""The process that watches over a run from `reserve` to `release`: it holds the slot and samples the cluster.
+
+Its life is what tells a run that goes on from one that died. It is started in a session of its own and ends when the
+run is released, when the run's directory is gone, or after `MAX_LIFE_S`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import httpx
+
+from brokerproof import announcements, clock
+from brokerproof.drivers.base import Sample, driver_for
+from brokerproof.errors import BrokerproofError
+from brokerproof.run import Run
+from brokerproof.runtimes.processes import MARK
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 0.5
+MAX_LIFE_S = 6 * 3600
+_WRITE_EVERY_S = 5.0
+
+
+def start(run: Run) -> int:
+    """Start the keeper of a run; its pid."""
+    nodes = Path(run.path("nodes")).absolute()
+    logs = Path(run.path("logs"))
+    logs.mkdir(parents=True, exist_ok=True)
+    with (logs / "keeper.log").open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "brokerproof.keeper", run.directory],
+            env={**os.environ, MARK: f"{nodes}|keeper"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ).pid
+
+
+def keep(run: Run) -> None:
+    """Sample until the run is released."""
+    end_at = time.monotonic() + MAX_LIFE_S
+    queue: SimpleQueue[Sample] = SimpleQueue()
+    latest: dict[tuple[str, str], str] = {}
+    stopping = threading.Event()
+    sampling = False
+    unwritten: list[dict[str, Any]] = []
+    written_at = time.monotonic()
+
+    def flush() -> None:
+        nonlocal unwritten, written_at
+        run.append("observations", unwritten)
+        unwritten, written_at = [], time.monotonic()
+
+    try:
+        while time.monotonic() < end_at and run.exists("run.json") and run.state("released") is None:
+            if not sampling and run.state("configured") is not None:
+                sampling = True
+                for name, sampler in driver_for(run).samplers().items():
+                    threading.Thread(target=_loop, args=(name, sampler, queue, stopping), daemon=True).start()
+            while True:
+                try:
+                    sample = queue.get_nowait()
+                except Empty:
+                    break
+                latest[sample.source, sample.metric] = sample.value
+                unwritten.append({"run_id": run.run_id, **vars_of(sample)})
+            # `flush` on request: whoever reads the table next waits for state/observed.json.
+            requested = run.state("observe_until")
+            if requested is not None and run.state("observed") is None and clock.now_us() > requested["at"]:
+                flush()
+                run.leave_state("observed", {"at": clock.now_us()})
+            elif time.monotonic() - written_at > _WRITE_EVERY_S:
+                flush()
+            _write_live(run, latest)
+            time.sleep(0.5)
+    finally:
+        stopping.set()
+        if run.exists("run.json"):
+            flush()
+
+
+def _loop(name: str, sampler: Callable[[], list[Sample]], queue: SimpleQueue[Sample], stopping: threading.Event) -> None:
+    while not stopping.is_set():
+        started = time.monotonic()
+        try:
+            for sample in sampler():
+                queue.put(sample)
+        except (BrokerproofError, httpx.HTTPError, KeyError, ValueError) as error:
+            # Recorded, not overlooked: a sample that is missing is a gap in the evidence.
+            queue.put(Sample(at=clock.now_us(), source=f"sampler:{name}", metric="no_answer", value=repr(error)[:300]))
+        stopping.wait(max(0.05, INTERVAL_S - (time.monotonic() - started)))
+
+
+def vars_of(sample: Sample) -> dict[str, Any]:
+    """A sample as a row of the observations table, without the run's id."""
+    return {"at": sample.at, "source": sample.source, "metric": sample.metric, "value": sample.value}
+
+
+def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
+    """Put together what the display shows."""
+    said = announcements.read(run, "run")
+    counters: dict[str, int] = {}
+    for part in range(run.scenario.workload.producers):
+        for name, value in announcements.read(run, f"load-{part}").items():
+            if name in ("acked", "failed", "unknown"):
+                counters[name] = counters.get(name, 0) + int(value)
+    part = 0
+    while consumed := announcements.read(run, f"consume-{part}"):
+        counters["delivered"] = counters.get("delivered", 0) + int(consumed.get("delivered", 0))
+        part += 1
+    topic = f"topic:{run.scenario.topic}"
+    run.write_json(
+        "progress/live.json",
+        {
+            **said,
+            "at": clock.now_us(),
+            **counters,
+            "owner": latest.get((topic, "owner"), ""),
+            "alive": {
+                metric.removeprefix("alive_"): value for (_, metric), value in latest.items() if metric.startswith("alive_")
+            },
+            "under_replicated_ledgers": next(
+                (value for (_, metric), value in latest.items() if metric == "under_replicated_ledgers"), None
+            ),
+            "backlog": {
+                metric.removeprefix("backlog:"): value for (_, metric), value in latest.items() if metric.startswith("backlog:")
+            },
+        },
+    )
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    keep(Run(sys.argv[1]))

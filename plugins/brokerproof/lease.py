@@ -1,0 +1,126 @@
+"""Slots of this machine: each is one address range, held by one run at a time.
+
+A slot is a file with the run's directory in it. It is taken under a lock, freed by `release`, and taken over when its
+run has ended without freeing it: no process of that run is left and its keeper, which lives as long as the run
+does, is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from filelock import FileLock
+
+from brokerproof import clock
+from brokerproof.errors import DeadlineError, MachineError
+from brokerproof.runtimes.processes import end, marked_processes, process_mark
+from brokerproof.topology import Topology
+
+# 127.<first + slot>.x.y; 127.0 and its neighbours are left to others.
+_FIRST_OCTET = 10
+
+
+def slots() -> int:
+    """How many clusters this machine carries at a time: `$BROKERPROOF_MAX_CLUSTERS`, or one per 6 GiB of memory."""
+    if given := os.environ.get("BROKERPROOF_MAX_CLUSTERS"):
+        return int(given)
+    return max(1, min(200, psutil.virtual_memory().total // (6 * 2**30)))
+
+
+def directory() -> Path:
+    """Where this user's slots are; one place for all checkouts, because addresses are the machine's."""
+    path = Path(os.environ.get("BROKERPROOF_LEASES") or Path(tempfile.gettempdir()) / f"brokerproof-{os.getuid()}")
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_uid != os.getuid():
+        raise MachineError(f"{path} belongs to another user; set BROKERPROOF_LEASES to a directory of your own")
+    return path
+
+
+@contextmanager
+def locked() -> Iterator[Path]:
+    """The slots' directory, with everybody else kept out."""
+    path = directory()
+    with FileLock(path / "slots.lock", timeout=60):
+        yield path
+
+
+def take(run_directory: str, *, timeout_s: float) -> int:
+    """Take a slot, waiting for a free one. Cleans up what a dead holder left running. Raises MachineError."""
+
+    def attempt() -> tuple[int] | None:
+        with locked() as path:
+            for slot in range(slots()):
+                file = path / f"slot-{slot}.json"
+                holder = _holder(file)
+                if holder is not None and keeper_alive(holder):
+                    continue
+                if holder is not None:
+                    end_run(holder)
+                temporary = file.with_suffix(".tmp")
+                temporary.write_text(json.dumps({"run": run_directory, "taken_at": clock.now_us()}), encoding="utf-8")
+                temporary.replace(file)
+                return (slot,)
+        return None
+
+    try:
+        return clock.wait_until(attempt, timeout_s=timeout_s, what="a free slot", every_s=1.0)[0]
+    except DeadlineError:
+        raise MachineError(
+            f"all {slots()} slots of this machine are held by running clusters; wait for one, end them with "
+            "`python -m brokerproof down`, or raise BROKERPROOF_MAX_CLUSTERS"
+        ) from None
+
+
+def give_back(run_directory: str) -> None:
+    """Free the slot that a run holds, if it does."""
+    with locked() as path:
+        for file in path.glob("slot-*.json"):
+            if _holder(file) == run_directory:
+                file.unlink()
+
+
+def holders() -> list[str]:
+    """Directories of the runs that hold a slot."""
+    with locked() as path:
+        return [holder for file in sorted(path.glob("slot-*.json")) if (holder := _holder(file)) is not None]
+
+
+def addresses(topology: Topology, slot: int) -> dict[str, str]:
+    """An address for each node: a region is a subnet, `127.<slot>.<region>.<node>`."""
+    found: dict[str, str] = {}
+    for number, region in enumerate(topology.regions, start=1):
+        members = [name for name, node in topology.nodes.items() if node.region == region]
+        if len(members) > 250:
+            raise MachineError(f"region {region} has {len(members)} nodes; an address range holds 250")
+        for place, name in enumerate(members, start=11 if len(members) <= 240 else 1):
+            found[name] = f"127.{_FIRST_OCTET + slot}.{number}.{place}"
+    return found
+
+
+def keeper_alive(run_directory: str) -> bool:
+    """Whether the process that watches over a run lives."""
+    return any(
+        process_mark(process).endswith("|keeper") and _belongs(process, run_directory) for process in marked_processes()
+    )
+
+
+def end_run(run_directory: str) -> list[str]:
+    """End every process of a run; the names of those that ran."""
+    return end([process for process in marked_processes() if _belongs(process, run_directory)])
+
+
+def _belongs(process: psutil.Process, run_directory: str) -> bool:
+    return process_mark(process).rpartition("|")[0] == str(Path(run_directory, "nodes").absolute())
+
+
+def _holder(file: Path) -> str | None:
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8"))["run"])
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,177 @@
+"""The steps of a run that need no Spark: reserve, provision, configure, break_it, release; and `down`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from brokerproof import clock, keeper, lease
+from brokerproof.announcements import Announcer
+from brokerproof.drivers.base import Driver, driver_for
+from brokerproof.errors import DeadlineError, MachineError, NodeError
+from brokerproof.run import Run
+from brokerproof.runtimes.base import NodeSpec
+from brokerproof.runtimes.processes import ProcessRuntime, end, marked_processes
+from brokerproof.scenario import load_scenario
+from brokerproof.timeline import Timeline
+
+log = logging.getLogger(__name__)
+
+_SLOT_TIMEOUT_S = 1800.0
+_INITIALIZE_TIMEOUT_S = 120.0
+
+
+def reserve(
+    scenario_file: Path,
+    *,
+    directory: str,
+    run_id: str,
+    topologies: Path,
+    settings: Mapping[str, Any] | None = None,
+    triggered_at: int | None = None,
+) -> Run:
+    """Check the scenario, make the run's directory, take a slot of the machine and start the keeper.
+
+    Raises InputError before anything is made, MachineError where no slot becomes free.
+    """
+    scenario, topology = load_scenario(scenario_file, topologies, settings)
+    slot = lease.take(directory, timeout_s=_SLOT_TIMEOUT_S)
+    run = Run.create(
+        directory,
+        run_id=run_id,
+        scenario=scenario,
+        topology=topology,
+        slot=slot,
+        addresses=lease.addresses(topology, slot),
+        triggered_at=triggered_at,
+        settings=dict(settings or {}),
+    )
+    keeper.start(run)
+    clock.wait_until(lambda: lease.keeper_alive(directory), timeout_s=10, what="the run's keeper to start")
+    return run
+
+
+def provision(run: Run) -> None:
+    """Start every node and wait until each says itself that it is healthy.
+
+    On any error everything is stopped again. Raises MachineError or NodeError.
+    """
+    announce, driver, runtime = Announcer(run, "run"), driver_for(run), runtime_of(run)
+    specs = driver.specs()
+    announce(phase="provision")
+    started = time.monotonic()
+    try:
+        for name in specs:
+            runtime.prepare(specs[name])
+        for number, group in enumerate(driver.start_order()):
+            _start(driver, runtime, [specs[name] for name in group], announce)
+            if number == 0 and (command := driver.initialize()):
+                _initialize(run, command)
+    except BaseException:
+        runtime.release()
+        raise
+    seconds = time.monotonic() - started
+    log.info("%d nodes are healthy after %.1f s", len(specs), seconds)
+    run.leave_state("provisioned", {"at": clock.now_us(), "seconds": seconds, "nodes": list(specs)})
+
+
+def configure(run: Run) -> None:
+    """Lay the topology's policies over the cluster, restart what needs it, and read everything back."""
+    announce, driver, runtime = Announcer(run, "run"), driver_for(run), runtime_of(run)
+    announce(phase="configure")
+    restart = driver.configure()
+    specs = driver.specs()
+    log.info("restarting %s", ", ".join(restart))
+    # Nothing is published yet, so the fastest way down will do.
+    with ThreadPoolExecutor(max_workers=len(restart) or 1) as pool:
+        list(pool.map(runtime.kill, restart))
+    _start(driver, runtime, [specs[name] for name in restart], announce)
+    driver.check_configuration()
+    run.leave_state("configured", {"at": clock.now_us(), "restarted": restart})
+
+
+def break_it(run: Run) -> None:
+    """Run the timeline of faults against the loaded cluster; heals what is not permanent, always."""
+    Timeline(run, driver_for(run), runtime_of(run), announce=Announcer(run, "run")).execute()
+
+
+def release(run: Run) -> list[str]:
+    """End everything of the run and free its slot; the names of the nodes that still ran."""
+    run.leave_state("released", {"at": clock.now_us()})
+    with contextlib.suppress(DeadlineError):
+        # The keeper writes its last samples and goes by itself.
+        clock.wait_until(lambda: not lease.keeper_alive(run.directory), timeout_s=10, what="the keeper to end")
+    ended = lease.end_run(run.directory)
+    lease.give_back(run.directory)
+    return ended
+
+
+def down() -> list[str]:
+    """End every process of every run of this user on this machine and free all slots; what was ended."""
+    ended = end(list(marked_processes()))
+    for directory in lease.holders():
+        lease.give_back(directory)
+    return ended
+
+
+def runtime_of(run: Run) -> ProcessRuntime:
+    """Where the run's nodes live."""
+    if run.scenario.runtime != "process":
+        raise MachineError(f"no runtime is called `{run.scenario.runtime}` here; use `process`")
+    return ProcessRuntime(Path(run.path("nodes")))
+
+
+def _start(driver: Driver, runtime: ProcessRuntime, specs: list[NodeSpec], announce: Announcer) -> None:
+    """Start a group of nodes side by side and wait for their health."""
+    for spec in specs:
+        runtime.start(spec)
+    waiting = {spec.name: spec for spec in specs}
+    deadline = time.monotonic() + max((spec.start_timeout_s for spec in specs), default=0)
+    while waiting:
+        for spec in _healthy(driver, list(waiting.values())):
+            del waiting[spec.name]
+        announce(text=f"waiting for {', '.join(waiting)}" if waiting else "")
+        for spec in waiting.values():
+            if not runtime.alive(spec.name):
+                raise NodeError(f"node {spec.name} died while it started; its log ends with\n{runtime.log_tail(spec.name)}")
+        if waiting and time.monotonic() > deadline:
+            spec = next(iter(waiting.values()))
+            raise NodeError(
+                f"node {spec.name} was not healthy after {spec.start_timeout_s:.0f} s ({spec.health_url}); its log ends with\n"
+                + runtime.log_tail(spec.name)
+            )
+        if waiting:
+            time.sleep(0.2)
+
+
+def _healthy(driver: Driver, specs: list[NodeSpec]) -> Iterator[NodeSpec]:
+    with ThreadPoolExecutor(max_workers=min(32, len(specs))) as pool:
+        for spec, healthy in zip(specs, pool.map(driver.healthy, specs), strict=True):
+            if healthy:
+                yield spec
+
+
+def _initialize(run: Run, command: tuple[str, ...]) -> None:
+    directory = Path(run.path("nodes", "initialize"))
+    (directory / "conf").mkdir(parents=True, exist_ok=True)
+    (directory / "conf" / "hosts").write_text("127.0.0.1 localhost\n", encoding="utf-8")
+    (directory / "conf" / "log4j2.yaml").write_text("Configuration:\n  status: ERROR\n", encoding="utf-8")
+    try:
+        result = subprocess.run(
+            [part.replace("{node}", str(directory)) for part in command],
+            capture_output=True,
+            text=True,
+            timeout=_INITIALIZE_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise NodeError(f"the cluster's metadata was not written in {_INITIALIZE_TIMEOUT_S:.0f} s") from None
+    if result.returncode != 0:
+        tail = "\n".join((result.stdout + result.stderr).splitlines()[-15:])
+        raise NodeError(f"the cluster's metadata could not be written:\n{tail}")

@@ -1,0 +1,226 @@
+"""Runs a scenario's timeline of faults against a loaded cluster, and proves that each was undone."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from brokerproof import clock
+from brokerproof.drivers.base import Driver
+from brokerproof.errors import AdminError, BrokerproofError, DeadlineError
+from brokerproof.faults import KINDS, Surroundings, resolve
+from brokerproof.run import Run
+from brokerproof.runtimes.base import Runtime
+from brokerproof.scenario import Fault
+from brokerproof.tables import FaultState
+
+log = logging.getLogger(__name__)
+
+# The load counts as steady after this many seconds in a row at this share of the target rate.
+STEADY_S, STEADY_SHARE = 3, 0.9
+_EFFECT_TIMEOUT_S, _HEAL_TIMEOUT_S, _WARM_UP_TIMEOUT_S = 60.0, 120.0, 180.0
+
+
+class Timeline:
+    """One execution of the timeline."""
+
+    def __init__(self, run: Run, driver: Driver, runtime: Runtime, *, announce: Callable[..., None]) -> None:
+        self.run, self.driver, self.scenario = run, driver, run.scenario
+        self.around = Surroundings(driver, runtime, driver.specs())
+        self.announce = announce
+        self.problems: list[str] = []
+        self._injected: dict[str, list[str]] = {}
+        self._healed: set[str] = set()
+
+    def execute(self) -> None:
+        """Wait for steadiness, inject and heal on time, and wait until the cluster has settled.
+
+        Leaves state/timeline.json as soon as the times are known (the load ends by it) and state/break_it.json at the
+        end, whatever happens. Undo always runs. Raises the first error after that.
+        """
+        try:
+            self._steady()
+            self._impact()
+            self._until(self._ends_at, "recovery")
+            self.announce(phase="settling")
+        except BaseException as error:
+            self.problems.append(f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            undone = self._undo()
+            try:
+                self._settle()
+            finally:
+                self.run.leave_state("break_it", {"undone": undone, "problems": self.problems, "at": clock.now_us()})
+
+    def _steady(self) -> None:
+        self.announce(phase="warm-up")
+        target = self.scenario.workload.rate * STEADY_SHARE
+        held: list[float] = []
+        last: tuple[float, int] | None = None
+        best = 0.0
+
+        def steady() -> bool:
+            nonlocal last, best
+            try:
+                now, count = time.monotonic(), self.driver.published()
+            except AdminError:
+                return False  # the topic is made by its first producer
+            if last is not None and count >= last[1]:
+                rate = (count - last[1]) / (now - last[0])
+                best = max(best, rate)
+                held.append(rate)
+                if rate < target:
+                    held.clear()
+            last = (now, count)
+            return len(held) >= STEADY_S
+
+        try:
+            clock.wait_until(steady, timeout_s=_WARM_UP_TIMEOUT_S, what="the target rate", every_s=1.0)
+        except DeadlineError:
+            raise DeadlineError(
+                f"the topic never held {target:.0f} messages/s for {STEADY_S} s in {_WARM_UP_TIMEOUT_S:.0f} s; the most was "
+                f"{best:.0f}/s: lower workload.rate, or see the load job's log"
+            ) from None
+        start, phases = clock.now_us(), self.scenario.phases
+        self._impact_at = start + int(phases.steady_s * 1e6)
+        self._recovery_at = self._impact_at + int(phases.impact_s * 1e6)
+        self._ends_at = self._recovery_at + int(phases.recovery_s * 1e6)
+        self.run.leave_state(
+            "timeline",
+            {
+                "steady_at": start,
+                "impact_at": self._impact_at,
+                "recovery_at": self._recovery_at,
+                "ends_at": self._ends_at,
+            },
+        )
+        self.announce(phase="steady")
+
+    def _impact(self) -> None:
+        self._until(self._impact_at, "steady")
+        self.announce(phase="impact")
+        events: list[tuple[float, int, Callable[[], None]]] = []
+        for order, fault in enumerate(self.scenario.faults):
+            events.append((fault.at_s, order, lambda fault=fault: self._inject(fault)))
+            if fault.heal_at_s is not None:
+                events.append((fault.heal_at_s, order, lambda fault=fault: self._heal(fault)))
+        for at_s, _, act in sorted(events, key=lambda event: event[:2]):
+            self._until(self._impact_at + int(at_s * 1e6), "impact")
+            act()
+        self._until(self._recovery_at, "impact")
+        self.announce(phase="recovery")
+
+    def _inject(self, fault: Fault) -> None:
+        if fault.when is not None:
+            self._await_rereplication(fault)
+        self.run.append("ledgers", self.driver.ledgers(f"before {fault.name}"))
+        kind = KINDS[fault.kind]
+        targets = resolve(fault.targets, self.run.topology, self.driver)
+        self._injected[fault.name] = targets
+        self._record(fault, targets, FaultState.INJECTING, json.dumps(fault.targets.model_dump(exclude_defaults=True), default=str))
+        log.info("injecting %s: %s %s", fault.name, fault.kind, ", ".join(targets))
+        kind.inject(self.around, targets)
+        evidence = clock.wait_until(
+            lambda: kind.evidence(self.around, targets),
+            timeout_s=_EFFECT_TIMEOUT_S,
+            what=f"the effect of {fault.name} on {', '.join(targets)}",
+            every_s=0.01,
+        )
+        self._record(fault, targets, FaultState.EFFECTIVE, evidence)
+
+    def _await_rereplication(self, fault: Fault) -> None:
+        """Until the ledgers that an earlier fault left short are whole again; they have to be seen short first."""
+        assert fault.when is not None
+        log.info("%s waits until %s is re-replicated", fault.name, fault.when.rereplicated)
+        deadline = time.monotonic() + fault.when.within_s
+        short_seen = False
+
+        def replicated() -> bool:
+            nonlocal short_seen
+            left = self.driver.under_replicated()
+            short_seen = short_seen or bool(left)
+            return short_seen and left == 0
+
+        def gone() -> bool:
+            dead = set(self._injected[fault.when.rereplicated]) if fault.when else set()
+            return not any(dead & set(row["bookies"]) for row in self.driver.ledgers("waiting"))
+
+        # The repair may be over before it was sampled, so the metadata decides: no ledger names the dead bookie.
+        clock.wait_until(
+            lambda: replicated() or gone(),
+            timeout_s=max(0.0, deadline - time.monotonic()),
+            what=f"the ledgers of {fault.when.rereplicated} to be replicated again, before {fault.name}",
+            every_s=0.5,
+        )
+        clock.wait_until(
+            gone,
+            timeout_s=max(0.0, deadline - time.monotonic()),
+            what=f"no ledger to name the nodes of {fault.when.rereplicated}, before {fault.name}",
+            every_s=0.5,
+        )
+
+    def _heal(self, fault: Fault) -> None:
+        targets = self._injected[fault.name]
+        kind = KINDS[fault.kind]
+        self._record(fault, targets, FaultState.HEALING, "")
+        log.info("healing %s: %s", fault.name, ", ".join(targets))
+        kind.heal(self.around, targets)
+        evidence = clock.wait_until(
+            lambda: kind.healed(self.around, targets),
+            timeout_s=_HEAL_TIMEOUT_S,
+            what=f"the nodes of {fault.name} to be healthy again: {', '.join(targets)}",
+            every_s=0.1,
+        )
+        self._record(fault, targets, FaultState.RECOVERED, evidence)
+        self._healed.add(fault.name)
+
+    def _undo(self) -> bool:
+        """Heal, last first, what was injected and is not permanent. Whether all of it was proven."""
+        undone = True
+        for fault in reversed(self.scenario.faults):
+            if fault.permanent or fault.name in self._healed or fault.name not in self._injected or fault.kind == "start":
+                continue
+            try:
+                self._heal(fault)
+            except BrokerproofError as error:
+                undone = False
+                self.problems.append(f"{fault.name} was not undone: {error}")
+        return undone
+
+    def _settle(self) -> None:
+        """Wait for the repair of all ledgers, and note where they are then."""
+        try:
+            clock.wait_until(
+                lambda: self.driver.under_replicated() == 0,
+                timeout_s=self.scenario.settle_s,
+                what="under-replicated ledgers to come to zero",
+                every_s=0.5,
+            )
+        except (DeadlineError, AdminError) as error:
+            self.problems.append(str(error))
+        try:
+            self.run.append("ledgers", self.driver.ledgers("end"))
+        except AdminError as error:
+            self.problems.append(f"where the ledgers are in the end is unknown: {error}")
+
+    def _until(self, moment_us: int, phase: str) -> None:
+        """Sleep to a time of the timeline; a fault that took longer than its place in it delays what follows."""
+        while (left := moment_us - clock.now_us()) > 0:
+            time.sleep(min(left / 1e6, 0.5))
+
+    def _record(self, fault: Fault, targets: list[str], state: FaultState, evidence: str) -> None:
+        row: dict[str, Any] = {
+            "run_id": self.run.run_id,
+            "fault": fault.name,
+            "kind": fault.kind,
+            "targets": targets,
+            "state": state.value,
+            "at": clock.now_us(),
+            "evidence": evidence,
+        }
+        self.run.append("faults", [row])
+        self.announce(fault={"fault": fault.name, "kind": fault.kind, "targets": targets, "state": state.value})
