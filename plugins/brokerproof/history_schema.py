@@ -1,0 +1,189 @@
+"""The tables of the history database, as SQLAlchemy models; the migrations in migrations/versions make the same.
+
+Types are those that every database has. Names that something is looked up by are at most 255 characters long, what
+is only read back is text of any length.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Boolean, DateTime, Double, ForeignKey, Index, Integer, MetaData, String, Text
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from sqlalchemy.types import TypeDecorator
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware time in UTC. SQLite has no time zones, so there it is stored without one, always in UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Raises ValueError for a naive time, which could mean any moment of a day."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a naive datetime has no place in the history; pass one with a time zone")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """The time as it was, in UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """Constraints have names on every database, so that a migration can change them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+def _run_key() -> Mapped[int]:
+    return mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+
+
+class RecordedRun(Base):
+    """One run; counts are None where nothing was counted, times of its end where it never ended."""
+
+    __tablename__ = "runs"
+    __table_args__ = (Index(None, "scenario", "comparable", "started_at"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run_id: Mapped[str] = mapped_column(String(255), unique=True)
+    scenario: Mapped[str] = mapped_column(String(255))
+    topology: Mapped[str] = mapped_column(String(255))
+    runtime: Mapped[str] = mapped_column(String(255))
+    system: Mapped[str] = mapped_column(String(255))
+    system_version: Mapped[str] = mapped_column(String(255))
+    guarantee: Mapped[str] = mapped_column(String(255))
+    verdict: Mapped[str] = mapped_column(String(16))
+    expected_verdict: Mapped[str] = mapped_column(String(16))
+    met: Mapped[bool] = mapped_column(Boolean)
+    why: Mapped[str] = mapped_column(Text)
+    suites: Mapped[dict[str, str]] = mapped_column(JSON)
+    started_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    recorded_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    total_s: Mapped[float | None] = mapped_column(Double)
+    phases_s: Mapped[float] = mapped_column(Double)
+    overhead_s: Mapped[float | None] = mapped_column(Double)
+    publishes: Mapped[int | None] = mapped_column(BigInteger)
+    messages: Mapped[int | None] = mapped_column(BigInteger)
+    acked: Mapped[int | None] = mapped_column(BigInteger)
+    failed: Mapped[int | None] = mapped_column(BigInteger)
+    unknown: Mapped[int | None] = mapped_column(BigInteger)
+    recovered: Mapped[int | None] = mapped_column(BigInteger)
+    stored: Mapped[int | None] = mapped_column(BigInteger)
+    deliveries: Mapped[int | None] = mapped_column(BigInteger)
+    run_dir: Mapped[str] = mapped_column(Text)
+    report: Mapped[str] = mapped_column(Text)
+    parameters: Mapped[dict[str, Any]] = mapped_column(JSON)
+    # Digest of the parameters that decide whether measurements compare; see regressions.py.
+    comparable: Mapped[str] = mapped_column(String(64))
+    versions: Mapped[dict[str, str | None]] = mapped_column(JSON)
+
+    checks: Mapped[list[RecordedCheck]] = relationship(
+        back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="RecordedCheck.id"
+    )
+    measurements: Mapped[list[RecordedMeasurement]] = relationship(
+        back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="RecordedMeasurement.id"
+    )
+    anomaly_counts: Mapped[list[AnomalyCount]] = relationship(
+        back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="AnomalyCount.id"
+    )
+    anomaly_samples: Mapped[list[AnomalySample]] = relationship(
+        back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="AnomalySample.id"
+    )
+
+    def count(self, anomaly: str) -> int | None:
+        """How many there were, legal or not; None where nothing was counted."""
+        if self.messages is None:
+            return None
+        return sum(row.count for row in self.anomaly_counts if row.anomaly == anomaly)
+
+    def worst(self, metric: str) -> float | None:
+        """The highest value of a metric among its subjects; None where one of them, or all, were not measured."""
+        values = [row.value for row in self.measurements if row.metric == metric]
+        return None if not values or None in values else max(value for value in values if value is not None)
+
+
+class RecordedCheck(Base):
+    """One expectation of a suite; `unexpected` counts the rows that broke it."""
+
+    __tablename__ = "checks"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run_key: Mapped[int] = _run_key()
+    suite: Mapped[str] = mapped_column(String(255))
+    expectation: Mapped[str] = mapped_column(Text)
+    description: Mapped[str] = mapped_column(Text)
+    verdict: Mapped[str] = mapped_column(String(16))
+    unexpected: Mapped[int | None] = mapped_column(BigInteger)
+
+    run: Mapped[RecordedRun] = relationship(back_populates="checks")
+
+
+class RecordedMeasurement(Base):
+    """One measured thing, in its unit, with the scenario's bounds; `value` is None where it could not be measured."""
+
+    __tablename__ = "measurements"
+    __table_args__ = (Index(None, "metric", "run_key"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run_key: Mapped[int] = _run_key()
+    suite: Mapped[str] = mapped_column(String(255))
+    metric: Mapped[str] = mapped_column(String(255))
+    subject: Mapped[str] = mapped_column(Text)
+    value: Mapped[float | None] = mapped_column(Double)
+    unit: Mapped[str] = mapped_column(String(255))
+    minimum: Mapped[float | None] = mapped_column(Double)
+    maximum: Mapped[float | None] = mapped_column(Double)
+
+    run: Mapped[RecordedRun] = relationship(back_populates="measurements")
+
+
+class AnomalyCount(Base):
+    """How many anomalies of a kind a run had, legal and illegal apart. A kind without a row did not occur."""
+
+    __tablename__ = "anomaly_counts"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run_key: Mapped[int] = _run_key()
+    anomaly: Mapped[str] = mapped_column(String(255))
+    legal: Mapped[bool] = mapped_column(Boolean)
+    count: Mapped[int] = mapped_column(BigInteger)
+
+    run: Mapped[RecordedRun] = relationship(back_populates="anomaly_counts")
+
+
+class AnomalySample(Base):
+    """One anomaly as the run's own table has it; a few of each kind are kept here, all of them stay there."""
+
+    __tablename__ = "anomaly_samples"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    run_key: Mapped[int] = _run_key()
+    anomaly: Mapped[str] = mapped_column(String(255))
+    legal: Mapped[bool] = mapped_column(Boolean)
+    cluster: Mapped[str | None] = mapped_column(Text)
+    topic: Mapped[str | None] = mapped_column(Text)
+    partition: Mapped[int | None] = mapped_column(Integer)
+    subscription: Mapped[str | None] = mapped_column(Text)
+    producer: Mapped[str | None] = mapped_column(Text)
+    seq: Mapped[int | None] = mapped_column(BigInteger)
+    key: Mapped[str | None] = mapped_column(Text)
+    cause: Mapped[str | None] = mapped_column(Text)
+    detail: Mapped[str | None] = mapped_column(Text)
+
+    run: Mapped[RecordedRun] = relationship(back_populates="anomaly_samples")

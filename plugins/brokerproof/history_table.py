@@ -1,0 +1,163 @@
+"""The history as a person reads it in a terminal, and as a list of plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from brokerproof.documents import closest
+from brokerproof.history import History
+from brokerproof.history_schema import RecordedRun
+from brokerproof.regressions import Comparison
+from brokerproof.verdict import Verdict
+
+_COLOURS = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.UNKNOWN: "yellow", Verdict.NO_DATA: "yellow"}
+_NOTHING = "–"
+
+
+def render_history(history: History, scenario: str | None, limit: int, console: Console) -> None:
+    """Print the last runs, newest first, then what got worse in which of them and why.
+
+    RTO, RPO and the longest gap in acks are those of the run's worst fault.
+    """
+    runs = history.runs(scenario, limit)
+    if not runs:
+        console.print(_what_to_do(history, scenario))
+        return
+    comparisons = {run.run_id: history.regressions(run) for run in runs}
+    table = Table(title=f"last runs of {escape(scenario)}" if scenario else "last runs", title_justify="left", box=None)
+    table.add_column("started (UTC)", no_wrap=True)
+    if scenario is None:
+        table.add_column("scenario", overflow="fold")
+    table.add_column("verdict", overflow="fold")
+    for name in ("acked", "lost", "RTO s", "RPO msgs", "RPO s", "ack gap s", "took s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("worse", justify="right", no_wrap=True)
+    for run in runs:
+        marks = len(comparisons[run.run_id].marks)
+        table.add_row(
+            f"{run.started_at:%Y-%m-%d %H:%M}",
+            *([escape(run.scenario)] if scenario is None else []),
+            _verdict(run),
+            _number(run.acked),
+            _number(run.count("lost")),
+            _number(run.worst("rto_s"), 1),
+            _number(run.worst("rpo_messages")),
+            _number(run.worst("rpo_s"), 1),
+            _number(run.worst("longest_ack_gap_s"), 1),
+            _number(run.total_s),
+            Text(f"▲ {marks}", style="red") if marks else "",
+        )
+    console.print(table)
+    for run in runs:
+        _print_comparison(run, comparisons[run.run_id], console, newest=run is runs[0])
+
+
+def history_json(history: History, scenario: str | None, limit: int) -> list[dict[str, Any]]:
+    """The last runs, newest first, as plain values: what `--json` prints."""
+    return [_plain(run, history.regressions(run)) for run in history.runs(scenario, limit)]
+
+
+def _what_to_do(history: History, scenario: str | None) -> str:
+    known = history.scenarios()
+    if scenario is not None and known:
+        return (
+            f"No run of [bold]{escape(scenario)}[/] is recorded; {escape(closest(scenario, known))}\n"
+            f"Run it with: python -m brokerproof run {escape(scenario)}"
+        )
+    return (
+        f"No run is recorded yet in {escape(history.database)}.\n"
+        f"Make one with: python -m brokerproof run {escape(scenario or 'SCENARIO')}\n"
+        "What there is to run: python -m brokerproof scenarios"
+    )
+
+
+def _verdict(run: RecordedRun) -> Text:
+    """Coloured by whether it is what the scenario expects: a control that fails as it must is good news."""
+    if run.met:
+        return Text(f"✓ {run.verdict}", style="green") + Text(" as expected" if run.verdict != Verdict.PASSED else "")
+    colour = _COLOURS[Verdict(run.verdict)] if run.verdict != Verdict.PASSED else "red"
+    what = "not as expected" if run.verdict == run.expected_verdict else f"expected {run.expected_verdict}"
+    return Text(f"✗ {run.verdict}", style=colour) + Text(f" {what}", style="default")
+
+
+def _print_comparison(run: RecordedRun, comparison: Comparison, console: Console, *, newest: bool) -> None:
+    """What got worse in a run; for the newest also why something was not compared."""
+    heading = Text.assemble("\n", f"{run.started_at:%Y-%m-%d %H:%M} ", (run.run_id, "bold"))
+    lines = [Text(f"  ▲ {mark.reason}", style="red") for mark in comparison.marks]
+    if comparison.marks and comparison.changed_versions:
+        lines.append(Text(f"  changed since the run before: {', '.join(comparison.changed_versions)}"))
+    if not run.met:
+        lines.append(Text(f"  {run.why}"))
+    if newest:
+        lines += [Text(f"  {note}", style="dim") for note in comparison.notes]
+    if lines:
+        console.print(heading, *lines, sep="\n", soft_wrap=True)
+
+
+def _number(value: float | None, decimals: int = 0) -> str:
+    return _NOTHING if value is None else f"{value:,.{decimals}f}"
+
+
+def _plain(run: RecordedRun, comparison: Comparison) -> dict[str, Any]:
+    counts = {
+        name: getattr(run, name)
+        for name in ("publishes", "messages", "acked", "failed", "unknown", "recovered", "stored", "deliveries")
+    }
+    return {
+        "run_id": run.run_id,
+        "scenario": run.scenario,
+        "topology": run.topology,
+        "runtime": run.runtime,
+        "system": run.system,
+        "system_version": run.system_version,
+        "guarantee": run.guarantee,
+        "started_at": run.started_at.isoformat(),
+        "finished_at": run.finished_at.isoformat() if run.finished_at else None,
+        "verdict": run.verdict,
+        "expected": run.expected_verdict,
+        "met": run.met,
+        "why": run.why,
+        "suites": dict(run.suites),
+        "counts": {
+            **counts,
+            "legal": {row.anomaly: row.count for row in run.anomaly_counts if row.legal},
+            "illegal": {row.anomaly: row.count for row in run.anomaly_counts if not row.legal},
+        },
+        "measurements": [
+            {
+                "metric": row.metric,
+                "subject": row.subject,
+                "value": row.value,
+                "unit": row.unit,
+                "minimum": row.minimum,
+                "maximum": row.maximum,
+            }
+            for row in run.measurements
+        ],
+        "seconds": {"total": run.total_s, "phases": run.phases_s, "overhead": run.overhead_s},
+        "versions": dict(run.versions),
+        "run_dir": run.run_dir,
+        "report": run.report,
+        "regressions": {
+            "marks": [
+                {
+                    "metric": mark.metric,
+                    "subject": mark.subject,
+                    "value": mark.value,
+                    "usual": mark.usual,
+                    "spread": mark.spread,
+                    "unit": mark.unit,
+                    "reason": mark.reason,
+                }
+                for mark in comparison.marks
+            ],
+            "notes": list(comparison.notes),
+            "compared_with": list(comparison.compared_with),
+            "changed_versions": list(comparison.changed_versions),
+        },
+    }
