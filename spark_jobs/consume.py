@@ -1,0 +1,247 @@
+"""Consumes every subscription of the workload and records every delivery.
+
+Usage: spark-submit consume.py RUN_DIR
+
+One Spark task a consumer, all at once. It ends by condition: the load has finished and the cluster itself says that
+every subscription is drained; or at a deadline, and then the drain is not proven.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from brokerproof import clock
+from brokerproof.announcements import Announcer
+from brokerproof.drivers.base import driver_for
+from brokerproof.drivers.clients import Consumer, Position, clients_for
+from brokerproof.errors import AdminError
+from brokerproof.run import Run
+from brokerproof.scenario import Subscription
+from brokerproof.tables import DELIVERIES
+from pyspark import BarrierTaskContext
+from spark_session import append, run_argument, schema, session
+
+_FLUSH_S = 1.0
+# A delivery waits this long for the confirmation of its ack before it is written without one.
+_CONFIRM_S = 20.0
+# Warm-up and start of the load, on top of the phases and the settling.
+_SLACK_S = 360.0
+
+
+def consumers_of(run: Run) -> list[dict[str, Any]]:
+    """One entry a task."""
+    home = list(run.topology.clusters)[0]
+    return [
+        {
+            "subscription": subscription.name,
+            "cluster": subscription.cluster or home,
+            "consumer": f"{subscription.name}-c{number}",
+        }
+        for subscription in run.scenario.workload.subscriptions
+        for number in range(subscription.consumers)
+    ]
+
+
+class Consumption:
+    """One consumer's life: a thread that receives and acknowledges, one that learns which acks are confirmed."""
+
+    def __init__(self, run: Run, index: int, task: dict[str, Any]) -> None:
+        self.run, self.task = run, task
+        self.subscription: Subscription = next(
+            one for one in run.scenario.workload.subscriptions if one.name == task["subscription"]
+        )
+        self.announce = Announcer(run, f"consume-{index}")
+        self.unconfirmed: deque[dict[str, Any]] = deque()
+        self.delivered = 0
+        self.confirmed: dict[int, Position] = {}
+        self.confirmed_at = 0
+        self.stopping = threading.Event()
+        self.error: BaseException | None = None
+
+    def receive_all(self) -> None:
+        """Receive until told to stop, subscribing anew where the client gives its consumer up."""
+        clients = clients_for(self.run, self.task["cluster"])
+        incarnation = 0
+        try:
+            consumer = clients.consumer(self.subscription, self.task["consumer"])
+            self.announce(subscribed=True, delivered=0)
+            while not self.stopping.is_set():
+                self._receive(consumer, incarnation)
+            while self._receive(consumer, incarnation):
+                pass
+            consumer.close()
+        finally:
+            clients.close()
+
+    def _receive(self, consumer: Consumer, incarnation: int) -> bool:
+        received = consumer.receive(0.2)
+        if received is None:
+            return False
+        self.unconfirmed.append(
+            {
+                "incarnation": incarnation,
+                "arrival": self.delivered,
+                "received_at": clock.now_us(),
+                "producer": received.producer,
+                "seq": received.seq,
+                "key": received.key,
+                "payload_hash": received.payload_hash,
+                "partition": received.partition,
+                "ledger_id": received.position.ledger_id,
+                "entry_id": received.position.entry_id,
+                "batch_index": received.position.batch_index,
+                "redelivery_count": received.redelivery_count,
+                "published_at": received.published_at,
+                "replicated_from": received.replicated_from,
+                "acknowledged_at": None,
+            }
+        )
+        self.delivered += 1
+        consumer.acknowledge(received)
+        return True
+
+    def confirm(self, driver: Any) -> None:
+        """Ask the cluster up to where the subscription is acknowledged; the client's own acks have no receipt."""
+        while not self.stopping.wait(1.0):
+            try:
+                confirmed = driver.acknowledged(self.task["cluster"], self.task["subscription"])
+            except AdminError:
+                continue  # nobody answers: nothing is confirmed meanwhile
+            self.confirmed_at = clock.now_us()
+            self.confirmed = confirmed
+
+    def take(self, *, last: bool = False) -> list[dict[str, Any]]:
+        """Deliveries whose ack is confirmed, or which have waited long enough for that, in order of arrival."""
+        rows = []
+        confirmed, confirmed_at = self.confirmed, self.confirmed_at
+        waited_since = clock.now_us() - int(_CONFIRM_S * 1e6)
+        while self.unconfirmed:
+            row = self.unconfirmed[0]
+            mark = confirmed.get(row["partition"])
+            if mark is not None and (row["ledger_id"], row["entry_id"]) <= mark[:2] and row["received_at"] <= confirmed_at:
+                row["acknowledged_at"] = confirmed_at
+            elif not last and row["received_at"] > waited_since:
+                break
+            rows.append(self.unconfirmed.popleft())
+        return rows
+
+
+def deliver(run_directory: str, tasks: list[dict[str, Any]]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that each task runs: its one input row says which consumer it is."""
+
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                yield from _deliver_one(Run(run_directory), index, tasks[index])
+
+    return each
+
+
+def _deliver_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    BarrierTaskContext.get().barrier()
+    consumption = Consumption(run, index, task)
+    constant = {
+        "run_id": run.run_id,
+        "cluster": task["cluster"],
+        "topic": run.scenario.topic,
+        "subscription": task["subscription"],
+        "consumer": task["consumer"],
+    }
+
+    def work() -> None:
+        try:
+            consumption.receive_all()
+        except BaseException as error:
+            consumption.error = error
+
+    thread = threading.Thread(target=work, name="receive", daemon=True)
+    thread.start()
+    threading.Thread(target=consumption.confirm, args=(driver_for(run),), name="confirm", daemon=True).start()
+    while thread.is_alive():
+        thread.join(_FLUSH_S)
+        if run.state("consume_stop") is not None:
+            consumption.stopping.set()
+        consumption.announce(delivered=consumption.delivered)
+        if rows := consumption.take():
+            yield _batch(rows, constant)
+    if rows := consumption.take(last=True):
+        yield _batch(rows, constant)
+    if consumption.error is not None:
+        raise consumption.error
+
+
+def _batch(rows: list[dict[str, Any]], constant: dict[str, Any]) -> pa.RecordBatch:
+    columns = [
+        pa.array([constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows], field.type)
+        for field in DELIVERIES
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=DELIVERIES)
+
+
+def watch(run: Run, ended: threading.Event) -> None:
+    """Decide when to stop, and leave the evidence for it in state/consume.json and state/consume_stop.json."""
+    driver = driver_for(run)
+    phases, settle_s = run.scenario.phases, run.scenario.settle_s
+    deadline = time.monotonic() + phases.total_s + 2 * settle_s + _SLACK_S
+    finished_at: float | None = None
+    drained: list[dict[str, Any]] = []
+    while not ended.wait(0.5):
+        load = run.state("load")
+        if finished_at is None and (load is not None or run.state("problem-load") is not None):
+            finished_at = time.monotonic()
+        if finished_at is None and time.monotonic() < deadline:
+            continue
+        try:
+            drained = driver.drained()
+        except AdminError as error:
+            drained = [_unproven(run, str(error))]
+        all_drained = bool(drained) and all(row["drained"] for row in drained)
+        late = finished_at is None or time.monotonic() > finished_at + settle_s
+        if all_drained or late:
+            break
+    for row in drained:
+        if not row["drained"]:
+            row["why"] += f"; not drained {settle_s:.0f} s after the load"
+    run.leave_state("consume", {"subscriptions": drained or [_unproven(run, "the consumers ended by themselves")], "at": clock.now_us()})
+    run.leave_state("consume_stop", {"at": clock.now_us()})
+
+
+def _unproven(run: Run, why: str) -> dict[str, Any]:
+    return {
+        "cluster": list(run.topology.clusters)[0],
+        "topic": run.scenario.topic,
+        "partition": -1,
+        "subscription": "",
+        "drained": False,
+        "why": why,
+    }
+
+
+def main() -> None:
+    run = run_argument()
+    tasks = consumers_of(run)
+    if not tasks:
+        run.leave_state("consume", {"subscriptions": [], "at": clock.now_us()})
+        return
+    spark = session("consume")
+    ended = threading.Event()
+    watcher = threading.Thread(target=watch, args=(run, ended), name="watch")
+    watcher.start()
+    try:
+        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
+            deliver(run.directory, tasks), schema("deliveries"), barrier=True
+        )
+        append(frame, run, "deliveries")
+    finally:
+        ended.set()
+        watcher.join()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

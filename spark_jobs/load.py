@@ -1,0 +1,227 @@
+"""Publishes the workload, open-loop, and records every attempt.
+
+Usage: spark-submit load.py RUN_DIR
+
+One Spark task a producer, all at once (barrier mode fails clearly where the executors have too few slots). A message
+has its time before it is sent: message i of a producer is scheduled at start + i / rate, whatever the cluster does.
+The load ends at the time that state/timeline.json gives, and then waits for what is pending.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from brokerproof import clock
+from brokerproof.announcements import Announcer, read
+from brokerproof.drivers.clients import Position, Settled, clients_for, payload, payload_hash
+from brokerproof.run import Run
+from brokerproof.tables import PUBLISHES, Outcome
+from pyspark import BarrierTaskContext
+from spark_session import append, run_argument, schema, session
+
+_TICK_S = 0.002
+_FLUSH_S = 1.0
+# The load gives up where no timeline appears; the timeline itself gives up earlier.
+_NO_TIMELINE_S = 300.0
+
+
+def producers_of(run: Run) -> list[dict[str, Any]]:
+    """One entry a task: which cluster, which producer, which keys, which rate (messages per second)."""
+    workload = run.scenario.workload
+    return [
+        {
+            "index": index,
+            "cluster": cluster,
+            "producer": f"{cluster}-p{number}",
+            "keys": [f"k{key}" for key in range(number, workload.keys, workload.producers)],
+            "rate": workload.rate / workload.producers,
+        }
+        for index, (cluster, number) in enumerate(
+            (cluster, number)
+            for cluster in workload.produce_on or list(run.topology.clusters)[:1]
+            for number in range(workload.producers)
+        )
+    ]
+
+
+class Load:
+    """One producer's life: a thread that sends on schedule, and rows of settled attempts for whoever asks."""
+
+    def __init__(self, run: Run, task: dict[str, Any]) -> None:
+        self.run, self.task, self.workload = run, task, run.scenario.workload
+        self.announce = Announcer(run, f"load-{task['index']}")
+        self.rows: deque[dict[str, Any]] = deque()
+        self.pending: dict[int, dict[str, Any]] = {}
+        self.counts = {outcome: 0 for outcome in Outcome}
+        self.scheduled = 0
+        self.error: BaseException | None = None
+        self._lock = threading.Lock()
+
+    def send_all(self, start_at: float) -> None:
+        """Send from `start_at` (of time.time) until the timeline ends; then wait until all is settled."""
+        clients = clients_for(self.run, self.task["cluster"])
+        try:
+            producer = clients.producer(self.task["producer"])
+            ends_at = self._send_until_end(producer.send, start_at)
+            settle_by = max(time.time(), ends_at) + self.run.scenario.settle_s
+            while self.pending and time.time() < settle_by:
+                time.sleep(0.05)
+            self._give_up_pending()
+            producer.close()
+        finally:
+            clients.close()
+
+    def _send_until_end(self, send: Callable[..., None], start_at: float) -> float:
+        name, keys, rate, size = self.task["producer"], self.task["keys"], self.task["rate"], self.workload.size
+        limit = self.workload.client.max_pending
+        ends_at: float | None = None
+        asked = 0.0
+        while True:
+            now = time.time()
+            if ends_at is None and now - asked > 0.25:
+                asked, ends_at = now, self._ends_at(start_at)
+            horizon = now if ends_at is None else min(now, ends_at)
+            due = int((horizon - start_at) * rate) + 1 if horizon >= start_at else 0
+            while self.scheduled < due and len(self.pending) < limit:
+                seq = self.scheduled
+                content = payload(name, seq, size)
+                row = {
+                    "seq": seq,
+                    "key": keys[seq % len(keys)],
+                    "payload_hash": payload_hash(content),
+                    "scheduled_at": int((start_at + seq / rate) * 1e6),
+                    "sent_at": clock.now_us(),
+                }
+                self.pending[seq] = row
+                self.scheduled += 1
+                send(seq, row["key"], content, lambda settled, seq=seq: self._settle(seq, settled))
+            if ends_at is not None and now >= ends_at and (self.scheduled >= due or now >= ends_at + self.run.scenario.settle_s):
+                return ends_at
+            time.sleep(_TICK_S)
+
+    def _ends_at(self, start_at: float) -> float | None:
+        timeline = self.run.state("timeline")
+        if timeline is not None:
+            return float(timeline["ends_at"]) / 1e6
+        # break_it ended without a timeline, or never began.
+        if self.run.state("break_it") is not None or time.time() > start_at + _NO_TIMELINE_S:
+            return time.time()
+        return None
+
+    def _settle(self, seq: int, settled: Settled) -> None:
+        # Called on the client's thread; the attempt may have been given up meanwhile.
+        at = clock.now_us()
+        with self._lock:
+            row = self.pending.pop(seq, None)
+            if row is not None:
+                self._keep(row, settled, at)
+
+    def _give_up_pending(self) -> None:
+        with self._lock:
+            for seq in list(self.pending):
+                self._keep(self.pending.pop(seq), Settled(Outcome.UNKNOWN, error="not settled in time"), None)
+
+    def _keep(self, row: dict[str, Any], settled: Settled, at: int | None) -> None:
+        position: Position | tuple[None, None, None] = settled.position or (None, None, None)
+        row |= {
+            "settled_at": at,
+            "outcome": settled.outcome.value,
+            "error": settled.error,
+            "partition": settled.partition,
+            "ledger_id": position[0],
+            "entry_id": position[1],
+            "batch_index": position[2],
+        }
+        self.counts[settled.outcome] += 1
+        self.rows.append(row)
+
+    def take(self) -> list[dict[str, Any]]:
+        """The rows settled since the last call."""
+        return [self.rows.popleft() for _ in range(len(self.rows))]
+
+    def report(self, *, finished: bool = False) -> None:
+        """Rewrite the progress counters."""
+        self.announce(
+            producer=self.task["producer"],
+            scheduled=self.scheduled,
+            pending=len(self.pending),
+            finished=finished,
+            **{outcome.value: count for outcome, count in self.counts.items()},
+        )
+
+
+def publish(run_directory: str, tasks: list[dict[str, Any]]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that each task runs: its one input row says which producer it is."""
+
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                yield from _publish_one(Run(run_directory), tasks[index])
+
+    return each
+
+
+def _publish_one(run: Run, task: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    constant = {"run_id": run.run_id, "cluster": task["cluster"], "topic": run.scenario.topic, "producer": task["producer"]}
+    context = BarrierTaskContext.get()
+    # An attempt that Spark repeats is another epoch: what the first one sent is sent.
+    constant["epoch"] = context.attemptNumber()
+    # All producers start at one moment.
+    start_at = max(float(at) for at in context.allGather(str(time.time()))) + 0.5
+    load = Load(run, task)
+
+    def work() -> None:
+        try:
+            load.send_all(start_at)
+        except BaseException as error:
+            load.error = error
+
+    thread = threading.Thread(target=work, name="send", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_FLUSH_S)
+        load.report()
+        if rows := load.take():
+            yield _batch(rows, constant)
+    if rows := load.take():
+        yield _batch(rows, constant)
+    if load.error is not None:
+        raise load.error
+    load.report(finished=True)
+
+
+def _batch(rows: list[dict[str, Any]], constant: dict[str, Any]) -> pa.RecordBatch:
+    columns = [
+        pa.array([constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows], field.type)
+        for field in PUBLISHES
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=PUBLISHES)
+
+
+def main() -> None:
+    run = run_argument()
+    tasks = producers_of(run)
+    spark = session("load")
+    # Too few slots are an error at once, not after Spark's own patience.
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(publish(run.directory, tasks), schema("publishes"), barrier=True)
+    append(frame, run, "publishes")
+    parts = [read(run, f"load-{task['index']}") for task in tasks]
+    run.leave_state(
+        "load",
+        {
+            "finished": all(part.get("finished") for part in parts),
+            "scheduled": sum(part.get("scheduled", 0) for part in parts),
+            "producers": parts,
+            "at": clock.now_us(),
+        },
+    )
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
