@@ -42,7 +42,8 @@ def _first(table: ds.Dataset, kind: ds.Expression, count: int) -> list[dict[str,
         for group in file.split_by_row_group(filter=kind, schema=table.schema):
             if len(found) >= count or searched >= _ROWS_SEARCHED:
                 return found
-            found += group.head(count - len(found), schema=table.schema, filter=kind, batch_size=10_000).to_pylist()
+            scanner = group.scanner(schema=table.schema, filter=kind, batch_size=10_000, batch_readahead=1)
+            found += scanner.head(count - len(found)).to_pylist()
             searched += sum(part.num_rows for part in group.row_groups)
     return found
 

@@ -23,7 +23,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, delete, event, func, make_url, select, text
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.orm import Session, selectinload
 
 from brokerproof import clock
@@ -111,11 +111,14 @@ class History:
         Raises RunError or InputError where its run.json cannot be used; whatever else is missing or damaged is
         recorded as such. Raises HistoryError.
         """
-        try:
-            return self._replace(_recorded(run, self._samples))
-        except _RecordedMeanwhileError:
-            # Another process put the same run between our deletion and our insertion; now there is one to delete.
-            return self._replace(_recorded(run, self._samples))
+        row = _recorded(run, self._samples)
+        with self._session() as session:
+            _take_turn(session.connection())
+            # Deleted first: SQLite cannot turn a transaction that began by reading into one that writes while
+            # another process writes. The children go with it, by their foreign keys.
+            session.execute(delete(RecordedRun).where(RecordedRun.run_id == row.run_id))
+            session.add(row)
+        return row
 
     def run(self, run_id: str) -> RecordedRun | None:
         """One run with everything that is kept of it."""
@@ -196,23 +199,11 @@ class History:
                 other=session.scalar(newest_first.where(RecordedRun.comparable != run.comparable).limit(1)),
             )
 
-    def _replace(self, row: RecordedRun) -> RecordedRun:
-        with self._session() as session:
-            # Deleted first: SQLite cannot turn a transaction that began by reading into one that writes while
-            # another process writes. The children go with it, by their foreign keys.
-            session.execute(delete(RecordedRun).where(RecordedRun.run_id == row.run_id))
-            session.add(row)
-        return row
-
     @contextmanager
     def _session(self) -> Iterator[Session]:
         """A transaction; what is read in it can be used after it."""
         with _translated(self._engine.url), Session(self._engine, expire_on_commit=False) as session, session.begin():
             yield session
-
-
-class _RecordedMeanwhileError(HistoryError):
-    """A row was there that should not have been: as a rule the same run, recorded by another process."""
 
 
 def migration_config(connection: Connection) -> Config:
@@ -374,10 +365,18 @@ def _migrate(engine: Engine) -> None:
                     command.upgrade(migration_config(connection), "head")
         return
     with engine.begin() as connection:
-        if engine.dialect.name == "postgresql":
-            # Until the end of this transaction, which is the migration's.
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+        _take_turn(connection)
         command.upgrade(migration_config(connection), "head")
+
+
+def _take_turn(connection: Connection) -> None:
+    """Let this transaction wait until no other one of Brokerproof's writes.
+
+    Without it PostgreSQL lets two processes delete and insert the same run side by side, and one of them fails; SQLite
+    has one writer at a time anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
 
 
 def _revision(connection: Connection, scripts: ScriptDirectory) -> str | None:
@@ -402,8 +401,6 @@ def _translated(url: URL) -> Iterator[None]:
     """Errors of the database as a HistoryError, whose text and causes hold no password."""
     try:
         yield
-    except IntegrityError as error:
-        raise _RecordedMeanwhileError(_sentence(url, error)) from None
     except (SQLAlchemyError, OSError, filelock.Timeout, ModuleNotFoundError) as error:
         raise HistoryError(_sentence(url, error)) from None
 
