@@ -1,0 +1,7 @@
+"""`python -m brokerproof`."""
+
+import sys
+
+from brokerproof.cli import main
+
+sys.exit(main())

@@ -1,0 +1,119 @@
+"""The few calls of Airflow's REST API that the command line needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from brokerproof.clock import wait_until
+from brokerproof.errors import BrokerproofError, DeadlineError, InputError
+
+FINISHED = ("success", "failed")
+_TIMEOUT_S = 30
+_PARSE_TIMEOUT_S = 120
+
+
+class AirflowError(BrokerproofError):
+    """Airflow refused a request or does not answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskState:
+    """A task of a DAG run; `state` is None while it waits."""
+
+    task_id: str
+    state: str | None
+
+
+class AirflowClient:
+    """An Airflow at a URL, spoken to as one of its users."""
+
+    def __init__(self, url: str, user: str, password: str, transport: httpx.BaseTransport | None = None) -> None:
+        self._credentials = {"username": user, "password": password}
+        # Loopback: a proxy that the environment names has no business here.
+        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False, transport=transport)
+
+    def wait_for_dag(self, dag_id: str) -> None:
+        """Wait until Airflow knows a DAG. Raises InputError with Airflow's import error where it cannot be had."""
+
+        def known() -> bool:
+            if self._request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404)).status_code == 200:
+                return True
+            for error in self._get("/api/v2/importErrors")["import_errors"]:
+                raise InputError(
+                    str(error["stack_trace"]).strip().splitlines()[-1], file=str(error["filename"]), remedy="mend the file"
+                )
+            self._parse_again()
+            return False
+
+        try:
+            wait_until(known, timeout_s=_PARSE_TIMEOUT_S, what=f"Airflow to show the DAG {dag_id}", every_s=1)
+        except DeadlineError as error:
+            raise AirflowError(f"{error}; its DAG processor's log says why") from None
+
+    def trigger(self, dag_id: str, run_id: str, params: Mapping[str, Any]) -> None:
+        """Start a run of a DAG. Raises InputError where Airflow does not accept the parameters."""
+        self._request("PATCH", f"/api/v2/dags/{dag_id}?update_mask=is_paused", json={"is_paused": False})
+        answer = self._request(
+            "POST",
+            f"/api/v2/dags/{dag_id}/dagRuns",
+            json={"dag_run_id": run_id, "logical_date": None, "conf": dict(params)},
+            allowed=(200, 400, 422),
+        )
+        if answer.status_code != 200:
+            raise InputError(_detail(answer), field="--set", remedy="correct the value")
+
+    def state(self, dag_id: str, run_id: str) -> str:
+        """`queued`, `running`, `success` or `failed`."""
+        return str(self._get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
+
+    def tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
+        """The states of a run's tasks."""
+        answer = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")
+        return [TaskState(task_id=task["task_id"], state=task["state"]) for task in answer["task_instances"]]
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any | None:
+        """A value that a task left, None where it has not."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
+        answer = self._request("GET", path, allowed=(200, 404))
+        return answer.json()["value"] if answer.status_code == 200 else None
+
+    def cancel(self, dag_id: str, run_id: str) -> None:
+        """Mark a run as failed: its tasks are ended, its teardown runs."""
+        self._request("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}?update_mask=state", json={"state": "failed"})
+
+    def _parse_again(self) -> None:
+        """Have the DAG files read now: the processor reads an unchanged one only every 30 s."""
+        for token in {dag["file_token"] for dag in self._get("/api/v2/dags?limit=100")["dags"]}:
+            self._request("PUT", f"/api/v2/parseDagFile/{token}", allowed=(201, 404, 409))
+
+    def _get(self, path: str) -> Any:
+        return self._request("GET", path).json()
+
+    def _request(self, method: str, path: str, *, json: Any = None, allowed: tuple[int, ...] = (200,)) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, json=json)
+            if answer.status_code == 401:
+                self._log_in()
+                answer = self._http.request(method, path, json=json)
+        except httpx.HTTPError as error:
+            raise AirflowError(f"Airflow does not answer at {self._http.base_url}: {error}") from None
+        if answer.status_code not in allowed:
+            raise AirflowError(f"Airflow refused {method} {path}: {answer.status_code} {_detail(answer)}")
+        return answer
+
+    def _log_in(self) -> None:
+        answer = self._http.post("/auth/token", json=self._credentials)
+        if answer.status_code != 201:
+            raise AirflowError(f"Airflow refused the login of {self._credentials['username']}: {_detail(answer)}")
+        self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:300]

@@ -1,0 +1,186 @@
+"""The DAG of a scenario: its task graph, its form, and the page that says what it proves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from airflow.sdk import DAG, Param
+from airflow.sdk.definitions.param import ParamsDict
+
+from brokerproof.errors import InputError
+from brokerproof.guarantees import Suite
+from brokerproof.operators.durations import longest
+from brokerproof.operators.judgement import RecordOperator, SuiteOperator, VerdictOperator
+from brokerproof.operators.lifecycle import LifecycleOperator, ReserveOperator
+from brokerproof.operators.parameters import FORM, FREE_FORM
+from brokerproof.operators.spark import SparkStepOperator
+from brokerproof.scenario import Fault, Scenario
+from brokerproof.topology import Topology
+from brokerproof.verdict import Verdict
+
+
+def scenario_dag(scenario: Scenario, topology: Topology, *, expectations: Path) -> DAG:
+    """The DAG that runs a scenario when it is triggered."""
+    dag = DAG(
+        dag_id=scenario.name,
+        dag_display_name=scenario.title,
+        description=" ".join(scenario.description.split()),
+        doc_md=page(scenario, topology),
+        tags=tags(scenario),
+        params=form(scenario),
+        schedule=None,
+        catchup=False,
+        is_paused_upon_creation=False,
+        # Runs of one scenario are compared with each other, so they do not share the machine either.
+        max_active_runs=1,
+        # No dagrun_timeout: it would skip the teardown. Each task has its own limit.
+        default_args={"retries": 0, "owner": "brokerproof"},
+    )
+
+    def limit(step: str) -> dict[str, object]:
+        return {"execution_timeout": longest(step, scenario), "dag": dag}
+
+    reserve = ReserveOperator(task_id="reserve", scenario=scenario.name, **limit("reserve"))
+    provision, configure, break_it, release = (
+        LifecycleOperator(task_id=step, **limit(step)) for step in ("provision", "configure", "break_it", "release")
+    )
+    load, consume, read_back = (
+        SparkStepOperator(task_id=step, **limit(step)) for step in ("load", "consume", "read_back")
+    )
+    # Judges what there is, so that a run whose load broke down ends as `unknown` with its reasons.
+    verify = SparkStepOperator(
+        task_id="verify", arguments=["--expectations", str(expectations)], trigger_rule="all_done", **limit("verify")
+    )
+    suites = [SuiteOperator(task_id=str(suite), **limit(str(suite))) for suite in Suite]
+    record = RecordOperator(task_id="record", **limit("record"))
+    verdict = VerdictOperator(task_id="verdict", **limit("verdict"))
+
+    reserve >> provision >> configure >> [load, consume, break_it] >> read_back >> verify >> suites
+    [break_it, read_back] >> release
+    suites >> record >> verdict
+    # Its problems and its time belong into the record; it is done before `verify` is.
+    release >> record
+    # `record` is no leaf to Airflow because teardowns are not; without this edge the suites would be, and a control,
+    # whose suites have to fail, would end red.
+    suites >> verdict
+    # Teardowns, because those are neither skipped when the DAG run is marked as failed nor when a task before them
+    # failed; only `verdict` decides the DAG run's state.
+    release.as_teardown(setups=reserve)
+    record.as_teardown(setups=reserve)
+    verdict.as_teardown(setups=reserve, on_failure_fail_dagrun=True)
+    return dag
+
+
+class UnusableScenarios(DAG):
+    """Stands in the DAG file for the scenario files that cannot be used.
+
+    Airflow validates DAGs one by one and lists what fails as the file's import error, so that these do not take the
+    other DAGs down, as an exception at the file's top level would.
+    """
+
+    def __init__(self, errors: Mapping[Path, InputError]) -> None:
+        super().__init__(dag_id="unusable_scenarios", schedule=None)
+        self._errors = dict(errors)
+
+    def validate(self) -> None:
+        """Raises InputError with a line for each file."""
+        raise InputError("\n".join(str(error) for error in self._errors.values()))
+
+
+def tags(scenario: Scenario) -> list[str]:
+    """The scenario's own tags, and those by which the list of DAGs is filtered."""
+    control = ["control"] if scenario.expect.verdict is Verdict.FAILED else []
+    return list(dict.fromkeys([*scenario.tags, scenario.topology, str(scenario.guarantee), *control]))
+
+
+def form(scenario: Scenario) -> ParamsDict:
+    """The form in which the scenario is started, filled with its own values."""
+    params = {
+        field.name: Param(
+            field.default(scenario),
+            title=field.title,
+            description=f"{field.description} Default: {field.default(scenario)}.",
+            section=field.section,
+            **field.schema(),
+        )
+        for field in FORM
+    }
+    params[FREE_FORM] = Param(
+        {},
+        type=["object", "null"],
+        title="Settings",
+        description="Any other value of the scenario, by dotted path, as in {\"workload.client.send_timeout_s\": 5}.",
+        section="Everything else",
+    )
+    return ParamsDict(params)
+
+
+def page(scenario: Scenario, topology: Topology) -> str:
+    """The scenario in Markdown."""
+    expect = scenario.expect
+    sections = [
+        scenario.description,
+        f"**Expected verdict**: `{expect.verdict}`"
+        + "".join(f", at least {minimum} × `{anomaly}`" for anomaly, minimum in expect.at_least.items())
+        + "".join(f", suite `{suite}` fails" for suite in expect.failed_suites),
+        f"**Guarantee**: `{scenario.guarantee}`"
+        + _listed(", illegal here", scenario.tighten)
+        + _listed(", legal here", scenario.loosen),
+        f"**Topology**: `{scenario.topology}`. {topology.title}. {topology.description}",
+        _nodes(topology),
+        "**Workload**: "
+        f"{scenario.workload.rate:,} messages/s of {scenario.workload.size:,} bytes with {scenario.workload.keys:,} keys "
+        f"from {scenario.workload.producers} producers to `{scenario.topic}`; subscriptions "
+        + ", ".join(f"`{one.name}` ({one.type})" for one in scenario.workload.subscriptions),
+        "**Timeline**, in seconds from the moment that the topic held the target rate",
+        _timeline(scenario),
+    ]
+    if scenario.bounds:
+        sections += ["**Bounds**", _bounds(scenario)]
+    return "\n\n".join(section.strip() for section in sections)
+
+
+def _listed(words: str, names: list) -> str:
+    return f"{words}: {', '.join(f'`{name}`' for name in names)}" if names else ""
+
+
+def _nodes(topology: Topology) -> str:
+    rows = ["| cluster | region | nodes |", "|---|---|---|"]
+    for name, cluster in topology.clusters.items():
+        for region in dict.fromkeys(node.region for node in cluster.nodes.values()):
+            rows.append(f"| {name} | {region} | {', '.join(cluster.names(region=region))} |")
+    return "\n".join(rows)
+
+
+def _timeline(scenario: Scenario) -> str:
+    phases = scenario.phases
+    impact, recovery = phases.steady_s, phases.steady_s + phases.impact_s
+    rows: list[tuple[float, str]] = [(0, "steady phase"), (impact, "impact phase"), (recovery, "recovery phase")]
+    for fault in scenario.faults:
+        rows.append((impact + fault.at_s, f"`{fault.name}`: {fault.kind} {_targets(fault)}{_ending(fault)}"))
+        if fault.heal_at_s is not None:
+            rows.append((impact + fault.heal_at_s, f"`{fault.name}` is healed"))
+    rows.append((phases.total_s, "the load ends; drain, read back, verify"))
+    rows.sort(key=lambda row: row[0])
+    return "\n".join(["| s | |", "|---:|---|", *(f"| {at:g} | {what} |" for at, what in rows)])
+
+
+def _targets(fault: Fault) -> str:
+    chosen = fault.targets.model_dump(exclude_none=True, exclude_defaults=True)
+    return ", ".join(
+        f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in chosen.items()
+    )
+
+
+def _ending(fault: Fault) -> str:
+    waits = f", once `{fault.when.rereplicated}` is re-replicated" if fault.when else ""
+    return waits + (", for good" if fault.permanent else "")
+
+
+def _bounds(scenario: Scenario) -> str:
+    rows = ["| measurement | at least | at most |", "|---|---:|---:|"]
+    for name, bound in scenario.bounds.items():
+        low, high = ("" if value is None else f"{value:g}" for value in (bound.min, bound.max))
+        rows.append(f"| `{name}` | {low} | {high} |")
+    return "\n".join(rows)

