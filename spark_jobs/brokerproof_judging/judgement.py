@@ -1,0 +1,130 @@
+"""Judges a run: facts, anomalies and measurements as tables, the suites, and one verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from brokerproof.run import Run
+from brokerproof.verdict import Verdict, merge
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from brokerproof_judging import attempts, frames, messages, results
+from brokerproof_judging.anomalies import Evidenced, Seen, search, with_findings
+from brokerproof_judging.evidence import Evidence
+
+Evaluate = Callable[[SparkSession, Run, str], Mapping[str, Mapping[str, Any]]]
+
+# Past this many rows what the searches found is no longer sent whole to every task.
+_FEW = 100_000
+
+
+@dataclass
+class Stopwatch:
+    """Seconds of wall time by step."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time a step."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.monotonic() - started, 3)
+
+
+def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) -> dict[str, Any]:
+    """Verify the run: write `messages`, `anomalies` and `measurements`, and return what judgement.json holds.
+
+    `evaluate` runs the suites of `expectations` over the tables just written.
+    """
+    watch = Stopwatch()
+    tables = {name: frames.read(spark, run, name) for name in ("publishes", "stored", "deliveries")}
+    evidence = Evidence.of(run)
+    proofs = evidence.frames(spark)
+    held: list[DataFrame] = []
+
+    def hold(frame: DataFrame) -> DataFrame:
+        # On disk: what is kept between passes must not compete with sorting for memory.
+        held.append(frame.persist(StorageLevel.DISK_ONLY))
+        return held[-1]
+
+    replacement = frames.Replacement(run)
+    try:
+        with watch.step("facts"):
+            logs = hold(messages.logs(run, tables["publishes"], tables["stored"], proofs))
+            deliveries = hold(messages.deliveries(spark, run, logs, tables["deliveries"], proofs))
+            publishes = tables["publishes"].count()
+            problems = [*evidence.problems(run, _logs(logs)), *attempts.problems(tables["publishes"], logs)]
+            deliveries.count()
+        with watch.step("searches"):
+            clock_error_us = int(run.facts.get("clock_error_us", 0))
+            seen = Evidenced(
+                publishes=tables["publishes"],
+                stored=tables["stored"],
+                logs=logs,
+                deliveries=deliveries,
+                clock_error_us=clock_error_us,
+            )
+            searched = hold(search(seen))
+            if searched.count() <= _FEW:
+                searched = F.broadcast(searched)
+        with watch.step("tables"):
+            in_log = with_findings(logs, Seen.LOG, searched, evidence.undone.given)
+            at_subscription = with_findings(deliveries, Seen.SUBSCRIPTION, searched, evidence.undone.given)
+            replacement.write("messages", results.messages(run, in_log, at_subscription))
+            replacement.write("anomalies", results.anomalies(run, in_log, at_subscription))
+        with watch.step("counts"):
+            counts = results.counts(
+                publishes, replacement.read(spark, "messages"), replacement.read(spark, "anomalies")
+            )
+        replacement.take_place()
+    finally:
+        replacement.discard()
+        for frame in held:
+            frame.unpersist()
+    with watch.step("suites"):
+        suites = evaluate(spark, run, expectations)
+    verdict, why = conclude(counts, problems, suites)
+    return {
+        "verdict": str(verdict),
+        "why": why,
+        "problems": problems,
+        "suites": suites,
+        "counts": counts,
+        "recovery": {},
+        "measurements": [],
+        "seconds": watch.seconds,
+    }
+
+
+def conclude(
+    counts: Mapping[str, Any], problems: list[str], suites: Mapping[str, Mapping[str, Any]]
+) -> tuple[Verdict, str]:
+    """The verdict on the whole run, and why, in one sentence."""
+    if not counts["publishes"]:
+        return Verdict.NO_DATA, "Nobody published anything."
+    verdicts = {name: Verdict(suite["verdict"]) for name, suite in suites.items()}
+    verdict = merge([*verdicts.values(), *([Verdict.UNKNOWN] if problems else [])])
+    if verdict is Verdict.PASSED:
+        total = f"{counts['messages']} messages, {counts['acked']} of them acknowledged"
+        return verdict, f"All that was promised held for {total}."
+    reasons = [f"{name}: {suites[name]['why']}" for name in verdicts if verdicts[name] is verdict]
+    if verdict is Verdict.UNKNOWN:
+        reasons += problems
+    if not reasons:
+        return verdict, "No suite said anything."
+    return verdict, "; ".join(reason.rstrip(".") for reason in reasons) + "."
+
+
+def _logs(logs: DataFrame) -> list[tuple[str, tuple[str, str, int]]]:
+    """(home, log) of every log that messages had to reach: few, whatever the number of messages."""
+    rows = logs.filter("required").select("home", "cluster", "topic", "partition").distinct().collect()
+    return sorted((row.home, (row.cluster, row.topic, row.partition)) for row in rows if row.partition is not None)

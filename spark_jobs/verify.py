@@ -1,0 +1,66 @@
+"""Judge a run's tables: `spark-submit verify.py RUN_DIR [--expectations DIR]`.
+
+Needs no cluster, only the run's directory. Leaves state/judgement.json whatever happens; the exit status is 0 when the
+run was judged, whatever the verdict, and 1 when it could not be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from brokerproof.run import Run
+from brokerproof.verdict import Verdict
+from pyspark.sql import SparkSession
+
+EXPECTATIONS = Path(__file__).resolve().parents[1] / "expectations"
+
+
+def session() -> SparkSession:
+    """The Spark session, with the settings that the tables' contract needs whoever submitted the job."""
+    return (
+        SparkSession.builder.appName("brokerproof verify")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        .config("spark.sql.adaptive.enabled", "true")
+        # All steps group by the message first and its place next; one exchange by the message then serves them all.
+        .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
+        .getOrCreate()
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge, leave the judgement, and return the exit status."""
+    parser = argparse.ArgumentParser(description="Judge the tables of a run.")
+    parser.add_argument("run_dir", help="the run's directory, any fsspec location")
+    parser.add_argument("--expectations", default=str(EXPECTATIONS), help="directory of the suites")
+    options = parser.parse_args(arguments)
+    run = Run(options.run_dir.rstrip("/"))
+    try:
+        from brokerproof_judging.judgement import judge
+        from brokerproof_judging.suites import evaluate
+
+        judgement = judge(session(), run, evaluate, options.expectations)
+    except Exception as error:
+        traceback.print_exc()
+        # Spark's messages go on for pages; the first line says what happened, the log has the rest.
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        run.leave_state(
+            "judgement",
+            {
+                "verdict": str(Verdict.UNKNOWN),
+                "why": f"The run could not be judged: {reason}",
+                "error": repr(error)[:2000],
+            },
+        )
+        return 1
+    run.leave_state("judgement", judgement)
+    print(f"{judgement['verdict']}: {judgement['why']}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""A synthetic run: histories with a known flaw, or none, written as a real run's directory.
+
+Times are microseconds after `START`. A clean history publishes one message every millisecond, which is acked 400 µs
+after it was sent, stored one entry after the other, and delivered 100 µs later.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from brokerproof import clock
+from brokerproof.documents import parse
+from brokerproof.run import Run
+from brokerproof.scenario import Scenario
+from brokerproof.topology import Topology
+
+START = 1_700_000_000_000_000
+MILLISECOND = 1000
+SECOND = 1_000_000
+LEDGER = 5
+NAMESPACE = "mytenant/eu"
+TOPIC = f"persistent://{NAMESPACE}/orders"
+
+Row = dict[str, Any]
+
+
+def topology(clusters: tuple[str, ...] = ("main",), *, replicated: bool = False) -> Topology:
+    """Clusters of two regions each; every namespace replicated to every cluster if so wanted."""
+    return parse(
+        Topology,
+        {
+            "title": "t",
+            "description": "d",
+            "clusters": {
+                cluster: {
+                    "nodes": {
+                        f"metadata-{cluster}": {"role": "metadata", "region": "witness"},
+                        **{
+                            f"{role}-{region}-{number}-{cluster}": {"role": role, "region": region}
+                            for role in ("broker", "bookie")
+                            for region in ("eu", "us")
+                            for number in (1, 2)
+                        },
+                    },
+                    "namespaces": {NAMESPACE: {"replicated_to": list(clusters) if replicated else []}},
+                }
+                for cluster in clusters
+            },
+        },
+        file="topology",
+    )
+
+
+class History:
+    """Rows of a run's tables and its evidence, to be changed at will and then written."""
+
+    def __init__(self, *, clusters: tuple[str, ...] = ("main",), replicated: bool = False, **scenario: Any) -> None:
+        self.topology = topology(clusters, replicated=replicated)
+        subscriptions = scenario.pop("subscriptions", [{"name": "audit"}])
+        self.scenario = parse(
+            Scenario,
+            {
+                "name": "planted",
+                "title": "t",
+                "description": "d",
+                "topology": "t",
+                "workload": {"namespace": NAMESPACE, "subscriptions": subscriptions, **scenario.pop("workload", {})},
+                **scenario,
+            },
+            file="scenario",
+        )
+        self.facts: dict[str, Any] = {}
+        self.publishes: list[Row] = []
+        self.stored: list[Row] = []
+        self.deliveries: list[Row] = []
+        self.faults: list[Row] = []
+        self.observations: list[Row] = []
+        self.ledgers: list[Row] = []
+        self.states: dict[str, Any] = {
+            "load": {"finished": True, "scheduled": 0},
+            "break_it": {"undone": True, "problems": []},
+        }
+        self._entries: dict[tuple[str, str, int], int] = {}
+        self._unread: set[tuple[str, str]] = set()
+        self._undrained: set[tuple[str, str]] = set()
+
+    # One message ------------------------------------------------------------------------------------------------
+
+    def message(
+        self,
+        producer: str,
+        seq: int,
+        *,
+        cluster: str = "main",
+        topic: str = TOPIC,
+        partition: int = -1,
+        key: str | None = None,
+        at: int | None = None,
+        to: dict[str, list[str]] | None = None,
+    ) -> Row:
+        """Publish, ack, store and deliver a message; `to` names the subscriptions of each cluster that gets it.
+
+        Returns the row of `publishes`.
+        """
+        at = len(self.publishes) * MILLISECOND if at is None else at
+        entry = self.next_entry(cluster, topic, partition)
+        place = {"cluster": cluster, "topic": topic, "partition": partition}
+        name = {"producer": producer, "seq": seq, "key": key or f"{producer}-key-{seq % 2}"}
+        self.publish(**place, **name, at=at, ledger_id=LEDGER, entry_id=entry)
+        published = self.publishes[-1]
+        for other, subscriptions in (to if to is not None else self._everywhere()).items():
+            there = entry if other == cluster else self.next_entry(other, topic, partition)
+            copy = {**place, "cluster": other, **name, "ledger_id": LEDGER, "entry_id": there}
+            self.store(**copy, replicated_from=None if other == cluster else cluster)
+            for subscription in subscriptions:
+                self.deliver(**copy, subscription=subscription, at=at + 500)
+        return published
+
+    def publish(self, *, at: int, producer: str, seq: int, **values: Any) -> Row:
+        """A row of `publishes`, acked unless said otherwise, sent `at` and settled 400 µs later."""
+        row = {
+            **{"cluster": "main", "topic": TOPIC, "partition": -1, "epoch": 0, "outcome": "acked"},
+            **{"producer": producer, "seq": seq, "key": f"{producer}-key-{seq % 2}", "payload_hash": hash_of(producer, seq)},
+            **{"scheduled_at": START + at, "sent_at": START + at, "settled_at": START + at + 400},
+            **values,
+        }
+        self.publishes.append(row)
+        return row
+
+    def store(self, *, producer: str | None, seq: int | None, **values: Any) -> Row:
+        """A row of `stored`."""
+        row = {
+            **{"cluster": "main", "topic": TOPIC, "partition": -1, "ledger_id": LEDGER},
+            **{"producer": producer, "seq": seq, "payload_hash": hash_of(producer, seq)},
+            **values,
+        }
+        self.stored.append(row)
+        return row
+
+    def deliver(self, *, at: int, producer: str | None, seq: int | None, acked: int | None = 50, **values: Any) -> Row:
+        """A row of `deliveries`, received `at` and its ack confirmed `acked` µs later, never if None."""
+        row = {
+            **{"cluster": "main", "topic": TOPIC, "partition": -1, "ledger_id": LEDGER},
+            **{"subscription": "audit", "consumer": "consumer-0", "incarnation": 0, "redelivery_count": 0},
+            **{"producer": producer, "seq": seq, "payload_hash": hash_of(producer, seq)},
+            **{"arrival": len(self.deliveries), "received_at": START + at},
+            "acknowledged_at": None if acked is None else START + at + acked,
+            **values,
+        }
+        self.deliveries.append(row)
+        return row
+
+    def next_entry(self, cluster: str = "main", topic: str = TOPIC, partition: int = -1) -> int:
+        """The next free entry of a log."""
+        place = (cluster, topic, partition)
+        self._entries[place] = self._entries.get(place, -1) + 1
+        return self._entries[place]
+
+    def _everywhere(self) -> dict[str, list[str]]:
+        """Every cluster that holds the namespace's messages, with its subscriptions."""
+        replicated = any(each.replicated_to for each in self.topology.clusters["main"].namespaces.values())
+        clusters = list(self.topology.clusters) if replicated else ["main"]
+        return {
+            cluster: [each.name for each in self.scenario.workload.subscriptions if (each.cluster or "main") == cluster]
+            for cluster in clusters
+        }
+
+    # Many messages ----------------------------------------------------------------------------------------------
+
+    def clean(self, producers: int = 2, messages: int = 6, **values: Any) -> History:
+        """Messages of several producers in turn, two keys each, with nothing wrong."""
+        for seq in range(messages):
+            for number in range(producers):
+                self.message(f"p{number}", seq, **values)
+        return self
+
+    def rows(self, table: str, producer: str, seq: int, **values: Any) -> list[Row]:
+        """The rows of a message in a table, in their order."""
+        wanted = {"producer": producer, "seq": seq, **values}
+        return [row for row in getattr(self, table) if all(row.get(name) == value for name, value in wanted.items())]
+
+    def forget(self, table: str, producer: str, seq: int, **values: Any) -> Row:
+        """Take the rows of a message out of a table; returns the first of them."""
+        gone = self.rows(table, producer, seq, **values)
+        assert gone, f"{table} holds no {producer}/{seq}"
+        getattr(self, table)[:] = [row for row in getattr(self, table) if row not in gone]
+        return gone[0]
+
+    # Evidence ---------------------------------------------------------------------------------------------------
+
+    def not_read_to_end(self, cluster: str = "main", topic: str = TOPIC) -> None:
+        """Have the log of a topic not read to its end."""
+        self._unread.add((cluster, topic))
+
+    def not_drained(self, subscription: str, cluster: str = "main") -> None:
+        """Have a subscription not drained."""
+        self._undrained.add((cluster, subscription))
+
+    def write(self, directory: Path) -> Run:
+        """Write everything as a run's directory."""
+        run = Run.create(str(directory), run_id="r1", scenario=self.scenario, topology=self.topology, **self.facts)
+        for table in ("publishes", "stored", "deliveries", "faults", "observations", "ledgers"):
+            rows = getattr(self, table)
+            run.append(table, [{"run_id": "r1", **row} for row in rows])
+        for step, content in {**self._proofs(), **self.states}.items():
+            if content is not None:
+                run.leave_state(step, content)
+        return run
+
+    def _proofs(self) -> dict[str, Any]:
+        places = sorted({(row["topic"], row["partition"]) for row in self.publishes})
+        logs = [(cluster, *place) for cluster in self.topology.clusters for place in places]
+        return {
+            "read_back": {
+                "started_at": START + 100 * SECOND,
+                "finished_at": START + 110 * SECOND,
+                "logs": [
+                    {
+                        **{"cluster": cluster, "topic": topic, "partition": partition, "last_confirmed": "5:99"},
+                        **{"read_to_end": (cluster, topic) not in self._unread, "why": "the reader stopped"},
+                    }
+                    for cluster, topic, partition in logs
+                ],
+            },
+            "consume": {
+                "subscriptions": [
+                    {
+                        **{"cluster": cluster, "topic": topic, "partition": partition, "subscription": each.name},
+                        **{"drained": (cluster, each.name) not in self._undrained, "why": "a backlog of 3"},
+                    }
+                    for cluster, topic, partition in logs
+                    for each in self.scenario.workload.subscriptions
+                    if (each.cluster or "main") == cluster
+                ]
+            },
+            "replication": {
+                "drains": [
+                    {"topic": topic, "from": home, "to": other, "drained": True, "why": ""}
+                    for topic in sorted({topic for topic, _ in places})
+                    for home in self.topology.clusters
+                    for other in self.topology.clusters
+                    if home != other
+                ]
+            },
+        }
+
+
+def hash_of(producer: str | None, seq: int | None) -> int:
+    """The payload hash of a message."""
+    return sum(map(ord, f"{producer}/{seq}")) * 1_000_003
+
+
+def table(run: Run, name: str) -> list[Row]:
+    """The rows of a table that was written."""
+    return [
+        {key: clock.microseconds(value) - START if hasattr(value, "tzinfo") else value for key, value in row.items()}
+        for row in pq.read_table(run.table(name)).to_pylist()
+    ]
