@@ -29,14 +29,15 @@ def render_history(history: History, scenario: str | None, limit: int, console: 
         console.print(_what_to_do(history, scenario))
         return
     comparisons = {run.run_id: history.regressions(run) for run in runs}
-    table = Table(title=f"last runs of {escape(scenario)}" if scenario else "last runs", title_justify="left", box=None)
-    table.add_column("started (UTC)", no_wrap=True)
+    title = f"last runs of {escape(scenario)}" if scenario else "last runs"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    # Only the first columns give way on a narrow terminal, so that every number can be read on 80 columns.
+    table.add_column("started (UTC)", min_width=10)
     if scenario is None:
-        table.add_column("scenario", overflow="fold")
-    table.add_column("verdict", overflow="fold")
-    for name in ("acked", "lost", "RTO s", "RPO msgs", "RPO s", "ack gap s", "took s"):
+        table.add_column("scenario", overflow="fold", min_width=8)
+    table.add_column("verdict", min_width=9)
+    for name in ("acked", "lost", "RTO\ns", "RPO\nmsgs", "RPO\ns", "ack\ngap s", "took\ns", "worse"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("worse", justify="right", no_wrap=True)
     for run in runs:
         marks = len(comparisons[run.run_id].marks)
         table.add_row(

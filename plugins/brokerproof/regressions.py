@@ -14,7 +14,7 @@ absolute deviation (MAD) the usual spread, so that one bad run moves neither. Th
 the median by at least the largest of: `SPREADS` usual spreads; the minimum change of the unit, `MINIMUM_CHANGE`,
 so that noise does not mark after identical runs; and `MINIMUM_SHARE` of the median. A value that usually exists and
 could not be measured this time is marked too. With less history nothing is marked, and a note says so. After a change
-that stays, marks end when more than half of the window is as the new runs are: they show where the line bends.
+that stays, marks end when half of the window is as the new runs are: they show where the line bends.
 
 **When a verdict is marked.** Always when it got worse than that of the comparable run just before, whatever the amount
 of history: it was what the scenario expects and is not any more, or it is not and is more severe than before. A control
@@ -170,7 +170,7 @@ def _measurements(run: RecordedRun, judged: Sequence[RecordedRun], notes: list[s
             continue
         usual = median(values)
         spread = _MAD_TO_DEVIATION * median(abs(value - usual) for value in values)
-        against = f"usually {_number(usual)} {row.unit} ± {_number(spread)} (median of {len(values)} comparable runs)"
+        against = f"usually {_number(usual)} ± {_number(spread)} {row.unit} (median of {len(values)} comparable runs)"
         if row.value is None:
             reason = f"{name} could not be measured, {against}"
         else:

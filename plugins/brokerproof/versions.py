@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -16,8 +18,12 @@ _PACKAGES = {
 }
 
 
-def installed_versions() -> dict[str, str | None]:
-    """Versions by name, None where something is not installed; `brokerproof` is the git commit if there is one."""
+@cache
+def installed_versions() -> Mapping[str, str | None]:
+    """Versions by name, None where something is not installed; `brokerproof` is the git commit if there is one.
+
+    Looked up once a process: what it has loaded does not change when the files do.
+    """
     return {
         "python": platform.python_version(),
         **{name: _package(package) for name, package in _PACKAGES.items()},
