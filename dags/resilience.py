@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from airflow.sdk import DAG  # noqa: F401  (Airflow reads only files that mention both words)
-
 from brokerproof.errors import InputError
 from brokerproof.operators.scenario_dag import UnusableScenarios, scenario_dag
 from brokerproof.scenario import load_scenario

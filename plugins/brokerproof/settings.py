@@ -1,9 +1,9 @@
 """Where things are on this machine and what the environment says; read once, at the edge.
 
-    BROKERPROOF_HOME                  the project's directory: dags/, topologies/, … (default: the one this file is in)
-    BROKERPROOF_VAR                   everything that runs write (default: HOME/var)
-    BROKERPROOF_SCENARIOS             the scenario files (default: HOME/dags/scenarios)
-    BROKERPROOF_SPARK_DRIVER_MEMORY   memory of each Spark driver (default: 1g)
+BROKERPROOF_HOME                  the project's directory: dags/, topologies/, … (default: the one this file is in)
+BROKERPROOF_VAR                   everything that runs write (default: HOME/var)
+BROKERPROOF_SCENARIOS             the scenario files (default: HOME/dags/scenarios)
+BROKERPROOF_SPARK_DRIVER_MEMORY   memory of each Spark driver (default: 1g)
 """
 
 from __future__ import annotations

@@ -28,9 +28,7 @@ def recorded(run: Run, step: str) -> Iterator[None]:
     finally:
         # Never instead of the step's own exception.
         with suppress(OSError):
-            run.leave_state(
-                f"seconds-{step}", {"step": step, "started_at": started_at, "finished_at": clock.now_us()}
-            )
+            run.leave_state(f"seconds-{step}", {"step": step, "started_at": started_at, "finished_at": clock.now_us()})
 
 
 def leave_problem(run: Run, step: str, problem: str) -> None:

@@ -62,9 +62,7 @@ class ReserveOperator(BaseOperator):
                 settings=settings_of(context["params"], plain),
                 triggered_at=clock.microseconds(dag_run.run_after),
             )
-        run.leave_state(
-            "seconds-reserve", {"step": "reserve", "started_at": started_at, "finished_at": clock.now_us()}
-        )
+        run.leave_state("seconds-reserve", {"step": "reserve", "started_at": started_at, "finished_at": clock.now_us()})
         return run.directory
 
     def on_kill(self) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.param import ParamsDict
@@ -38,7 +39,7 @@ def scenario_dag(scenario: Scenario, topology: Topology, *, expectations: Path) 
         default_args={"retries": 0, "owner": "brokerproof"},
     )
 
-    def limit(step: str) -> dict[str, object]:
+    def limit(step: str) -> dict[str, Any]:
         return {"execution_timeout": longest(step, scenario), "dag": dag}
 
     reserve = ReserveOperator(task_id="reserve", scenario=scenario.name, **limit("reserve"))
@@ -110,7 +111,7 @@ def form(scenario: Scenario) -> ParamsDict:
         {},
         type=["object", "null"],
         title="Settings",
-        description="Any other value of the scenario, by dotted path, as in {\"workload.client.send_timeout_s\": 5}.",
+        description='Any other value of the scenario, by dotted path, as in {"workload.client.send_timeout_s": 5}.',
         section="Everything else",
     )
     return ParamsDict(params)
@@ -129,10 +130,7 @@ def page(scenario: Scenario, topology: Topology) -> str:
         + _listed(", legal here", scenario.loosen),
         f"**Topology**: `{scenario.topology}`. {topology.title}. {topology.description}",
         _nodes(topology),
-        "**Workload**: "
-        f"{scenario.workload.rate:,} messages/s of {scenario.workload.size:,} bytes with {scenario.workload.keys:,} keys "
-        f"from {scenario.workload.producers} producers to `{scenario.topic}`; subscriptions "
-        + ", ".join(f"`{one.name}` ({one.type})" for one in scenario.workload.subscriptions),
+        _workload(scenario),
         "**Timeline**, in seconds from the moment that the topic held the target rate",
         _timeline(scenario),
     ]
@@ -141,8 +139,17 @@ def page(scenario: Scenario, topology: Topology) -> str:
     return "\n\n".join(section.strip() for section in sections)
 
 
-def _listed(words: str, names: list) -> str:
+def _listed(words: str, names: Sequence[str]) -> str:
     return f"{words}: {', '.join(f'`{name}`' for name in names)}" if names else ""
+
+
+def _workload(scenario: Scenario) -> str:
+    workload = scenario.workload
+    subscriptions = ", ".join(f"`{one.name}` ({one.type})" for one in workload.subscriptions)
+    return (
+        f"**Workload**: {workload.rate:,} messages/s of {workload.size:,} bytes with {workload.keys:,} keys from "
+        f"{workload.producers} producers to `{scenario.topic}`; subscriptions {subscriptions}"
+    )
 
 
 def _nodes(topology: Topology) -> str:

@@ -31,9 +31,7 @@ class SparkStepOperator(Step, SparkSubmitOperator):
     def __init__(
         self, *, task_id: str, arguments: Sequence[str] = (), run_directory: str = RUN_DIRECTORY, **kwargs: Any
     ) -> None:
-        super().__init__(
-            task_id=task_id, conn_id=CONNECTION, application_args=[run_directory, *arguments], **kwargs
-        )
+        super().__init__(task_id=task_id, conn_id=CONNECTION, application_args=[run_directory, *arguments], **kwargs)
         self.run_directory = run_directory
 
     def execute(self, context: Context) -> None:
