@@ -2,8 +2,7 @@
 
 One supervisor process (embedded_airflow_supervisor.py) leads a session of its own; the API server, the scheduler,
 the DAG processor and the tasks are members of that session, whatever process groups they make (Airflow gives each task
-its own). So "everything that belongs to it" is one question to the kernel, which holds even after the supervisor was killed.
-Nodes are not members: they lead sessions of their own and outlive Airflow, see runtimes/.
+its own). So "all that belongs to it" is one question to the kernel, also after the supervisor was killed. Nodes are not members: they lead sessions of their own and outlive Airflow, see runtimes/.
 """
 
 from __future__ import annotations
