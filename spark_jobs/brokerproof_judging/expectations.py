@@ -51,15 +51,19 @@ class Rule:
     order: tuple[str, ...]
 
 
-def _columns(rule: dict[str, Any]) -> dict[str, Any]:
-    concerned = F.coalesce(F.expr(rule["concerned"]), F.lit(True))
-    unexpected, undecided, legal = (F.expr(rule[name]) for name in ("unexpected", "undecided", "legal"))
-    in_doubt = F.coalesce(undecided, F.lit(True)) | unexpected.isNull()
+def _conditions(rule: dict[str, Any]) -> dict[str, str]:
+    """The rule's four conditions, none of which comes to null.
+
+    As text and not as columns, because every call on a column is a round trip to the JVM: 60 of them for a rule.
+    """
+    concerned = f"coalesce({rule['concerned']}, true)"
+    unexpected = f"coalesce({rule['unexpected']}, false)"
+    in_doubt = f"(coalesce({rule['undecided']}, true) OR ({rule['unexpected']}) IS NULL)"
     return {
         "rows": concerned,
-        "unexpected": concerned & F.coalesce(unexpected, F.lit(False)),
-        "undecided": concerned & in_doubt & ~F.coalesce(unexpected, F.lit(False)),
-        "legal": concerned & F.coalesce(legal, F.lit(False)),
+        "unexpected": f"{concerned} AND {unexpected}",
+        "undecided": f"{concerned} AND {in_doubt} AND NOT {unexpected}",
+        "legal": f"{concerned} AND coalesce({rule['legal']}, false)",
     }
 
 
@@ -85,8 +89,8 @@ class Tally(TableMetricProvider):
         metrics: dict[str, Any],
         runtime_configuration: dict[str, Any],
     ) -> Any:
-        counts = [F.count_if(condition) for condition in _columns(metric_value_kwargs).values()]
-        return F.array(*counts), metric_domain_kwargs, {}
+        counts = ", ".join(f"count_if({condition})" for condition in _conditions(metric_value_kwargs).values())
+        return F.expr(f"array({counts})"), metric_domain_kwargs, {}
 
 
 class Samples(TableMetricProvider):
@@ -108,9 +112,9 @@ class Samples(TableMetricProvider):
         if not unexpected and not undecided:
             return []
         frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
-        columns = _columns(metric_value_kwargs)
+        conditions = _conditions(metric_value_kwargs)
         rows = (
-            frame.where(columns["unexpected"] if unexpected else columns["undecided"])
+            frame.where(conditions["unexpected"] if unexpected else conditions["undecided"])
             .orderBy(*metric_value_kwargs["order"])
             .limit(SAMPLES)
             .collect()
@@ -171,6 +175,8 @@ class _RowsExpectation(BatchExpectation, ABC):
                 "observed_value": f"{unexpected} of {rows} against it, {undecided} undecided, {legal} legal",
                 "rows": rows,
                 "unexpected_count": unexpected,
+                "unexpected_percent": 100 * unexpected / rows if rows else 0.0,
+                "element_count": rows,
                 "undecided": undecided,
                 "legal": legal,
                 # The key under which Data Docs look for a table of samples.
@@ -215,6 +221,7 @@ class ExpectNoIllegalAnomaly(_RowsExpectation):
 
 
 def _outside(lower: str, upper: str) -> str:
+    """Never null: a bound that is null bounds nothing."""
     return f"(coalesce(value < {lower}, false) OR coalesce(value > {upper}, false))"
 
 
@@ -241,20 +248,18 @@ class ExpectMeasurementWithinBounds(_RowsExpectation):
 
     def rule(self) -> Rule:
         """NaN is no value: Spark holds it greater than every number, so a minimum alone would let it through."""
-        default_minimum, default_maximum = (
-            "CAST(NULL AS DOUBLE)" if bound is None else f"CAST({bound!r} AS DOUBLE)"
-            for bound in (self.minimum, self.maximum)
+        default_lower, default_upper = (
+            "NULL" if bound is None else f"{bound!r}D" for bound in (self.minimum, self.maximum)
         )
+        lower, upper = f"coalesce(minimum, {default_lower})", f"coalesce(maximum, {default_upper})"
         missing = "(value IS NULL OR isnan(value))"
-        lower, upper = f"coalesce(minimum, {default_minimum})", f"coalesce(maximum, {default_maximum})"
-        in_force = "true" if self.required else f"({lower} IS NOT NULL OR {upper} IS NOT NULL)"
-        broken_bound = f"(coalesce(isnan({lower}), false) OR coalesce(isnan({upper}), false))"
-        outside = f"(NOT {missing} AND NOT {broken_bound} AND {_outside(lower, upper)})"
-        outside_defaults = f"(NOT {missing} AND {_outside(default_minimum, default_maximum)})"
+        broken_bound = "(isnan(coalesce(minimum, 0D)) OR isnan(coalesce(maximum, 0D)))"
+        in_force = "true" if self.required else f"coalesce({lower}, {upper}) IS NOT NULL"
+        judged = f"NOT {missing} AND NOT {broken_bound}"
         return Rule(
             concerned=f"metric = '{self.metric}'",
-            unexpected=outside,
+            unexpected=f"{judged} AND {_outside(lower, upper)}",
             undecided=f"({missing} AND {in_force}) OR {broken_bound}",
-            legal=f"{outside_defaults} AND NOT {outside}",
+            legal=f"{judged} AND {_outside(default_lower, default_upper)} AND NOT {_outside(lower, upper)}",
             order=("metric", "subject"),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -91,10 +92,24 @@ def _entry(entry: Any, path: str, field: str) -> Written:
     if not isinstance(kwargs, dict) or not isinstance(kwargs.get(about), str):
         raise InputError(f"does not say its `{about}`", file=path, field=f"{field}.kwargs", remedy="add it")
     _only_known(kwargs, keywords, path, f"{field}.kwargs")
+    for name in ("minimum", "maximum"):
+        if name in kwargs and not _is_number(kwargs[name]):
+            raise InputError(
+                f"is no number: {kwargs[name]!r}", file=path, field=f"{field}.kwargs.{name}", remedy="give one"
+            )
+    if not isinstance(kwargs.get("required", False), bool):
+        raise InputError(
+            "is not true or false", file=path, field=f"{field}.kwargs.required", remedy="write true or false"
+        )
     description = entry.get("description")
     if not isinstance(description, str) or not description.strip():
         raise InputError("is missing", file=path, field=f"{field}.description", remedy="say what must hold")
     return Written(name=kwargs[about], kind=kind, description=description, kwargs=kwargs)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that bounds something; Python's JSON reads NaN and Infinity too."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _only_known(content: Mapping[str, Any], known: frozenset[str], path: str, field: str) -> None:
