@@ -33,6 +33,7 @@ from brokerproof.history_schema import AnomalyCount, AnomalySample, RecordedChec
 from brokerproof.outcome import Judgement, judged_at, outcome, read_judgement, triggered_at
 from brokerproof.regressions import WINDOW, Comparison, compare, digest
 from brokerproof.run import Run
+from brokerproof.settings import from_environment
 from brokerproof.verdict import Verdict
 from brokerproof.versions import installed_versions
 
@@ -70,11 +71,13 @@ class Point:
 def open_history(url: str | None = None, *, path: Path | None = None) -> History:
     """The history in a database, brought to the newest schema first; several processes may do so at once.
 
-    The database is `url`, else `$BROKERPROOF_DATABASE_URL`, else SQLite in `path`, else in var/history.db of this
-    checkout. Raises HistoryError where it cannot be reached or was made by a newer Brokerproof.
+    The database is `url`, else `$BROKERPROOF_DATABASE_URL`, else SQLite in `path`, else in history.db of
+    `$BROKERPROOF_VAR`. Raises HistoryError where it cannot be reached or was made by a newer Brokerproof.
     """
     given = url or os.environ.get(DATABASE_URL)
-    database = _parse(given) if given else URL.create("sqlite", database=str(path or _default_path()))
+    database = (
+        _parse(given) if given else URL.create("sqlite", database=str(path or from_environment().var / "history.db"))
+    )
     with _translated(database):
         engine = _engine(database)
         _migrate(engine)
@@ -304,12 +307,6 @@ def _samples(run: Run, judgement: Judgement | None, limit: int) -> list[dict[str
 def _plain(value: str) -> str:
     """Text that every database takes: PostgreSQL refuses NUL, which logs of a killed process may hold."""
     return value.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
-
-
-def _default_path() -> Path:
-    """var/history.db of the checkout that this package is in, or of the current directory when it is installed."""
-    checkout = Path(__file__).resolve().parents[2]
-    return (checkout if (checkout / "pyproject.toml").exists() else Path.cwd()) / "var" / "history.db"
 
 
 def _parse(given: str) -> URL:

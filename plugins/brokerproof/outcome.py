@@ -114,13 +114,15 @@ class Judgement(_Judged):
 
 
 def read_judgement(run: Run) -> Judgement:
-    """What `verify` left. Raises RunError where it is missing, damaged, or another run's."""
+    """What `verify` left. Raises RunError where that is nothing, damaged, another run's, or only why it could not."""
     try:
         content = run.state("judgement")
     except (OSError, ValueError) as error:
         raise RunError(f"the judgement cannot be read: {error}") from None
     if content is None:
         raise RunError("nothing was judged: `verify` left no judgement")
+    if isinstance(content, dict) and "error" in content:
+        raise RunError(str(content.get("why") or content["error"]))
     try:
         judgement = Judgement.model_validate(content)
     except ValidationError as error:
@@ -191,18 +193,36 @@ def triggered_at(run: Run) -> datetime:
 
 
 def judged_at(run: Run) -> datetime | None:
-    """When the verdict was known: the end of the last step, `release` set aside; None where no step ended."""
-    ends = [end for step, (_, end) in _step_times(run).items() if step != "release" and end is not None]
+    """When the verdict was known: the end of the last step, `release` set aside; None where no step ended.
+
+    Judging the run again, another day, does not make it longer: then it is when the verdict was known first.
+    """
+    times = {step: span for step, span in _step_times(run).items() if step != "release"}
+    first = _first_total_s(run)
+    if first is not None:
+        first_end = clock.microseconds(triggered_at(run)) + round(first * 1e6)
+        if (times.get("verify", (None, None))[0] or 0) > first_end:
+            return clock.utc(first_end)
+    ends = [end for _, end in times.values() if end is not None]
     return clock.utc(max(ends)) if ends else None
+
+
+def _first_total_s(run: Run) -> float | None:
+    """Seconds from trigger to verdict in the outcome that `record` left in state/outcome.json."""
+    content = _readable(run, "outcome")
+    seconds = content.get("seconds") if isinstance(content, dict) else None
+    total = seconds.get("total") if isinstance(seconds, dict) else None
+    return float(total) if isinstance(total, int | float) and math.isfinite(total) else None
 
 
 def _contradictions(judgement: Judgement) -> list[str]:
     """Reasons, in the judgement itself, not to take it for proof."""
     reasons = [f"suite {suite} was not judged" for suite in Suite if suite not in judgement.suites]
     reasons += [
-        f"suite {name} evaluated {suite.evaluated} of its {suite.written} expectations"
+        f"suite {name} {suite.worst} with {suite.evaluated} of its {suite.written} expectations evaluated"
         for name, suite in judgement.suites.items()
-        if suite.evaluated != suite.written
+        # A suite without data, or unknown, claims nothing that has to rest on all of them.
+        if suite.evaluated != suite.written and suite.worst in (Verdict.PASSED, Verdict.FAILED)
     ]
     if judgement.worst is Verdict.PASSED:
         reasons += [
@@ -245,6 +265,8 @@ def _why(
         if judgement:
             parts += [f"{anomaly} was found {judgement.counts.of(anomaly):,} times" for anomaly in expect.at_least]
         parts += [f"suite {suite} failed" for suite in expect.failed_suites]
+    elif judgement and expect.verdict is Verdict.PASSED:
+        parts += [f"suite {name} {suite.worst}" for name, suite in judgement.suites.items() if suite.worst != "passed"]
     parts += doubts
     if judgement and judgement.why:
         parts.append(judgement.why)

@@ -266,6 +266,9 @@ def test_sqlite_waits_for_its_turn_and_keeps_its_references(sqlite_history):
 
 def test_the_database_is_the_one_given_then_the_environments_then_the_path(tmp_path, monkeypatch):
     given, environment, path = (tmp_path / name for name in ("given.db", "environment.db", "path.db"))
+    monkeypatch.setenv("BROKERPROOF_VAR", str(tmp_path / "var"))
+    open_history().close()
+    assert (tmp_path / "var" / "history.db").exists()
     open_history(path=path).close()
     assert path.exists()
     monkeypatch.setenv(DATABASE_URL, f"sqlite:///{environment}")

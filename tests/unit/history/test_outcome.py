@@ -67,7 +67,7 @@ def test_a_run_that_failed_against_its_expectation_exits_with_1(plant, judgement
     result = outcome(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7})))
 
     assert (result["verdict"], result["met"], exit_status(result)) == ("failed", False, 1)
-    assert result["why"].startswith("failed instead of passed")
+    assert result["why"].startswith("failed instead of passed; suite completeness failed; ")
 
 
 def test_a_control_is_met_by_the_verdict_the_anomalies_and_the_suites_together(plant, judgement):
@@ -157,6 +157,35 @@ def test_one_wrong_value_damages_the_judgement(plant, judgement, field, value):
     assert f"damaged: {'.'.join(field)}" in result["why"]
 
 
+def test_a_verify_that_could_not_judge_says_why_itself(plant):
+    run = plant(judged={"verdict": "unknown", "why": "The run could not be judged: no Java", "error": "…"})
+
+    result = outcome(run)
+
+    assert (result["verdict"], result["met"]) == ("unknown", False)
+    assert result["why"] == "unknown instead of passed; The run could not be judged: no Java."
+
+
+def test_a_run_in_which_nothing_happened_is_no_data_and_not_unknown(plant, judgement):
+    planted = judgement("no_data")
+    for suite in planted["suites"].values():
+        suite.update(verdict="no_data", evaluated=0, written=4, expectations=[])
+
+    result = outcome(plant(judged=planted))
+
+    assert (result["verdict"], result["met"], exit_status(result)) == ("no_data", False, 2)
+
+
+def test_judging_a_run_again_does_not_make_it_longer(plant, judgement):
+    run = plant(judged=judgement())
+    # What `record` leaves.
+    run.leave_state("outcome", outcome(run))
+    day_later = run.facts["triggered_at"] + 86_400_000_000
+    run.leave_state("seconds-verify", {"step": "verify", "started_at": day_later, "finished_at": day_later + 9_000_000})
+
+    assert outcome(run)["seconds"]["total"] == 130.5
+
+
 def test_the_judgement_of_another_run_is_no_judgement(plant, judgement):
     planted = judgement(measured={("rto_s", "kill_us"): 52.0})
     planted["measurements"][0]["run_id"] = "r0"
@@ -176,7 +205,7 @@ def test_the_judgement_of_another_run_is_no_judgement(plant, judgement):
         pytest.param(
             lambda j: j["suites"]["ordering"].update(evaluated=3, written=4),
             "unknown",
-            "suite ordering evaluated 3 of its 4 expectations",
+            "suite ordering passed with 3 of its 4 expectations evaluated",
             id="an expectation was dropped",
         ),
         pytest.param(
