@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,9 @@ from brokerproof.clock import wait_until
 from brokerproof.errors import BrokerproofError, DeadlineError, InputError
 
 FINISHED = ("success", "failed")
-_TIMEOUT_S = 30
+_TIMEOUT_S = 60
+# A machine that carries a cluster can keep a request waiting for a minute, and a component that died comes back.
+_PATIENCE_S = 300
 _PARSE_TIMEOUT_S = 120
 
 
@@ -95,15 +98,25 @@ class AirflowClient:
     def _request(
         self, method: str, path: str, *, json: Any = None, allowed: tuple[int, ...] = (200,)
     ) -> httpx.Response:
-        try:
-            answer = self._http.request(method, path, json=json)
-            if answer.status_code == 401:
-                self._log_in()
-                answer = self._http.request(method, path, json=json)
-        except httpx.HTTPError as error:
-            raise AirflowError(f"Airflow does not answer at {self._http.base_url}: {error}") from None
+        give_up_at = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                answer = self._answer(method, path, json)
+                break
+            except httpx.HTTPError as error:
+                # Reading again changes nothing; whether a change was made by a request that broke is not known.
+                if method != "GET" or time.monotonic() > give_up_at:
+                    raise AirflowError(f"Airflow does not answer at {self._http.base_url}: {error}") from None
+                time.sleep(1)
         if answer.status_code not in allowed:
             raise AirflowError(f"Airflow refused {method} {path}: {answer.status_code} {_detail(answer)}")
+        return answer
+
+    def _answer(self, method: str, path: str, json: Any) -> httpx.Response:
+        answer = self._http.request(method, path, json=json)
+        if answer.status_code == 401:
+            self._log_in()
+            answer = self._http.request(method, path, json=json)
         return answer
 
     def _log_in(self) -> None:

@@ -261,10 +261,11 @@ def _airflow(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof.embedded_airflow import USER, EmbeddedAirflow
 
     airflow = EmbeddedAirflow(settings, lambda sentence: print(sentence, file=sys.stderr))
+    stopped = False
     if options.action == "start":
         airflow.start()
     elif options.action == "stop":
-        airflow.stop()
+        stopped = airflow.stop()
     status = airflow.status()
     if options.json:
         _print_json(asdict(status))
@@ -272,7 +273,7 @@ def _airflow(options: argparse.Namespace, settings: Settings) -> int:
         print(f"Airflow runs at {status.url} ({'healthy' if status.healthy else 'not healthy'}, {status.memory_mb} MB)")
         print(f"user {USER}, password in {status.password_file}; logs in {status.log_directory}")
     else:
-        print("Airflow does not run")
+        print("Airflow was stopped" if stopped else "Airflow does not run")
     return OK
 
 

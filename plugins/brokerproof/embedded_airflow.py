@@ -226,6 +226,8 @@ class EmbeddedAirflow:
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
+            # The default of 5 s fails tasks when a cluster has the machine's cores.
+            "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
             "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         }
@@ -302,14 +304,19 @@ def _url(port: int) -> str:
 def _is_healthy(supervisor: Supervisor) -> bool:
     """Whether every component answers; a heartbeat counts only if this very Airflow made it."""
     try:
-        health = httpx.get(f"{_url(supervisor.port)}/api/v2/monitor/health", timeout=5, trust_env=False).json()
+        health = httpx.get(f"{_url(supervisor.port)}/api/v2/monitor/health", timeout=10, trust_env=False).json()
         beats = [
             datetime.fromisoformat(health[part][f"latest_{part}_heartbeat"]) for part in ("scheduler", "dag_processor")
         ]
         healthy = all(health[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
-        return healthy and min(beats) > utc(int(supervisor.created * 1e6))
+        return healthy and min(beats) > utc(int(supervisor.created * 1e6)) and _serves_tasks(supervisor.port)
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return False
+
+
+def _serves_tasks(port: int) -> bool:
+    """Whether the API for tasks is up. It is built at its first request, in 4 s of computing that no task should pay."""
+    return httpx.get(f"{_url(port)}/execution/health", timeout=120, trust_env=False).is_success
 
 
 def _free_port() -> int:

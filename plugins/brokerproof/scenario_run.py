@@ -16,7 +16,9 @@ from brokerproof.progress import Progress, Snapshot, read_live
 from brokerproof.run import Run
 from brokerproof.verdict import Verdict
 
-_POLL_S = 1.0
+_READ_LIVE_EVERY_S = 0.5
+# Each time takes Airflow 0.1 s of computing, next to the experiment.
+_ASK_AIRFLOW_EVERY_S = 2.0
 # These fail because of what the run came to, which the verdict says; the others because something could not be done.
 _JUDGING = {str(suite) for suite in Suite} | {"verdict"}
 
@@ -35,10 +37,14 @@ class ScenarioRun:
         while True:
             state = self.client.state(self.scenario, self.run_id)
             tasks = self.client.tasks(self.scenario, self.run_id)
-            progress.show(Snapshot(tasks=tasks, live=read_live(self.directory)))
-            if state in FINISHED:
-                return state
-            time.sleep(_POLL_S)
+            asked_at = time.monotonic()
+            while True:
+                progress.show(Snapshot(tasks=tasks, live=read_live(self.directory)))
+                if state in FINISHED:
+                    return state
+                if time.monotonic() - asked_at > _ASK_AIRFLOW_EVERY_S:
+                    break
+                time.sleep(_READ_LIVE_EVERY_S)
 
     def problems(self) -> dict[str, str]:
         """The tasks that could not do their work, each with its sentence."""
