@@ -154,6 +154,9 @@ def _bounds_not_in_force(name: str, rows: Iterable[dict[str, Any]], scenario: Sc
     doubts = []
     for row in rows:
         bound = scenario.bound(name, row["subject"] or "")
+        if name == "owner_in_region" and bound is None and row["minimum"] is None:
+            # It is measured only where the scenario names a region under `owner`, which is a demand.
+            doubts.append(f"`{name}` of `{row['subject']}` came without a minimum")
         if bound and (bound.min, bound.max) != (row["minimum"], row["maximum"]):
             doubts.append(
                 f"the scenario's bound on `{name}` of `{row['subject']}`, {_span(bound.min, bound.max)}, "
@@ -169,6 +172,8 @@ def _not_measured(name: str, required: bool, rows: list[dict[str, Any]], scenari
     needed = {subject for subject in bounded if subject}
     if METRICS[name].subject == "fault" and (required or "" in bounded):
         needed |= {fault.name for fault in scenario.faults}
+    if name == "owner_in_region":
+        needed |= {phase for phase in ("steady", "recovery") if getattr(scenario.owner, phase) is not None}
     doubts = [f"`{name}` of `{subject}` was not measured" for subject in sorted(needed - measured)]
     if not rows and not needed and ("" in bounded or (required and METRICS[name].subject != "fault")):
         doubts.append(f"`{name}` was not measured")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,8 +96,10 @@ class _Evidence:
         return self._kept[name]
 
 
-def evaluate(spark: SparkSession, run: Run, expectations_dir: str) -> dict[str, Judgement]:
-    """What each of the five suites comes to on `messages`, `anomalies` and `measurements` of the run.
+def evaluate(
+    spark: SparkSession, run: Run, expectations_dir: str, *, suites: Iterable[Suite] = tuple(Suite)
+) -> dict[str, Judgement]:
+    """What each of the suites comes to on `messages`, `anomalies` and `measurements` of the run.
 
     Whatever goes wrong makes the suite that it concerns `unknown`; the call never fails. The first call in a process
     takes 7 to 10 s longer, in which Great Expectations is imported. Data Docs go to the run's `report/data_docs`.
@@ -107,8 +109,8 @@ def evaluate(spark: SparkSession, run: Run, expectations_dir: str) -> dict[str, 
         try:
             context = _context(site)
         except Exception as error:
-            return {str(suite): _unknown(suite, expectations_dir, error) for suite in Suite}
-        judged = {str(suite): _judge_safely(context, suite, evidence, expectations_dir) for suite in Suite}
+            return {str(suite): _unknown(suite, expectations_dir, error) for suite in suites}
+        judged = {str(suite): _judge_safely(context, suite, evidence, expectations_dir) for suite in suites}
         docs = _publish_data_docs(context, site, run)
     return {suite: judgement | docs for suite, judgement in judged.items()}
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from brokerproof.guarantees import DEFINITIONS, Anomaly, Suite
+from brokerproof.java import spark_java_home
 from brokerproof.measurements import METRICS
 from brokerproof.run import Run
 from brokerproof.scenario import Scenario
@@ -32,6 +33,7 @@ Judge = Callable[..., dict[str, dict[str, Any]]]
 def spark() -> SparkSession:
     """A session of this machine, left running: other tests of the process may share it."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("JAVA_HOME", str(spark_java_home()))
     session = (
         SparkSession.builder.master("local[2]")
         .appName("brokerproof-suites")
@@ -139,13 +141,17 @@ def plant(directory: Path) -> Planted:
     return Planted(str(directory / "run"), rows, [], sound_measurements(), {})
 
 
-def judged_by(spark: SparkSession, planted: Planted | Run, directory: Path = EXPECTATIONS) -> dict[str, Any]:
-    """What the planted run comes to; `directory` is that of the suite files."""
+def judged_by(
+    spark: SparkSession, planted: Planted | Run, directory: Path = EXPECTATIONS, only: str | None = None
+) -> dict[str, Any]:
+    """What the planted run comes to, in one suite or in all; `directory` is that of the suite files."""
     from brokerproof_judging.suites import evaluate
 
-    judged = evaluate(spark, planted if isinstance(planted, Run) else planted.write(), str(directory))
+    suites = [Suite(only)] if only else list(Suite)
+    run = planted if isinstance(planted, Run) else planted.write()
+    judged = evaluate(spark, run, str(directory), suites=suites)
     json.dumps(judged, allow_nan=False)
-    assert list(judged) == [str(suite) for suite in Suite]
+    assert list(judged) == [str(suite) for suite in suites]
     return judged
 
 

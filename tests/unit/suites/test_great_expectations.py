@@ -66,7 +66,7 @@ def test_a_kind_that_we_know_and_the_library_does_not_makes_the_suite_unknown(
 
     monkeypatch.setattr(suite_file, "KINDS", {**suite_file.KINDS, "expect_x": ("anomaly", frozenset({"anomaly"}))})
     rewrite(written_suites, "ordering", lambda content: content["expectations"][0].update(type="expect_x"))
-    judgement = judge(planted, written_suites)["ordering"]
+    judgement = judge(planted, written_suites, only="ordering")["ordering"]
     assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("unknown", 0, 3)
     assert "holds 3 expectations, and Great Expectations took 2" in judgement["why"]
 
@@ -126,7 +126,7 @@ def test_a_row_condition_makes_the_suite_unknown(planted: Planted, judge: Judge,
         "completeness",
         lambda content: content["expectations"][0]["kwargs"].update(row_condition='col("seq") > 5'),
     )
-    judgement = judge(planted, written_suites)["completeness"]
+    judgement = judge(planted, written_suites, only="completeness")["completeness"]
     assert judgement["verdict"] == "unknown"
     assert "unknown field `row_condition`" in judgement["why"]
 
@@ -149,7 +149,7 @@ def test_a_success_that_the_counts_contradict_is_unknown(
         lambda *args, **kwargs: {**honest(*args, **kwargs), "success": True},
     )
     planted.mark(Anomaly.LOST)
-    judgement = judge(planted)["completeness"]
+    judgement = judge(planted, only="completeness")["completeness"]
     assert judgement["verdict"] == "unknown"
     assert about(judgement, Anomaly.LOST)["verdict"] == "unknown"
 
@@ -172,7 +172,7 @@ def test_counts_that_overlook_a_violation_are_unknown(
 
     monkeypatch.setattr(expectations, "_outside", lambda lower, upper: "false")
     planted.measure("under_replicated_ledgers", "end", 4.0)
-    judgement = judge(planted)["placement"]
+    judgement = judge(planted, only="placement")["placement"]
     assert judgement["verdict"] == "unknown"
     assert "was found out of bounds 0 times in 1 rows, and is 1 times in 1" in judgement["why"]
 
@@ -200,7 +200,7 @@ def test_nothing_is_said_to_other_hosts_and_the_session_stays(
     monkeypatch.setattr(
         socket, "getaddrinfo", lambda host, *rest, **more: (asked.append(host), look_up(host, *rest, **more))[1]
     )
-    assert judge(planted)["ordering"]["verdict"] == "passed"
+    assert judge(planted, only="ordering")["ordering"]["verdict"] == "passed"
     assert {str(host) for host in asked} <= {"127.0.0.1", "localhost", "::1"}
     assert spark.range(3).count() == 3
 

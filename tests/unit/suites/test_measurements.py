@@ -77,7 +77,7 @@ def test_a_value_over_its_bound_fails_the_suite_and_is_told(planted: Planted, ju
 
 def test_a_value_under_its_bound_fails(planted: Planted, judge: Judge) -> None:
     _bounded(planted, "local_read_share", 0.5, min=0.9)
-    judgement = judge(planted)["placement"]
+    judgement = judge(planted, only="placement")["placement"]
     assert judgement["verdict"] == "failed"
     assert "is 0.5 share, and has to be at least 0.9" in judgement["why"]
 
@@ -88,7 +88,7 @@ def test_a_bounded_value_that_could_not_be_measured_is_unknown(
     planted: Planted, judge: Judge, value: float | None, bound: dict[str, float]
 ) -> None:
     _bounded(planted, "detect_s", value, **bound)
-    judgement = judge(planted)["recovery"]
+    judgement = judge(planted, only="recovery")["recovery"]
     entry = about(judgement, "detect_s")
     assert (judgement["verdict"], entry["unexpected"], entry["undecided"]) == ("unknown", 0, 1)
     assert "`detect_s` of kill_eu could not be measured" in judgement["why"]
@@ -101,32 +101,32 @@ def test_spark_lets_nan_pass_a_minimum(spark: Any) -> None:
 
 def test_an_unbounded_value_that_could_not_be_measured_fails_nothing(planted: Planted, judge: Judge) -> None:
     planted.measure("publish_latency_p50_ms", "recovery", None)
-    assert judge(planted)["recovery"]["verdict"] == "passed"
+    assert judge(planted, only="recovery")["recovery"]["verdict"] == "passed"
 
 
 def test_infinity_is_over_every_bound(planted: Planted, judge: Judge) -> None:
     _bounded(planted, "detect_s", math.inf, max=30)
-    judgement = judge(planted)["recovery"]
+    judgement = judge(planted, only="recovery")["recovery"]
     assert judgement["verdict"] == "failed"
     assert about(judgement, "detect_s")["samples"][0]["value"] == "inf"
 
 
 def test_a_bound_that_is_not_a_number_is_no_bound_to_pass(planted: Planted, judge: Judge) -> None:
     planted.measure("publish_latency_p50_ms", "steady", 5.0, maximum=math.nan)
-    assert judge(planted)["recovery"]["verdict"] == "unknown"
+    assert judge(planted, only="recovery")["recovery"]["verdict"] == "unknown"
 
 
 @pytest.mark.parametrize("metric", ["ledgers_not_spanning", "under_replicated_ledgers"])
 def test_placement_demands_none_of_these_even_without_a_bound(planted: Planted, judge: Judge, metric: str) -> None:
     planted.measure(metric, "end", 1.0)
-    judgement = judge(planted)["placement"]
+    judgement = judge(planted, only="placement")["placement"]
     assert judgement["verdict"] == "failed"
     assert "is 1 ledgers, and has to be at most 0" in judgement["why"]
 
 
 def test_one_moment_at_which_a_ledger_did_not_span_is_enough(planted: Planted, judge: Judge) -> None:
     planted.measure("ledgers_not_spanning", "impact", 2.0)
-    judgement = judge(planted)["placement"]
+    judgement = judge(planted, only="placement")["placement"]
     assert judgement["verdict"] == "failed"
     assert about(judgement, "ledgers_not_spanning")["rows"] == 3
 
@@ -134,7 +134,7 @@ def test_one_moment_at_which_a_ledger_did_not_span_is_enough(planted: Planted, j
 @pytest.mark.parametrize("metric", ["ledgers_not_spanning", "under_replicated_ledgers"])
 def test_placement_without_these_measurements_is_unknown(planted: Planted, judge: Judge, metric: str) -> None:
     planted.measurements = [row for row in planted.measurements if row["metric"] != metric]
-    judgement = judge(planted)["placement"]
+    judgement = judge(planted, only="placement")["placement"]
     assert judgement["verdict"] == "unknown"
     assert f"`{metric}` was not measured" in judgement["why"]
 
@@ -142,7 +142,7 @@ def test_placement_without_these_measurements_is_unknown(planted: Planted, judge
 def test_what_only_the_scenarios_own_bound_allows_is_said(planted: Planted, judge: Judge) -> None:
     planted.scenario = {"bounds": {"under_replicated_ledgers": {"max": 3}}}
     planted.measure("under_replicated_ledgers", "end", 2.0, maximum=3.0)
-    judgement = judge(planted)["placement"]
+    judgement = judge(planted, only="placement")["placement"]
     assert judgement["verdict"] == "passed"
     assert about(judgement, "under_replicated_ledgers")["legal"] == 1
     assert "only the scenario's own bound allows under_replicated_ledgers" in judgement["why"]
@@ -151,19 +151,19 @@ def test_what_only_the_scenarios_own_bound_allows_is_said(planted: Planted, judg
 def test_a_minimum_of_the_scenario_leaves_the_suites_maximum_in_force(planted: Planted, judge: Judge) -> None:
     planted.scenario = {"bounds": {"under_replicated_ledgers": {"min": 0}}}
     planted.measure("under_replicated_ledgers", "end", 2.0, minimum=0.0)
-    assert judge(planted)["placement"]["verdict"] == "failed"
+    assert judge(planted, only="placement")["placement"]["verdict"] == "failed"
 
 
 @pytest.mark.parametrize("suite", ["placement", "recovery"])
 def test_a_suite_of_which_nothing_was_measured_is_no_data(planted: Planted, judge: Judge, suite: str) -> None:
     planted.measurements = [row for row in planted.measurements if row["suite"] != suite]
-    assert judge(planted)[suite]["verdict"] == "no_data"
+    assert judge(planted, only=suite)[suite]["verdict"] == "no_data"
 
 
 def test_recovery_without_fault_and_bound_passes_and_says_that_it_judged_nothing(
     planted: Planted, judge: Judge
 ) -> None:
-    judgement = judge(planted)["recovery"]
+    judgement = judge(planted, only="recovery")["recovery"]
     assert judgement["verdict"] == "passed"
     assert judgement["why"] == (
         "The scenario sets no fault and no bound, so nothing can fail; 2 measurements are recorded."
@@ -172,7 +172,7 @@ def test_recovery_without_fault_and_bound_passes_and_says_that_it_judged_nothing
 
 def test_a_fault_whose_recovery_was_not_measured_is_unknown(planted: Planted, judge: Judge) -> None:
     planted.scenario = FAULT
-    judgement = judge(planted)["recovery"]
+    judgement = judge(planted, only="recovery")["recovery"]
     assert judgement["verdict"] == "unknown"
     assert "`rto_s` of `kill_eu` was not measured" in judgement["why"]
 
@@ -180,13 +180,13 @@ def test_a_fault_whose_recovery_was_not_measured_is_unknown(planted: Planted, ju
 def test_a_fault_from_which_the_rate_never_came_back_is_unknown_without_a_bound(planted: Planted, judge: Judge) -> None:
     planted.scenario = FAULT
     planted.measure("rto_s", "kill_eu", None)
-    assert judge(planted)["recovery"]["verdict"] == "unknown"
+    assert judge(planted, only="recovery")["recovery"]["verdict"] == "unknown"
 
 
 def test_a_bound_that_did_not_arrive_with_the_row_is_a_doubt(planted: Planted, judge: Judge) -> None:
     _bounded(planted, "detect_s", 99.0, max=30)
     planted.measure("detect_s", "kill_eu", 99.0)
-    judgement = judge(planted)["recovery"]
+    judgement = judge(planted, only="recovery")["recovery"]
     assert judgement["verdict"] == "unknown"
     assert "bound on `detect_s` of `kill_eu`, no limit to 30, arrived as no limit to no limit" in judgement["why"]
 
@@ -195,7 +195,7 @@ def test_a_bound_that_did_not_arrive_with_the_row_is_a_doubt(planted: Planted, j
 def test_a_bounded_metric_that_has_no_row_is_a_doubt(planted: Planted, judge: Judge, bounded: str) -> None:
     planted.scenario = {**FAULT, "bounds": {bounded: {"max": 30}}}
     planted.measure("rto_s", "kill_eu", 5.0)
-    judgement = judge(planted)["recovery"]
+    judgement = judge(planted, only="recovery")["recovery"]
     assert judgement["verdict"] == "unknown"
     assert "`detect_s` of `kill_eu` was not measured" in judgement["why"]
 
@@ -204,7 +204,7 @@ def test_a_bound_on_one_subject_is_not_asked_of_another(planted: Planted, judge:
     planted.scenario = {"bounds": {"publish_latency_p99_ms/steady": {"max": 30}}}
     planted.measure("publish_latency_p99_ms", "steady", 12.0, maximum=30.0)
     planted.measure("publish_latency_p99_ms", "impact", 900.0)
-    assert judge(planted)["recovery"]["verdict"] == "passed"
+    assert judge(planted, only="recovery")["recovery"]["verdict"] == "passed"
 
 
 def test_an_unknown_metric_is_a_doubt(planted: Planted, judge: Judge) -> None:
@@ -216,9 +216,30 @@ def test_an_unknown_metric_is_a_doubt(planted: Planted, judge: Judge) -> None:
 
 def test_a_metric_filed_under_a_suite_that_does_not_judge_it_is_a_doubt(planted: Planted, judge: Judge) -> None:
     planted.measurements.append({**measurement("ledgers_not_spanning", "late", 5.0), "suite": "recovery"})
-    assert judge(planted)["placement"]["verdict"] == "unknown"
+    assert judge(planted, only="placement")["placement"]["verdict"] == "unknown"
 
 
 def test_measurements_of_another_run_are_a_doubt(planted: Planted, judge: Judge) -> None:
     planted.measurements[0]["run_id"] = "yesterday"
-    assert judge(planted)["placement"]["verdict"] == "unknown"
+    assert judge(planted, only="placement")["placement"]["verdict"] == "unknown"
+
+
+def test_an_owner_that_the_scenario_names_and_nobody_looked_for_is_a_doubt(planted: Planted, judge: Judge) -> None:
+    planted.scenario = {"owner": {"steady": "eu"}}
+    judgement = judge(planted, only="placement")["placement"]
+    assert judgement["verdict"] == "unknown"
+    assert "`owner_in_region` of `steady` was not measured" in judgement["why"]
+
+
+def test_an_owner_in_another_region_fails_placement(planted: Planted, judge: Judge) -> None:
+    planted.scenario = {"owner": {"steady": "eu"}}
+    planted.measure("owner_in_region", "steady", 0.4, minimum=1.0)
+    judgement = judge(planted, only="placement")["placement"]
+    assert judgement["verdict"] == "failed"
+    assert "`owner_in_region` of steady is 0.4 share, and has to be at least 1" in judgement["why"]
+
+
+def test_an_owner_whose_region_is_not_demanded_is_a_doubt(planted: Planted, judge: Judge) -> None:
+    planted.scenario = {"owner": {"steady": "eu"}}
+    planted.measure("owner_in_region", "steady", 0.4)
+    assert judge(planted, only="placement")["placement"]["verdict"] == "unknown"

@@ -66,7 +66,7 @@ def test_legal_anomalies_fail_nothing(planted: Planted, judge: Judge) -> None:
 
 def test_what_is_unproven_makes_completeness_unknown_and_not_failed(planted: Planted, judge: Judge) -> None:
     planted.mark(Anomaly.UNPROVEN, legal=True, count=2)
-    judgement = judge(planted)["completeness"]
+    judgement = judge(planted, only="completeness")["completeness"]
     entry = about(judgement, Anomaly.UNPROVEN)
     assert (judgement["verdict"], entry["verdict"], entry["undecided"]) == ("unknown", "unknown", 2)
     assert len(entry["samples"]) == 2
@@ -76,14 +76,14 @@ def test_what_is_unproven_makes_completeness_unknown_and_not_failed(planted: Pla
 def test_a_loss_weighs_more_than_what_is_unproven(planted: Planted, judge: Judge) -> None:
     planted.mark(Anomaly.UNPROVEN, legal=True)
     planted.mark(Anomaly.LOST)
-    assert judge(planted)["completeness"]["verdict"] == "failed"
+    assert judge(planted, only="completeness")["completeness"]["verdict"] == "failed"
 
 
 def test_all_rows_are_counted_and_few_are_shown(planted: Planted, judge: Judge) -> None:
     row = planted.messages[0]
     planted.messages += [{**row, "seq": seq} for seq in range(20, 310)]
     planted.mark(Anomaly.LOST, count=305)
-    entry = about(judge(planted)["completeness"], Anomaly.LOST)
+    entry = about(judge(planted, only="completeness")["completeness"], Anomaly.LOST)
     assert (entry["unexpected"], len(entry["samples"])) == (305, 20)
 
 
@@ -104,20 +104,20 @@ def test_messages_of_which_none_was_acknowledged_are_no_data(planted: Planted, j
 def test_a_phantom_fails_even_where_nothing_was_acknowledged(planted: Planted, judge: Judge) -> None:
     planted.messages = [{**row, "outcome": None} for row in planted.messages]
     planted.mark(Anomaly.PHANTOM)
-    assert judge(planted)["completeness"]["verdict"] == "failed"
+    assert judge(planted, only="completeness")["completeness"]["verdict"] == "failed"
 
 
 @pytest.mark.parametrize("column", ["anomalies", "illegal"])
 def test_a_row_that_nobody_judged_is_undecided(planted: Planted, judge: Judge, column: str) -> None:
     planted.messages[4][column] = None
-    judgement = judge(planted)["ordering"]
+    judgement = judge(planted, only="ordering")["ordering"]
     assert judgement["verdict"] == "unknown"
     assert {entry["undecided"] for entry in judgement["expectations"]} == {1}
 
 
 def test_a_null_among_the_names_is_undecided(planted: Planted, judge: Judge) -> None:
     planted.messages[4]["illegal"] = [None]
-    assert judge(planted)["uniqueness"]["verdict"] == "unknown"
+    assert judge(planted, only="uniqueness")["uniqueness"]["verdict"] == "unknown"
 
 
 def test_an_anomaly_that_only_messages_has_is_a_doubt(planted: Planted, judge: Judge) -> None:
@@ -147,19 +147,19 @@ def test_an_anomaly_of_an_unknown_name_is_asked_for_by_nothing_and_is_a_doubt(pl
 def test_an_illegal_anomaly_that_was_not_found_is_a_doubt(planted: Planted, judge: Judge) -> None:
     planted.mark(Anomaly.LOST)
     planted.messages[0]["anomalies"] = []
-    assert judge(planted)["completeness"]["verdict"] == "unknown"
+    assert judge(planted, only="completeness")["completeness"]["verdict"] == "unknown"
 
 
 def test_a_subscription_that_no_row_is_about_is_a_doubt(planted: Planted, judge: Judge) -> None:
     planted.messages = [row for row in planted.messages if row["subscription"] is None]
-    judgement = judge(planted)["completeness"]
+    judgement = judge(planted, only="completeness")["completeness"]
     assert judgement["verdict"] == "unknown"
     assert "no row of `messages` is about subscription `audit` on `mycluster`" in judgement["why"]
 
 
 def test_rows_of_another_run_are_a_doubt(planted: Planted, judge: Judge) -> None:
     planted.messages[0]["run_id"] = "yesterday"
-    assert judge(planted)["completeness"]["verdict"] == "unknown"
+    assert judge(planted, only="completeness")["completeness"]["verdict"] == "unknown"
 
 
 def test_a_table_that_cannot_be_read_leaves_the_other_suites_judged(planted: Planted, judge: Judge) -> None:
@@ -214,6 +214,6 @@ def test_the_data_docs_of_an_earlier_judgement_are_replaced(planted: Planted, ju
 
 def test_a_result_fits_into_json_with_nothing_left_out(planted: Planted, judge: Judge) -> None:
     planted.mark(Anomaly.LOST)
-    sample = about(judge(planted)["completeness"], Anomaly.LOST)["samples"][0]
+    sample = about(judge(planted, only="completeness")["completeness"], Anomaly.LOST)["samples"][0]
     assert json.loads(json.dumps(sample)) == sample
     assert sample["sent_at"].startswith("1970-01-01T00:00:00")
