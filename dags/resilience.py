@@ -2,15 +2,19 @@
 
 from pathlib import Path
 
-from airflow.sdk import DAG  # noqa: F401  (Airflow reads only files that mention both words)
+from airflow.sdk import get_parsing_context
 from brokerproof.errors import InputError
 from brokerproof.operators.scenario_dag import UnusableScenarios, scenario_dag
 from brokerproof.scenario import load_scenario
 from brokerproof.settings import from_environment
 
 settings = from_environment()
+# A task needs its own DAG only, and every task parses this file.
+wanted = get_parsing_context().dag_id
 unusable: dict[Path, InputError] = {}
 for file in settings.scenario_files():
+    if wanted not in (None, file.stem):
+        continue
     try:
         scenario, topology = load_scenario(file, settings.topologies)
         globals()[scenario.name] = scenario_dag(scenario, topology, expectations=settings.expectations)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -36,8 +37,13 @@ class Field:
 
     def schema(self) -> dict[str, Any]:
         """Type and limits as JSON schema, as the model has them."""
-        known = self.model.model_json_schema()["properties"][self.path.rsplit(".", 1)[-1]]
+        known = _properties(self.model)[self.path.rsplit(".", 1)[-1]]
         return {key: known[key] for key in ("type", "minimum", "maximum", "exclusiveMinimum") if key in known}
+
+
+@cache
+def _properties(model: type[BaseModel]) -> dict[str, Any]:
+    return dict(model.model_json_schema()["properties"])
 
 
 def _workload(name: str, title: str, description: str) -> Field:
