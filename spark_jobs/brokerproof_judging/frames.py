@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 # A message without a readable identity is told from others by its position. No producer's name has this character.
 _ANONYMOUS = "\u0001"
 
+
 def schema(table: str) -> T.StructType:
     """The Spark schema of a table in tables.py."""
     return from_arrow_schema(SCHEMAS[table])

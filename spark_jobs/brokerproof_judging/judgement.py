@@ -14,9 +14,11 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from brokerproof_judging import attempts, frames, messages, results
+from brokerproof_judging import attempts, frames, measured, messages, placement, recovery, results
 from brokerproof_judging.anomalies import Evidenced, Seen, search, with_findings
 from brokerproof_judging.evidence import Evidence
+from brokerproof_judging.samples import Samples
+from brokerproof_judging.timeline import Timeline
 
 Evaluate = Callable[[SparkSession, Run, str], Mapping[str, Mapping[str, Any]]]
 
@@ -85,6 +87,9 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
             counts = results.counts(
                 publishes, replacement.read(spark, "messages"), replacement.read(spark, "anomalies")
             )
+        with watch.step("measurements"):
+            rows = _measurements(spark, run, tables, replacement.read(spark, "messages"))
+            replacement.write("measurements", spark.createDataFrame(rows, frames.schema("measurements")).coalesce(1))
         replacement.take_place()
     finally:
         replacement.discard()
@@ -99,10 +104,30 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
         "problems": problems,
         "suites": suites,
         "counts": counts,
-        "recovery": {},
-        "measurements": [],
+        "recovery": recovery.by_fault(rows),
+        "measurements": rows,
         "seconds": watch.seconds,
     }
+
+
+def _measurements(
+    spark: SparkSession, run: Run, tables: Mapping[str, DataFrame], judged: DataFrame
+) -> list[dict[str, Any]]:
+    """Rows of the table `measurements`; `judged` is the table `messages`."""
+    timeline = Timeline.of(run, frames.read(spark, run, "faults").collect())
+    samples = Samples.of(frames.read(spark, run, "observations"))
+    return measured.rows(
+        run,
+        [
+            *placement.of_ledgers(frames.read(spark, run, "ledgers")),
+            placement.of_replication(samples),
+            *placement.of_reads(run, timeline, samples),
+            *placement.of_owners(run, timeline, samples),
+            *recovery.of_faults(spark, run, timeline, samples, tables["publishes"], tables["deliveries"], judged),
+            *recovery.of_phases(run, timeline, judged),
+            recovery.of_sampling(run, timeline, samples),
+        ],
+    )
 
 
 def conclude(

@@ -20,14 +20,14 @@ START = 1_700_000_000_000_000
 MILLISECOND = 1000
 SECOND = 1_000_000
 LEDGER = 5
-NAMESPACE = "mytenant/eu"
+NAMESPACE, REPLICATED = "mytenant/eu", "mytenant/geo"
 TOPIC = f"persistent://{NAMESPACE}/orders"
 
 Row = dict[str, Any]
 
 
-def topology(clusters: tuple[str, ...] = ("main",), *, replicated: bool = False) -> Topology:
-    """Clusters of two regions each; every namespace replicated to every cluster if so wanted."""
+def topology(clusters: tuple[str, ...] = ("main",)) -> Topology:
+    """Clusters of two regions each, with a namespace of each cluster's own and one that reaches all of them."""
     return parse(
         Topology,
         {
@@ -44,7 +44,7 @@ def topology(clusters: tuple[str, ...] = ("main",), *, replicated: bool = False)
                             for number in (1, 2)
                         },
                     },
-                    "namespaces": {NAMESPACE: {"replicated_to": list(clusters) if replicated else []}},
+                    "namespaces": {NAMESPACE: {}, REPLICATED: {"replicated_to": list(clusters)}},
                 }
                 for cluster in clusters
             },
@@ -54,10 +54,14 @@ def topology(clusters: tuple[str, ...] = ("main",), *, replicated: bool = False)
 
 
 class History:
-    """Rows of a run's tables and its evidence, to be changed at will and then written."""
+    """Rows of a run's tables and its evidence, to be changed at will and then written.
 
-    def __init__(self, *, clusters: tuple[str, ...] = ("main",), replicated: bool = False, **scenario: Any) -> None:
-        self.topology = topology(clusters, replicated=replicated)
+    `topic` is the one that rows are made and looked for in; one history may tell of many topics.
+    """
+
+    def __init__(self, *, clusters: tuple[str, ...] = ("main",), **scenario: Any) -> None:
+        self.topology = topology(clusters)
+        self.topic = TOPIC
         subscriptions = scenario.pop("subscriptions", [{"name": "audit"}])
         self.scenario = parse(
             Scenario,
@@ -84,7 +88,8 @@ class History:
         }
         self._entries: dict[tuple[str, str, int], int] = {}
         self._unread: set[tuple[str, str]] = set()
-        self._undrained: set[tuple[str, str]] = set()
+        self._undrained: set[tuple[str, str, str]] = set()
+        self._unreplicated: set[tuple[str, str, str]] = set()
 
     # One message ------------------------------------------------------------------------------------------------
 
@@ -94,24 +99,24 @@ class History:
         seq: int,
         *,
         cluster: str = "main",
-        topic: str = TOPIC,
         partition: int = -1,
         key: str | None = None,
         at: int | None = None,
-        to: dict[str, list[str]] | None = None,
     ) -> Row:
-        """Publish, ack, store and deliver a message; `to` names the subscriptions of each cluster that gets it.
+        """Publish, ack, store and deliver a message everywhere.
 
         Returns the row of `publishes`.
         """
-        at = len(self.publishes) * MILLISECOND if at is None else at
-        entry = self.next_entry(cluster, topic, partition)
-        place = {"cluster": cluster, "topic": topic, "partition": partition}
+        if at is None:
+            at = sum(row["topic"] == self.topic for row in self.publishes) * MILLISECOND
+        entry = self.next_entry(cluster, partition)
+        place = {"cluster": cluster, "partition": partition}
         name = {"producer": producer, "seq": seq, "key": key or f"{producer}-key-{seq % 2}"}
         self.publish(**place, **name, at=at, ledger_id=LEDGER, entry_id=entry)
         published = self.publishes[-1]
-        for other, subscriptions in (to if to is not None else self._everywhere()).items():
-            there = entry if other == cluster else self.next_entry(other, topic, partition)
+        for other, subscriptions in self.reached(cluster).items():
+            # Another cluster has other positions.
+            there = entry if other == cluster else self.next_entry(other, partition) + 100
             copy = {**place, "cluster": other, **name, "ledger_id": LEDGER, "entry_id": there}
             self.store(**copy, replicated_from=None if other == cluster else cluster)
             for subscription in subscriptions:
@@ -121,8 +126,13 @@ class History:
     def publish(self, *, at: int, producer: str, seq: int, **values: Any) -> Row:
         """A row of `publishes`, acked unless said otherwise, sent `at` and settled 400 µs later."""
         row = {
-            **{"cluster": "main", "topic": TOPIC, "partition": -1, "epoch": 0, "outcome": "acked"},
-            **{"producer": producer, "seq": seq, "key": f"{producer}-key-{seq % 2}", "payload_hash": hash_of(producer, seq)},
+            **{"cluster": "main", "topic": self.topic, "partition": -1, "epoch": 0, "outcome": "acked"},
+            **{
+                "producer": producer,
+                "seq": seq,
+                "key": f"{producer}-key-{seq % 2}",
+                "payload_hash": hash_of(producer, seq),
+            },
             **{"scheduled_at": START + at, "sent_at": START + at, "settled_at": START + at + 400},
             **values,
         }
@@ -132,7 +142,7 @@ class History:
     def store(self, *, producer: str | None, seq: int | None, **values: Any) -> Row:
         """A row of `stored`."""
         row = {
-            **{"cluster": "main", "topic": TOPIC, "partition": -1, "ledger_id": LEDGER},
+            **{"cluster": "main", "topic": self.topic, "partition": -1, "ledger_id": LEDGER},
             **{"producer": producer, "seq": seq, "payload_hash": hash_of(producer, seq)},
             **values,
         }
@@ -142,7 +152,7 @@ class History:
     def deliver(self, *, at: int, producer: str | None, seq: int | None, acked: int | None = 50, **values: Any) -> Row:
         """A row of `deliveries`, received `at` and its ack confirmed `acked` µs later, never if None."""
         row = {
-            **{"cluster": "main", "topic": TOPIC, "partition": -1, "ledger_id": LEDGER},
+            **{"cluster": "main", "topic": self.topic, "partition": -1, "ledger_id": LEDGER},
             **{"subscription": "audit", "consumer": "consumer-0", "incarnation": 0, "redelivery_count": 0},
             **{"producer": producer, "seq": seq, "payload_hash": hash_of(producer, seq)},
             **{"arrival": len(self.deliveries), "received_at": START + at},
@@ -152,16 +162,15 @@ class History:
         self.deliveries.append(row)
         return row
 
-    def next_entry(self, cluster: str = "main", topic: str = TOPIC, partition: int = -1) -> int:
-        """The next free entry of a log."""
-        place = (cluster, topic, partition)
+    def next_entry(self, cluster: str = "main", partition: int = -1) -> int:
+        """The next free entry of the topic's log."""
+        place = (cluster, self.topic, partition)
         self._entries[place] = self._entries.get(place, -1) + 1
         return self._entries[place]
 
-    def _everywhere(self) -> dict[str, list[str]]:
-        """Every cluster that holds the namespace's messages, with its subscriptions."""
-        replicated = any(each.replicated_to for each in self.topology.clusters["main"].namespaces.values())
-        clusters = list(self.topology.clusters) if replicated else ["main"]
+    def reached(self, home: str) -> dict[str, list[str]]:
+        """Every cluster that a message of the topic published in `home` has to reach, with its subscriptions."""
+        clusters = list(self.topology.clusters) if f"/{REPLICATED}/" in self.topic else [home]
         return {
             cluster: [each.name for each in self.scenario.workload.subscriptions if (each.cluster or "main") == cluster]
             for cluster in clusters
@@ -177,8 +186,8 @@ class History:
         return self
 
     def rows(self, table: str, producer: str, seq: int, **values: Any) -> list[Row]:
-        """The rows of a message in a table, in their order."""
-        wanted = {"producer": producer, "seq": seq, **values}
+        """The rows of a message of the topic in a table, in their order."""
+        wanted = {"topic": self.topic, "producer": producer, "seq": seq, **values}
         return [row for row in getattr(self, table) if all(row.get(name) == value for name, value in wanted.items())]
 
     def forget(self, table: str, producer: str, seq: int, **values: Any) -> Row:
@@ -190,13 +199,17 @@ class History:
 
     # Evidence ---------------------------------------------------------------------------------------------------
 
-    def not_read_to_end(self, cluster: str = "main", topic: str = TOPIC) -> None:
-        """Have the log of a topic not read to its end."""
-        self._unread.add((cluster, topic))
+    def not_read_to_end(self, cluster: str = "main") -> None:
+        """Have the log of the topic not read to its end."""
+        self._unread.add((cluster, self.topic))
 
-    def not_drained(self, subscription: str, cluster: str = "main") -> None:
-        """Have a subscription not drained."""
-        self._undrained.add((cluster, subscription))
+    def not_drained(self, subscription: str = "audit", cluster: str = "main") -> None:
+        """Have a subscription of the topic not drained."""
+        self._undrained.add((cluster, self.topic, subscription))
+
+    def not_replicated(self, home: str = "main", other: str = "other") -> None:
+        """Have the topic's replication not drained."""
+        self._unreplicated.add((self.topic, home, other))
 
     def write(self, directory: Path) -> Run:
         """Write everything as a run's directory."""
@@ -228,7 +241,7 @@ class History:
                 "subscriptions": [
                     {
                         **{"cluster": cluster, "topic": topic, "partition": partition, "subscription": each.name},
-                        **{"drained": (cluster, each.name) not in self._undrained, "why": "a backlog of 3"},
+                        **{"drained": (cluster, topic, each.name) not in self._undrained, "why": "a backlog of 3"},
                     }
                     for cluster, topic, partition in logs
                     for each in self.scenario.workload.subscriptions
@@ -237,7 +250,10 @@ class History:
             },
             "replication": {
                 "drains": [
-                    {"topic": topic, "from": home, "to": other, "drained": True, "why": ""}
+                    {
+                        **{"topic": topic, "from": home, "to": other, "why": "12 behind"},
+                        "drained": (topic, home, other) not in self._unreplicated,
+                    }
                     for topic in sorted({topic for topic, _ in places})
                     for home in self.topology.clusters
                     for other in self.topology.clusters

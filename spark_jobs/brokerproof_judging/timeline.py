@@ -1,0 +1,86 @@
+"""When the phases of a run began and its faults took effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from brokerproof import clock
+from brokerproof.run import Run
+from brokerproof.tables import FaultState
+from pyspark.sql import Row
+
+PHASES = ("steady", "impact", "recovery")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A stretch of time, in microseconds; its end is not part of it."""
+
+    start_us: int
+    end_us: int
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end_us - self.start_us) / 1e6
+
+    def holds(self, at_us: int) -> bool:
+        """Whether a moment is in it."""
+        return self.start_us <= at_us < self.end_us
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultTimes:
+    """A fault with what it was done to. Its span goes from its effect to the next fault's, or to the load's end.
+
+    `span` is None where it cannot be told, `why` says why.
+    """
+
+    name: str
+    targets: tuple[str, ...] = ()
+    span: Span | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """The phases by name, none where the load never became steady, and the faults."""
+
+    phases: Mapping[str, Span] = field(default_factory=dict)
+    faults: tuple[FaultTimes, ...] = ()
+
+    @property
+    def ends_us(self) -> int | None:
+        """When the load ended."""
+        return self.phases["recovery"].end_us if self.phases else None
+
+    @classmethod
+    def of(cls, run: Run, rows: Iterable[Row]) -> Timeline:
+        """From state/timeline.json and the rows of the table `faults`."""
+        state = run.state("timeline") or {}
+        edges = [state[name] for name in ("steady_at", "impact_at", "recovery_at", "ends_at") if state.get(name)]
+        phases = {}
+        if len(edges) > len(PHASES):
+            spans = (Span(start_us=start, end_us=end) for start, end in pairwise(edges))
+            phases = dict(zip(PHASES, spans, strict=True))
+        effects: dict[str, int] = {}
+        targets: dict[str, tuple[str, ...]] = {}
+        for row in sorted(rows, key=lambda row: row.at):
+            targets[row.fault] = tuple(row.targets or ()) or targets.get(row.fault, ())
+            if row.state == FaultState.EFFECTIVE:
+                effects.setdefault(row.fault, clock.microseconds(row.at))
+        names = list(dict.fromkeys([*(fault.name for fault in run.scenario.faults), *targets]))
+        faults = []
+        for name in names:
+            at, span, why = effects.get(name), None, ""
+            if at is None:
+                why = "the fault never became effective"
+            elif not phases:
+                why = "the load never became steady"
+            else:
+                end = min([other for other in effects.values() if other > at] + [max(edges[-1], at)])
+                span = Span(start_us=at, end_us=end)
+            faults.append(FaultTimes(name=name, targets=targets.get(name, ()), span=span, why=why))
+        return cls(phases=phases, faults=tuple(faults))

@@ -1,0 +1,51 @@
+"""What `judge` leaves of a synthetic run, as tests ask for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from brokerproof.guarantees import Suite
+from brokerproof.run import Run
+from brokerproof_judging.judgement import judge
+from pyspark.sql import SparkSession
+
+from .history import History, Row, table
+
+Found = tuple[str, bool, str, str | None, str | None, int | None]
+
+
+def contented(spark: SparkSession, run: Run, expectations: str) -> dict[str, dict[str, Any]]:
+    """Suites that are content with everything, so that what is tested is what comes before them."""
+    del spark, run, expectations
+    return {str(suite): {"verdict": "passed", "why": "", "expectations": []} for suite in Suite}
+
+
+class Judged:
+    """A history, judged in a directory of its own."""
+
+    def __init__(self, spark: SparkSession, directory: Path, history: History) -> None:
+        self.run = history.write(directory)
+        self.judgement = judge(spark, self.run, contented, "no expectations")
+        self._tables: dict[str, list[Row]] = {}
+
+    def table(self, name: str) -> list[Row]:
+        """The rows of a table."""
+        return self._tables.setdefault(name, table(self.run, name))
+
+    def anomalies(self, topic: str) -> set[Found]:
+        """(anomaly, legal, cluster, subscription, producer, seq) of a topic, each of which must be told once."""
+        columns = ("anomaly", "legal", "cluster", "subscription", "producer", "seq")
+        rows: list[Found] = [
+            tuple(row[column] for column in columns)  # type: ignore[misc]
+            for row in self.table("anomalies")
+            if row["topic"] == topic
+        ]
+        assert len(rows) == len(set(rows)), f"an anomaly was told twice: {rows}"
+        return set(rows)
+
+    def measured(self, metric: str, subject: str) -> Row:
+        """The one measurement of a metric and subject."""
+        rows = self.table("measurements")
+        (row,) = (row for row in rows if (row["metric"], row["subject"]) == (metric, subject))
+        return row

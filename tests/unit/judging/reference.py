@@ -1,0 +1,193 @@
+"""The anomalies of a history, found one by one as DESIGN.md's table words them, without Spark and without haste.
+
+It shares nothing with the code it checks but the tables; loops over all pairs where the table speaks of two messages.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from .history import NAMESPACE, REPLICATED, History, Row
+
+Place = tuple[str, str, str, str | None, Any]
+
+
+def position(row: Row) -> tuple[int, int, int] | None:
+    if row.get("ledger_id") is None or row["ledger_id"] < 0:
+        return None
+    index = row.get("batch_index")
+    return row["ledger_id"], row["entry_id"], -1 if index is None else index
+
+
+def identity(row: Row) -> Any:
+    if row["producer"] is None or row["seq"] is None:
+        return ("nobody", row["partition"], position(row), row["producer"], row["seq"])
+    return (row["producer"], row["seq"])
+
+
+class Reference:
+    def __init__(self, history: History, clock_error_us: int) -> None:
+        self.history, self.error = history, clock_error_us
+        self.found: set[Place] = set()
+
+    def say(self, anomaly: str, cluster: str, topic: str, subscription: str | None, message: Any) -> None:
+        self.found.add((anomaly, cluster, topic, subscription, message))
+
+    def judge(self) -> set[Place]:
+        history = self.history
+        for topic in sorted(
+            {row["topic"] for table in ("publishes", "stored", "deliveries") for row in getattr(history, table)}
+        ):
+            Topic(self, topic).judge()
+        return self.found
+
+
+class Topic:
+    def __init__(self, reference: Reference, topic: str) -> None:
+        self.r, self.name, self.h = reference, topic, reference.history
+        self.attempts = [row for row in self.h.publishes if row["topic"] == topic]
+        self.stored = [row for row in self.h.stored if row["topic"] == topic]
+        self.deliveries = [row for row in self.h.deliveries if row["topic"] == topic]
+        self.published = {identity(row) for row in self.attempts}
+        self.subscriptions = [(each.cluster or "main", each.name) for each in self.h.scenario.workload.subscriptions]
+
+    def of(
+        self, rows: list[Row], message: Any, cluster: str | None = None, subscription: str | None = None
+    ) -> list[Row]:
+        return [
+            row
+            for row in rows
+            if identity(row) == message
+            and (cluster is None or row["cluster"] == cluster)
+            and (subscription is None or row["subscription"] == subscription)
+        ]
+
+    def outcome(self, message: Any) -> str:
+        outcomes = [row["outcome"] for row in self.of(self.attempts, message)]
+        if "acked" in outcomes:
+            return "acked"
+        return "failed" if all(outcome == "failed" for outcome in outcomes) else "unknown"
+
+    def judge(self) -> None:
+        unread, undrained, unreplicated = self.h._unread, self.h._undrained, self.h._unreplicated
+        for message in self.published:
+            home = self.of(self.attempts, message)[0]["cluster"]
+            hashes = {row["payload_hash"] for row in self.of(self.attempts, message)}
+            outcome = self.outcome(message)
+            places = list(self.h.topology.clusters) if f"/{REPLICATED}/" in self.name else [home]
+            for cluster in self.h.topology.clusters:
+                copies = self.of(self.stored, message, cluster)
+                if outcome == "acked" and cluster in places and not copies:
+                    read = (cluster, self.name) not in unread
+                    drained = cluster == home or (self.name, home, cluster) not in unreplicated
+                    missing = "lost" if cluster == home else "not_replicated"
+                    self.r.say(missing if read and drained else "unproven", cluster, self.name, None, message)
+                if outcome == "failed" and copies:
+                    self.r.say("failed_but_stored", cluster, self.name, None, message)
+                if any(row["payload_hash"] not in hashes for row in copies):
+                    self.r.say("corrupted", cluster, self.name, None, message)
+                for where, subscription in self.subscriptions:
+                    got = self.of(self.deliveries, message, cluster, subscription)
+                    if where == cluster and copies and not got:
+                        drained = (cluster, self.name, subscription) not in undrained
+                        self.r.say("undelivered" if drained else "unproven", cluster, self.name, subscription, message)
+            acks = {
+                (row["partition"], position(row))
+                for row in self.of(self.attempts, message)
+                if row["outcome"] == "acked"
+            }
+            acks = {ack for ack in acks if ack[1] is not None}
+            there = {(row["partition"], position(row)) for row in self.of(self.stored, message, home)}
+            if acks and there and not acks & there:
+                self.r.say("position_mismatch", home, self.name, None, message)
+            for row in self.deliveries:
+                if identity(row) == message and row["payload_hash"] not in hashes:
+                    self.r.say("corrupted", row["cluster"], self.name, row["subscription"], message)
+        for row in self.stored:
+            if identity(row) not in self.published:
+                self.r.say("phantom", row["cluster"], self.name, None, identity(row))
+        for row in self.deliveries:
+            if identity(row) not in self.published:
+                self.r.say("phantom", row["cluster"], self.name, row["subscription"], identity(row))
+        self.twice()
+        self.conflicts()
+        for cluster in self.h.topology.clusters:
+            self.order(cluster)
+        self.regressed()
+
+    def twice(self) -> None:
+        for message, cluster in {(identity(row), row["cluster"]) for row in self.stored}:
+            if len({(row["partition"], position(row)) for row in self.of(self.stored, message, cluster)}) > 1:
+                self.r.say("stored_twice", cluster, self.name, None, message)
+
+        def copy(row: Row) -> str:
+            return repr((row["cluster"], row["subscription"], identity(row), row["partition"], position(row)))
+
+        for _, group in groupby(sorted(self.deliveries, key=copy), key=copy):
+            rows = sorted(group, key=lambda row: (row["received_at"], row["arrival"]))
+            for index, row in enumerate(rows[1:], start=1):
+                acks = [each["acknowledged_at"] for each in rows[:index] if each["acknowledged_at"] is not None]
+                confirmed = any(ack + self.r.error < row["received_at"] for ack in acks)
+                anomaly = "redelivered_after_ack" if confirmed else "delivered_twice"
+                self.r.say(anomaly, row["cluster"], self.name, row["subscription"], identity(row))
+
+    def conflicts(self) -> None:
+        rows = self.stored + [row for row in self.attempts if row["outcome"] == "acked" and position(row)]
+        for one in rows:
+            for other in rows:
+                same = all(one[name] == other[name] for name in ("cluster", "partition"))
+                if same and position(one) == position(other) and identity(one) != identity(other):
+                    self.r.say("position_conflict", one["cluster"], self.name, None, identity(one))
+
+    def first_stored(self, message: Any, cluster: str) -> tuple[int, tuple[int, int, int]] | None:
+        """In the partition where it was acked, or else tried, or else the lowest."""
+        copies = [(row["partition"], position(row)) for row in self.of(self.stored, message, cluster)]
+        attempts = self.of(self.attempts, message)
+        for wanted in (
+            {row["partition"] for row in attempts if row["outcome"] == "acked"},
+            {row["partition"] for row in attempts},
+            {partition for partition, _ in copies},
+        ):
+            here = [copy for copy in copies if copy[0] in wanted]
+            if here:
+                return min(here)
+        return None
+
+    def order(self, cluster: str) -> None:
+        firsts = {message: self.first_stored(message, cluster) for message in self.published}
+        stored = {message: first for message, first in firsts.items() if first}
+        keys = {message: self.of(self.attempts, message)[0]["key"] for message in self.published}
+
+        def related(m: Any, x: Any) -> bool:
+            return m[0] == x[0] and x[1] > m[1] and keys[m] == keys[x] and stored[m][0] == stored[x][0]
+
+        for m in stored:
+            if any(related(m, x) and stored[x] < stored[m] for x in stored):
+                self.r.say("stored_out_of_order", cluster, self.name, None, m)
+        for subscription in {row["subscription"] for row in self.deliveries if row["cluster"] == cluster}:
+            got = {}
+            for m in stored:
+                rows = self.of(self.deliveries, m, cluster, subscription)
+                if rows:
+                    got[m] = min(rows, key=lambda row: (row["received_at"], row["arrival"], row["consumer"]))
+            for m in got:
+                if any(related(m, x) and stored[x] > stored[m] and self.before(got[x], got[m]) for x in got):
+                    self.r.say("delivered_out_of_order", cluster, self.name, subscription, m)
+
+    def before(self, x: Row, m: Row) -> bool:
+        if (x["consumer"], x["incarnation"]) == (m["consumer"], m["incarnation"]):
+            return (x["received_at"], x["arrival"]) < (m["received_at"], m["arrival"])
+        return x["received_at"] + self.r.error < m["received_at"]
+
+    def regressed(self) -> None:
+        acks = [row for row in self.attempts if row["outcome"] == "acked" and position(row)]
+        for m in acks:
+            for y in acks:
+                same = all(m[name] == y[name] for name in ("cluster", "partition"))
+                earlier = y["settled_at"] < m["sent_at"] - self.r.error
+                if same and earlier and position(y) >= position(m):  # type: ignore[operator]
+                    self.r.say("position_regressed", m["cluster"], self.name, None, identity(m))
+
+
+__all__ = ["NAMESPACE", "Reference"]
