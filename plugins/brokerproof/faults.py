@@ -116,7 +116,7 @@ class Destroy(_Down):
         around.on_each(targets, around.runtime.wipe)
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.driver.before_start_empty(targets)
+        around.on_each(targets, lambda name: around.runtime.reset(around.specs[name]))
         super().heal(around, targets)
 
 

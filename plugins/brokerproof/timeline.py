@@ -10,7 +10,7 @@ from typing import Any
 
 from brokerproof import clock
 from brokerproof.drivers.base import Driver
-from brokerproof.errors import AdminError, BrokerproofError, DeadlineError
+from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, RunError
 from brokerproof.faults import KINDS, Surroundings, resolve
 from brokerproof.run import Run
 from brokerproof.runtimes.base import Runtime
@@ -65,6 +65,8 @@ class Timeline:
 
         def steady() -> bool:
             nonlocal last, best
+            if (problem := self.run.state("problem-load")) is not None:
+                raise RunError(f"the load failed before the rate was held: {problem['problem']}")
             try:
                 now, count = time.monotonic(), self.driver.published()
             except AdminError:

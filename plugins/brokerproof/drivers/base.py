@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -44,9 +44,6 @@ class Driver(Protocol):
 
     def check_configuration(self) -> None:
         """Read everything back that `configure` set. Raises AdminError naming what did not take."""
-
-    def before_start_empty(self, nodes: Iterable[str]) -> None:
-        """Make the cluster accept nodes back whose disks were wiped."""
 
     def owner(self) -> str | None:
         """The node that owns the topic now (the first partition of a partitioned one)."""

@@ -103,7 +103,7 @@ class Clients(Protocol):
 
 def payload(producer: str, seq: int, size: int) -> bytes:
     """`size` bytes that no other message has, cheap to make: a digest of who and when, repeated."""
-    seed = xxhash.xxh3_128_digest(f"{producer}/{seq}")
+    seed = xxhash.xxh3_128_digest(f"{producer}/{seq}".encode())
     return (seed * (size // len(seed) + 1))[:size]
 
 

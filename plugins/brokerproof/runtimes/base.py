@@ -22,6 +22,8 @@ class NodeSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     # Content of files, by path below the node's directory; `{node}` as above.
     files: Mapping[str, str] = field(default_factory=dict)
+    # The program that makes the cluster accept the node back after its disks were wiped, if it takes one.
+    reset: tuple[str, ...] | None = None
     # Directories below the node's that hold what it stores: what `destroy` wipes.
     data: tuple[str, ...] = ("data",)
     ports: tuple[int, ...] = ()
@@ -48,6 +50,9 @@ class Runtime(Protocol):
 
     def wipe(self, name: str) -> None:
         """Remove what a stopped node stored."""
+
+    def reset(self, spec: NodeSpec) -> None:
+        """Run the spec's `reset` program, if it has one. Raises NodeError where that fails."""
 
     def alive(self, name: str) -> bool:
         """Whether the node's process runs."""

@@ -24,6 +24,7 @@ from brokerproof.runtimes.base import NodeSpec
 
 # In the environment of every process that belongs to a run: `<run directory>|<name>`.
 MARK = "BROKERPROOF_NODE"
+_RESET_TIMEOUT_S = 60.0
 
 
 class ProcessRuntime:
@@ -114,6 +115,24 @@ class ProcessRuntime:
         data = self.directory(name) / "data"
         shutil.rmtree(data, ignore_errors=False)
         data.mkdir()
+
+    def reset(self, spec: NodeSpec) -> None:
+        """Run the node's `reset` program in its directory."""
+        if spec.reset is None:
+            return
+        directory = self.directory(spec.name)
+        result = subprocess.run(
+            [part.replace("{node}", str(directory)) for part in spec.reset],
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_RESET_TIMEOUT_S,
+            check=False,
+        )
+        if result.returncode != 0:
+            tail = "\n".join((result.stdout + result.stderr).splitlines()[-10:])
+            raise NodeError(f"node {spec.name} could not be reset after its disks were wiped:\n{tail}")
 
     def alive(self, name: str) -> bool:
         """Whether the process of the pid file runs (a zombie does not)."""

@@ -90,9 +90,6 @@ class PulsarDriver:
         except httpx.TransportError:
             return False
 
-    def before_start_empty(self, names: Iterable[str]) -> None:
-        """Nothing yet: a wiped bookie's cookie has to be deleted before it may come back."""
-
     # Policies
 
     def configure(self) -> list[str]:

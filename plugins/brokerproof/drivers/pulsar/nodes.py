@@ -171,6 +171,8 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         }
     settings |= layout.topology.settings.get(Role.BOOKIE, {})
     heap = layout.topology.heap_mb[Role.BOOKIE]
+    # A bookie with an empty disk refuses to start while the metadata holds its old cookie.
+    reset = ("org.apache.bookkeeper.bookie.BookieShell", "-conf", "{node}/conf/bookkeeper.conf")
     return NodeSpec(
         name=name,
         role=node.role,
@@ -184,6 +186,12 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
             "{node}/conf/bookkeeper.conf",
         ),
         files=_files(layout, address, "bookkeeper.conf", settings),
+        reset=(
+            *_java(layout, heap_mb=128),
+            *_METADATA_DRIVERS,
+            *reset,
+            *("bookieformat", "-nonInteractive", "-force", "-deleteCookie"),
+        ),
         ports=(BOOKIE_PORT, BOOKIE_HTTP_PORT),
         health_url=f"http://{address}:{BOOKIE_HTTP_PORT}/api/v1/bookie/is_ready",
     )

@@ -1,0 +1,79 @@
+"""Real clusters for the tests: one stretched over two regions that all share, and small ones that tests break."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof import lifecycle
+from brokerproof.drivers.pulsar.driver import PulsarDriver
+from brokerproof.run import Run
+from brokerproof.runtimes.processes import ProcessRuntime
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+
+
+@dataclass(frozen=True)
+class Stretched:
+    """A configured `sync_active_passive`, its driver and its runtime."""
+
+    run: Run
+    driver: PulsarDriver
+    runtime: ProcessRuntime
+
+
+@pytest.fixture(scope="session")
+def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
+    run = lifecycle.reserve(
+        ROOT / "dags" / "scenarios" / "sync_nominal.yaml",
+        directory=str(tmp_path_factory.mktemp("stretched") / "run"),
+        run_id="stretched",
+        topologies=ROOT / "topologies",
+        settings={"phases": {"steady_s": 4, "impact_s": 4, "recovery_s": 2}, "workload.rate": 400, "settle_s": 60},
+    )
+    try:
+        lifecycle.provision(run)
+        lifecycle.configure(run)
+        yield Stretched(run, PulsarDriver(run), lifecycle.runtime_of(run))
+    finally:
+        lifecycle.release(run)
+
+
+@pytest.fixture
+def reserve_small(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Reserves runs of the smallest topology; whatever they started is ended after the test."""
+    runs: list[Run] = []
+
+    def reserve(name: str = "run", **settings: Any) -> Run:
+        run = lifecycle.reserve(
+            HERE / "smallest.yaml",
+            directory=str(tmp_path / name),
+            run_id=name,
+            topologies=HERE / "topologies",
+            settings=settings,
+        )
+        runs.append(run)
+        return run
+
+    yield reserve
+    for run in runs:
+        lifecycle.release(run)
+
+
+@pytest.fixture(scope="session")
+def spark_environment() -> dict[str, str]:
+    from brokerproof.settings import from_environment
+    from brokerproof.spark_submission import spark_environment
+
+    return {**os.environ, **spark_environment(from_environment())}

@@ -1,0 +1,85 @@
+"""Provisioning that goes wrong, is killed, or collides: one clear error, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from brokerproof import clock, lease, lifecycle
+from brokerproof.errors import MachineError, NodeError
+from brokerproof.run import Run
+from brokerproof.runtimes.processes import marked_processes, process_mark
+
+
+def nodes_of(run: Run) -> list[str]:
+    """Names of the processes of a run that live."""
+    mark = f"{Path(run.path('nodes')).absolute()}|"
+    return sorted(process_mark(process).removeprefix(mark) for process in marked_processes() if process_mark(process).startswith(mark))
+
+
+def test_two_runs_get_different_addresses_and_release_leaves_nothing(reserve_small: Callable[..., Run]) -> None:
+    first, second = reserve_small("first"), reserve_small("second")
+    assert not set(first.facts["addresses"].values()) & set(second.facts["addresses"].values())
+    lifecycle.provision(first)
+    assert nodes_of(first) == ["bookie-1", "broker-1", "keeper", "metadata-1"]
+    lifecycle.release(first)
+    assert nodes_of(first) == []
+    assert nodes_of(second) == ["keeper"]
+
+
+def test_a_node_that_dies_is_said_with_its_last_words_and_everything_is_stopped(reserve_small: Callable[..., Run]) -> None:
+    run = reserve_small("dies", **{"settings.bookie": {"ledgerStorageClass": "no.such.Storage"}})
+    with pytest.raises(NodeError, match=r"(?s)bookie-1 died while it started.*no\.such\.Storage"):
+        lifecycle.provision(run)
+    assert nodes_of(run) == ["keeper"] or nodes_of(run) == []
+    assert run.exists("run.json")
+
+
+def test_a_port_in_use_is_said_before_anything_starts(reserve_small: Callable[..., Run]) -> None:
+    run = reserve_small("taken")
+    with socket.socket() as taken:
+        taken.bind((run.facts["addresses"]["broker-1"], 6650))
+        taken.listen()
+        with pytest.raises(MachineError, match=r"broker-1 cannot listen on .*:6650"):
+            lifecycle.provision(run)
+    assert "metadata-1" not in nodes_of(run)
+
+
+def test_a_killed_provision_is_cleaned_up_by_the_next_run(reserve_small: Callable[..., Run]) -> None:
+    run = reserve_small("killed")
+    starter = subprocess.Popen(
+        [sys.executable, "-c", f"from brokerproof import lifecycle, run; lifecycle.provision(run.Run({run.directory!r}))"],
+        env={**os.environ},
+    )
+    clock.wait_until(lambda: "metadata-1" in nodes_of(run), timeout_s=60, what="the first node")
+    starter.send_signal(signal.SIGKILL)
+    starter.wait()
+    assert "metadata-1" in nodes_of(run)
+    # Its keeper dies too, as when the machine's memory ran out.
+    for process in list(marked_processes()):
+        if process_mark(process) == f"{Path(run.path('nodes')).absolute()}|keeper":
+            process.kill()
+            psutil.wait_procs([process], timeout=5)
+    following = reserve_small("following")
+    assert following.facts["slot"] == run.facts["slot"]
+    assert nodes_of(run) == []
+
+
+def test_down_ends_everything_and_frees_all_slots(reserve_small: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its own slots, so that the cluster that other tests share is not ended.
+    monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
+    run = reserve_small("ended")
+    others = {process.pid for process in marked_processes() if not process_mark(process).startswith(run.directory)}
+    monkeypatch.setattr(
+        lifecycle, "marked_processes", lambda: (process for process in marked_processes() if process.pid not in others)
+    )
+    assert lifecycle.down() == ["keeper"]
+    assert nodes_of(run) == []
+    assert lease.holders() == []

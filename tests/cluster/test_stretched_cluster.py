@@ -1,0 +1,125 @@
+"""What `sync_active_passive` promises, read from the cluster itself."""
+
+from __future__ import annotations
+
+import psutil
+import pulsar
+import pytest
+from brokerproof.clock import wait_until
+from brokerproof.drivers.clients import Settled, clients_for
+from brokerproof.errors import AdminError
+from brokerproof.faults import KINDS, Surroundings
+from brokerproof.topology import Role
+
+from .conftest import Stretched
+
+
+def publish(stretched: Stretched, count: int) -> list[Settled]:
+    """Publish and wait for every answer."""
+    answers: list[Settled] = []
+    clients = clients_for(stretched.run, "mycluster")
+    try:
+        producer = clients.producer(f"test-{count}-{id(answers)}")
+        for seq in range(count):
+            producer.send(seq, "k0", b"x" * 100, answers.append)
+        wait_until(lambda: len(answers) == count, timeout_s=30, what="all answers")
+        producer.close()
+    finally:
+        clients.close()
+    return answers
+
+
+def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: Stretched) -> None:
+    addresses = stretched.run.facts["addresses"]
+    for name in stretched.run.topology.nodes:
+        for process in stretched.runtime._processes(name):
+            listening = {
+                connection.laddr.ip for connection in process.net_connections("inet") if connection.status == psutil.CONN_LISTEN
+            }
+            assert listening == {addresses[name]}, name
+
+
+def test_every_ledger_has_one_copy_in_each_region(stretched: Stretched) -> None:
+    for _ in range(4):
+        assert {answer.outcome for answer in publish(stretched, 20)} == {"acked"}
+        stretched.driver.unload()  # the next one opens another ledger
+    rows = stretched.driver.ledgers("test")
+    assert len({row["ledger_id"] for row in rows}) >= 4
+    assert {tuple(row["regions"]) for row in rows} == {("eu", "us")}
+    assert {tuple(row["regions_required"]) for row in rows} == {("eu", "us")}
+
+
+def test_the_topic_is_owned_where_the_isolation_policy_says(stretched: Stretched) -> None:
+    publish(stretched, 1)
+    owner = stretched.driver.owner()
+    assert owner in stretched.run.topology.clusters["mycluster"].names(role=Role.BROKER, region="eu")
+
+
+def test_the_holders_of_the_open_ledger_are_one_of_each_region(stretched: Stretched) -> None:
+    publish(stretched, 1)
+    assert sorted(stretched.run.topology.nodes[name].region for name in stretched.driver.holders()) == ["eu", "us"]
+
+
+def test_what_was_published_counts_where_it_was_acked(stretched: Stretched) -> None:
+    publish(stretched, 1)
+    before = stretched.driver.published()
+    publish(stretched, 10)
+    assert stretched.driver.published() - before == 10
+
+
+def test_all_nodes_are_listed_alive_and_nothing_is_under_replicated(stretched: Stretched) -> None:
+    alive = stretched.driver.alive()
+    assert alive["brokers"] == sorted(stretched.driver.cluster.names(role=Role.BROKER))
+    assert alive["bookies"] == sorted(stretched.driver.cluster.names(role=Role.BOOKIE))
+    assert stretched.driver.under_replicated() == 0
+
+
+def test_a_setting_changed_behind_its_back_is_named(stretched: Stretched) -> None:
+    stretched.driver.check_configuration()
+    path = "/admin/v2/namespaces/mytenant/eu/retention"
+    kept = stretched.driver.brokers.get(path)
+    stretched.driver.brokers.change("POST", path, {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1})
+    try:
+        with pytest.raises(AdminError, match="retention of mytenant/eu"):
+            stretched.driver.check_configuration()
+    finally:
+        stretched.driver.brokers.change("POST", path, kept)
+    stretched.driver.check_configuration()
+
+
+def test_a_killed_broker_is_seen_dead_and_comes_back(stretched: Stretched) -> None:
+    kind, name = KINDS["kill"], "broker-us-2"
+    around = Surroundings(stretched.driver, stretched.runtime, stretched.driver.specs())
+    assert kind.evidence(around, [name]) is None
+    kind.inject(around, [name])
+    evidence = wait_until(lambda: kind.evidence(around, [name]), timeout_s=10, what="the effect")
+    assert "refuses connections" in evidence
+    assert kind.healed(around, [name]) is None
+    kind.heal(around, [name])
+    assert "health" in wait_until(lambda: kind.healed(around, [name]), timeout_s=90, what="its health")
+
+
+def test_the_samplers_say_what_the_cluster_says(stretched: Stretched) -> None:
+    publish(stretched, 1)
+    samples = {
+        (sample.source, sample.metric): sample.value
+        for sampler in stretched.driver.samplers().values()
+        for sample in sampler()
+    }
+    topic = f"topic:{stretched.run.scenario.topic}"
+    assert samples[topic, "owner"].startswith("broker-eu-")
+    assert int(samples[topic, "published"]) > 0
+    assert samples["cluster:mycluster", "under_replicated_ledgers"] == "0"
+    for bookie in stretched.driver.cluster.names(role=Role.BOOKIE):
+        assert int(samples[f"bookie:{bookie}", "bytes_written"]) > 0
+
+
+def test_a_message_too_big_is_failed_for_certain(stretched: Stretched) -> None:
+    answers: list[Settled] = []
+    clients = clients_for(stretched.run, "mycluster")
+    try:
+        clients.producer("too-big").send(0, "k0", b"x" * 6_000_000, answers.append)
+        wait_until(lambda: bool(answers), timeout_s=30, what="the answer")
+    finally:
+        clients.close()
+    assert (answers[0].outcome, answers[0].error) == ("failed", str(pulsar.Result.MessageTooBig).removeprefix("Result."))

@@ -1,0 +1,156 @@
+"""The process runtime, with sleeping processes for nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from brokerproof.clock import wait_until
+from brokerproof.errors import MachineError, NodeError
+from brokerproof.runtimes.base import NodeSpec
+from brokerproof.runtimes.processes import ProcessRuntime, marked_processes, process_mark
+from brokerproof.topology import Role
+
+
+def spec(name: str = "n1", **changes: object) -> NodeSpec:
+    values: dict[str, object] = {
+        "name": name,
+        "role": Role.BROKER,
+        "region": "eu",
+        "address": "127.0.0.1",
+        "command": (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"),
+        "health_url": "http://127.0.0.1:1/",
+        **changes,
+    }
+    return NodeSpec(**values)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[ProcessRuntime]:
+    runtime = ProcessRuntime(tmp_path / "nodes")
+    yield runtime
+    runtime.release()
+
+
+def start(runtime: ProcessRuntime, node: NodeSpec) -> int:
+    runtime.prepare(node)
+    runtime.start(node)
+    return int(json.loads((runtime.directory(node.name) / "pid.json").read_text())["pid"])
+
+
+def test_a_node_outlives_its_starter_and_is_found_again(runtime: ProcessRuntime) -> None:
+    start(runtime, spec())
+    again = ProcessRuntime(runtime.nodes)
+    assert again.alive("n1")
+    again.kill("n1")
+    assert not runtime.alive("n1")
+
+
+def test_stop_ends_by_force_what_ignores_it(runtime: ProcessRuntime) -> None:
+    stubborn = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    node = spec(command=(sys.executable, "-c", stubborn))
+    start(runtime, node)
+    log = runtime.directory("n1") / "log" / "node.log"
+    while "up" not in log.read_text():
+        time.sleep(0.01)
+    began = time.monotonic()
+    runtime.stop("n1", grace_s=0.5)
+    assert time.monotonic() - began >= 0.5
+    assert not runtime.alive("n1")
+
+
+def test_a_recycled_pid_is_not_the_node(runtime: ProcessRuntime) -> None:
+    start(runtime, spec())
+    runtime.kill("n1")
+    file = runtime.directory("n1") / "pid.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"pid": os.getpid()}))
+    assert not runtime.alive("n1")
+
+
+def test_wipe_removes_what_was_stored_and_only_of_a_dead_node(runtime: ProcessRuntime) -> None:
+    start(runtime, spec())
+    stored = runtime.directory("n1") / "data" / "x"
+    stored.write_text("message")
+    with pytest.raises(NodeError, match="still runs"):
+        runtime.wipe("n1")
+    assert stored.exists()
+    runtime.kill("n1")
+    runtime.wipe("n1")
+    assert list((runtime.directory("n1") / "data").iterdir()) == []
+
+
+def test_pause_freezes_and_resume_lets_go_on(runtime: ProcessRuntime) -> None:
+    process = psutil.Process(start(runtime, spec()))
+    runtime.pause("n1")
+    wait_until(lambda: process.status() == psutil.STATUS_STOPPED, timeout_s=5, what="the process to be stopped")
+    assert runtime.alive("n1")
+    runtime.resume("n1")
+    wait_until(lambda: process.status() != psutil.STATUS_STOPPED, timeout_s=5, what="the process to go on")
+
+
+def test_a_port_in_use_is_said_before_the_start(runtime: ProcessRuntime) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(MachineError, match=rf"127\.0\.0\.1:{port}.*brokerproof down"):
+            runtime.prepare(spec(ports=(port,)))
+
+
+def test_a_directory_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineError, match="cannot be written"):
+        ProcessRuntime(tmp_path / "file").prepare(spec())
+
+
+def test_a_process_whose_starter_was_killed_before_writing_it_down_is_ended(runtime: ProcessRuntime) -> None:
+    start(runtime, spec())
+    (runtime.directory("n1") / "pid.json").unlink()
+    assert not runtime.alive("n1")
+    assert runtime.release() == ["n1"]
+    assert not [process for process in marked_processes() if process_mark(process).startswith(str(runtime.nodes))]
+
+
+def test_release_leaves_other_runs_alone(runtime: ProcessRuntime, tmp_path: Path) -> None:
+    start(runtime, spec())
+    other = ProcessRuntime(tmp_path / "nodes2")
+    try:
+        start(other, spec("n2"))
+        assert runtime.release() == ["n1"]
+        assert other.alive("n2")
+    finally:
+        other.release()
+
+
+def test_a_nodes_environment_holds_nothing_of_the_starter(runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "s")
+    pid = start(runtime, spec())
+    assert "SECRET_TOKEN" not in psutil.Process(pid).environ()
+
+
+def test_a_starter_that_is_killed_takes_no_node_with_it(runtime: ProcessRuntime) -> None:
+    code = f"""
+import os, signal, sys, time
+from pathlib import Path
+from brokerproof.runtimes.base import NodeSpec
+from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.topology import Role
+runtime = ProcessRuntime(Path({str(runtime.nodes)!r}))
+node = NodeSpec(name="n1", role=Role.BROKER, region="eu", address="127.0.0.1",
+                command=(sys.executable, "-c", "import time; time.sleep(600)"), health_url="http://127.0.0.1:1/")
+runtime.prepare(node)
+runtime.start(node)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    result = subprocess.run([sys.executable, "-c", code], env={**os.environ}, check=False)
+    assert result.returncode == -signal.SIGKILL
+    assert runtime.alive("n1")
