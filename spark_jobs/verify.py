@@ -1,7 +1,7 @@
 """Judge a run's tables: `spark-submit verify.py RUN_DIR [--expectations DIR]`.
 
 Needs no cluster, only the run's directory. Leaves state/judgement.json whatever happens; the exit status is 0 when the
-run was judged, whatever the verdict, and 1 when it could not be.
+run was judged, whatever the verdict, and 1 when it could not be or the directory is no run.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--expectations", default=str(EXPECTATIONS), help="directory of the suites")
     options = parser.parse_args(arguments)
     run = Run(options.run_dir.rstrip("/"))
+    if not run.exists("run.json"):
+        # Nothing is left there: a mistyped path must not become a directory that looks like a run.
+        print(f"{run.directory} is no run: it holds no run.json", file=sys.stderr)
+        return 1
     try:
         from brokerproof_judging.judgement import judge
         from brokerproof_judging.suites import evaluate

@@ -34,14 +34,13 @@ def problems(publishes: DataFrame, logs: DataFrame) -> Iterator[str]:
         twice.selectExpr("concat(producer, ' seq ', seq, ' in epoch ', epoch) AS shown"),
         "One attempt is recorded more than once, so the load's record contradicts itself: {}",
     )
-    yield from _told(
-        home.filter("home_low != home_high").selectExpr("concat(who, ' seq ', number) AS shown"),
-        "One message was published to two clusters, so it has no home: {}",
-    )
-    yield from _told(
-        home.filter("hash_low != hash_high").selectExpr("concat(who, ' seq ', number) AS shown"),
-        "One message was published with two payloads: {}",
-    )
+    contradictions = "home_low != home_high", "hash_low != hash_high"
+    name = F.concat("who", F.lit(" seq "), "number")
+    row = home.agg(*[F.min(F.when(F.expr(condition), name)) for condition in contradictions]).collect()[0]
+    if row[0] is not None:
+        yield f"Messages were published to two clusters, so they have no home; one is {row[0]}."
+    if row[1] is not None:
+        yield f"Messages were published with two payloads under one name; one is {row[1]}."
 
 
 def _told(found: DataFrame, sentence: str) -> Iterator[str]:

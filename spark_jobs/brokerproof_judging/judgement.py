@@ -24,6 +24,8 @@ Evaluate = Callable[[SparkSession, Run, str], Mapping[str, Mapping[str, Any]]]
 
 # Past this many rows what the searches found is no longer sent whole to every task.
 _FEW = 100_000
+# Sorted, this many rows take some 200 MB.
+_ROWS_A_TASK = 1_000_000
 
 
 @dataclass
@@ -49,6 +51,9 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
     """
     watch = Stopwatch()
     tables = {name: frames.read(spark, run, name) for name in ("publishes", "stored", "deliveries")}
+    # Parquet's footers know; no row is read for this.
+    sizes = {name: table.count() for name, table in tables.items()}
+    _spread(spark, sum(sizes.values()))
     evidence = Evidence.of(run)
     proofs = evidence.frames(spark)
     held: list[DataFrame] = []
@@ -63,7 +68,6 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
         with watch.step("facts"):
             logs = hold(messages.logs(run, tables["publishes"], tables["stored"], proofs))
             deliveries = hold(messages.deliveries(spark, run, logs, tables["deliveries"], proofs))
-            publishes = tables["publishes"].count()
             problems = [*evidence.problems(run, _logs(logs)), *attempts.problems(tables["publishes"], logs)]
             deliveries.count()
         with watch.step("searches"):
@@ -85,7 +89,7 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
             replacement.write("anomalies", results.anomalies(run, in_log, at_subscription))
         with watch.step("counts"):
             counts = results.counts(
-                publishes, replacement.read(spark, "messages"), replacement.read(spark, "anomalies")
+                sizes["publishes"], replacement.read(spark, "messages"), replacement.read(spark, "anomalies")
             )
         with watch.step("measurements"):
             rows = _measurements(spark, run, tables, replacement.read(spark, "messages"))
@@ -147,6 +151,12 @@ def conclude(
     if not reasons:
         return verdict, "No suite said anything."
     return verdict, "; ".join(reason.rstrip(".") for reason in reasons) + "."
+
+
+def _spread(spark: SparkSession, rows: int) -> None:
+    """Enough tasks that each one's share is sorted in little memory; few where there are few rows."""
+    least = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    spark.conf.set("spark.sql.shuffle.partitions", str(max(least, rows // _ROWS_A_TASK)))
 
 
 def _logs(logs: DataFrame) -> list[tuple[str, tuple[str, str, int]]]:

@@ -102,7 +102,7 @@ def test_nothing_is_claimed_as_missing_while_a_fault_is_not_undone(doubtful):
     [
         "The seq of what was published has gaps: gap (2 different of 3, from 0 to 2), late (1 different of 2",
         "One attempt is recorded more than once, so the load's record contradicts itself: p1 seq 0 in epoch 0.",
-        "One message was published with two payloads: p1 seq 4.",
+        "Messages were published with two payloads under one name; one is p1 seq 4.",
         "broker-eu-1 is still frozen",
         "Nothing proves that a subscription drained.",
     ],
