@@ -283,9 +283,7 @@ def _settings_given(options: argparse.Namespace) -> dict[str, Any]:
     for setting in options.set:
         path, equals, text = setting.partition("=")
         if not equals or not path:
-            raise InputError(
-                "is no setting", field=f"--set {setting}", remedy="write it as PATH=VALUE"
-            )
+            raise InputError("is no setting", field=f"--set {setting}", remedy="write it as PATH=VALUE")
         try:
             given[path] = yaml.safe_load(text)
         except yaml.YAMLError:

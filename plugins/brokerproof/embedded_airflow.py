@@ -1,13 +1,15 @@
 """An Airflow of this machine's own: SQLite, LocalExecutor, loopback only, everything under one directory.
 
 One supervisor process (embedded_airflow_supervisor.py) leads a session of its own; the API server, the scheduler,
-the DAG processor and the tasks are members of that session, whatever process groups they make (Airflow gives each task
-its own). So "all that belongs to it" is one question to the kernel, also after the supervisor was killed. Nodes are not members: they lead sessions of their own and outlive Airflow, see runtimes/.
+the DAG processor and the tasks are members of that session, whatever process groups they make (Airflow gives each
+task its own). So "all that belongs to it" is one question to the kernel, also after the supervisor was killed. Nodes
+are not members: they lead sessions of their own and outlive Airflow, see runtimes/.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import secrets
@@ -204,7 +206,7 @@ class EmbeddedAirflow:
             "BROKERPROOF_VAR": str(settings.var),
             "BROKERPROOF_SCENARIOS": str(settings.scenarios),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-            "PYTHONPATH": os.pathsep.join([str(settings.plugins), str(settings.spark_jobs)]),
+            "PYTHONPATH": os.pathsep.join([str(settings.spark_jobs), str(settings.plugins)]),
             "PYTHONUNBUFFERED": "1",
             "AIRFLOW__CORE__DAGS_FOLDER": str(settings.dags),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(settings.plugins),
@@ -279,6 +281,9 @@ class EmbeddedAirflow:
                     asked.add(member.pid)
                     _signal(member, signal.SIGKILL if overdue else signal.SIGTERM)
             time.sleep(0.1)
+        # Where this process started it; or else its pid stays taken until this process ends.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(supervisor.pid, os.WNOHANG)
         return found
 
 
@@ -315,7 +320,7 @@ def _is_healthy(supervisor: Supervisor) -> bool:
 
 
 def _serves_tasks(port: int) -> bool:
-    """Whether the API for tasks is up. It is built at its first request, in 4 s of computing that no task should pay."""
+    """Whether the API for tasks is up. Built at the first request, in 4 s of computing that no task should pay."""
     return httpx.get(f"{_url(port)}/execution/health", timeout=120, trust_env=False).is_success
 
 

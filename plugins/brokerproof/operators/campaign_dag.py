@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, BaseOperator, Param
-from airflow.sdk.exceptions import AirflowFailException
 from rich.console import Console
 from rich.table import Table
 
 from brokerproof.documents import closest
-from brokerproof.errors import BrokerproofError, InputError
+from brokerproof.errors import BrokerproofError, InputError, RunError
 from brokerproof.operators.run_id import new_run_id
 from brokerproof.operators.step import failing_with_a_sentence
 from brokerproof.outcome import outcome
@@ -111,7 +110,8 @@ class CampaignVerdictOperator(BaseOperator):
             log.info(line)
         sentence = summary(results)
         if not results or not all(result["met"] for result in results):
-            raise AirflowFailException(sentence)
+            with failing_with_a_sentence(context):
+                raise RunError(sentence)
         log.info(sentence)
         return sentence
 

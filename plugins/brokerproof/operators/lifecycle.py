@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowRescheduleException, AirflowTaskTermin
 from brokerproof import clock, lease
 from brokerproof.operators.parameters import settings_of
 from brokerproof.operators.run_id import run_id_of
-from brokerproof.operators.step import RUN_DIRECTORY, Step, end_children, failing_with_a_sentence
+from brokerproof.operators.step import RUN_DIRECTORY, Step, failing_with_a_sentence
 from brokerproof.scenario import load_scenario
 from brokerproof.settings import from_environment
 
@@ -90,8 +90,3 @@ class LifecycleOperator(Step, BaseOperator):
         lifecycle = importlib.import_module(LIFECYCLE)
         with self.recorded(context) as run:
             getattr(lifecycle, self.task_id)(run)
-
-    def on_kill(self) -> None:
-        """End what the task started and unwind it: Airflow gives it 5 s and runs no `finally` by itself."""
-        end_children()
-        raise AirflowTaskTerminated(f"{self.task_id} was ended from outside")

@@ -10,7 +10,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException
 
 from brokerproof.errors import RunError
-from brokerproof.operators.step import RUN_DIRECTORY, Step, end_children
+from brokerproof.operators.step import RUN_DIRECTORY, Step
 from brokerproof.settings import Settings, from_environment
 from brokerproof.spark_submission import LastWords, spark_conf, spark_environment
 
@@ -46,9 +46,9 @@ class SparkStepOperator(Step, SparkSubmitOperator):
                 # The provider's own message is the whole command and a number.
                 raise RunError(words.sentence or str(error)) from None
 
-    def on_kill(self) -> None:
+    def end(self) -> None:
         """End the driver and its Python workers; the provider ends a driver that runs on a cluster."""
-        end_children()
+        super().end()
         if self._hook is not None:
             self._hook.on_kill()
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTerminated, AirflowTaskTimeout
 
 from brokerproof.errors import BrokerproofError, DeadlineError
 from brokerproof.operators.durations import longest
@@ -41,6 +41,15 @@ class Step:
         with suppress(BrokerproofError):
             self.execution_timeout = longest(self.task_id, self.run_at().scenario)
 
+    def end(self) -> None:
+        """End what the task started."""
+        end_children()
+
+    def on_kill(self) -> None:
+        """End what the task started and unwind it: Airflow gives it 5 s and runs no `finally` by itself."""
+        self.end()
+        raise AirflowTaskTerminated(f"{self.task_id} was ended from outside")
+
     @contextmanager
     def recorded(self, context: Context) -> Iterator[Run]:
         """Record the step in the run's state; a problem fails the task with its sentence instead of a stack trace."""
@@ -49,6 +58,7 @@ class Step:
             try:
                 yield run
             except AirflowTaskTimeout:
+                self.end()
                 limit = self.execution_timeout.total_seconds()
                 raise DeadlineError(f"took longer than its limit of {limit:.0f} s and was ended") from None
 

@@ -1,0 +1,121 @@
+"""The embedded Airflow itself: who may talk to it, what it leaves, what it survives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import psutil
+import pytest
+from brokerproof.clock import wait_until
+
+from .conftest import Installation
+
+pytestmark = pytest.mark.e2e
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody asks for its exit status does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_two_starters_at_once_start_one(installation: Installation) -> None:
+    installation.airflow.stop()
+    with ThreadPoolExecutor() as pool:
+        urls = set(pool.map(lambda _: installation.airflow.start(), range(2)))
+    assert len(urls) == 1
+    assert installation.airflow.status().healthy
+
+
+def test_it_shows_a_dag_for_each_scenario(running: Installation) -> None:
+    client = running.client()
+    for name in ("good", "control", "load_fails", "endless", "campaign"):
+        client.wait_for_dag(name)
+
+
+@pytest.mark.parametrize("path", ["/api/v2/dags", "/api/v2/connections", "/api/v2/dags/good/dagRuns"])
+def test_nobody_is_let_in_without_a_password(running: Installation, path: str) -> None:
+    assert httpx.get(running.airflow.status().url + path).status_code == 401
+
+
+def test_the_usual_password_is_wrong(running: Installation) -> None:
+    url = running.airflow.status().url
+    answer = httpx.post(f"{url}/auth/token", json={"username": "admin", "password": "admin"})
+    assert answer.status_code == 401
+
+
+def test_secrets_are_for_their_owner_only(running: Installation) -> None:
+    home = running.airflow.home
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    for name in ("passwords.json", "secrets.json"):
+        assert stat.S_IMODE((home / name).stat().st_mode) == 0o600
+
+
+def test_it_listens_on_loopback_only(running: Installation) -> None:
+    addresses = {
+        connection.laddr.ip
+        for pid in running.airflow.status().pids
+        for connection in psutil.Process(pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert addresses == {"127.0.0.1"}
+
+
+def test_password_and_keys_survive_a_restart(running: Installation) -> None:
+    files = [running.airflow.home / name for name in ("passwords.json", "secrets.json")]
+    before = [file.read_text() for file in files]
+    running.airflow.stop()
+    running.airflow.start()
+    assert [file.read_text() for file in files] == before
+    running.client().wait_for_dag("good")
+
+
+def test_stopping_leaves_no_process(running: Installation) -> None:
+    pids = running.airflow.status().pids
+    assert len(pids) > 3
+    assert running.airflow.stop()
+    assert not [pid for pid in pids if alive(pid)]
+    assert not running.airflow.status().running
+    assert not running.airflow.stop()
+
+
+def test_a_component_that_died_comes_back(running: Installation) -> None:
+    supervisor = running.airflow.supervisor()
+    assert supervisor is not None
+    scheduler = next(member for member in supervisor.members() if "scheduler" in " ".join(member.cmdline()))
+    scheduler.kill()
+    wait_until(
+        lambda: any(
+            member.pid != scheduler.pid and "scheduler" in " ".join(member.cmdline()) for member in supervisor.members()
+        ),
+        timeout_s=60,
+        what="the scheduler to be started again",
+    )
+
+
+def test_after_the_supervisor_was_killed_stop_finds_what_it_left(running: Installation) -> None:
+    supervisor = running.airflow.supervisor()
+    assert supervisor is not None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    wait_until(lambda: not supervisor.is_alive(), timeout_s=10, what="the supervisor to die")
+    left = [member.pid for member in supervisor.members()]
+    assert left
+    assert running.airflow.stop()
+    assert not [pid for pid in left if alive(pid)]
+
+
+def test_after_the_supervisor_was_killed_start_replaces_what_it_left(running: Installation) -> None:
+    supervisor = running.airflow.supervisor()
+    assert supervisor is not None
+    left = [member.pid for member in supervisor.members()]
+    os.kill(supervisor.pid, signal.SIGKILL)
+    wait_until(lambda: not supervisor.is_alive(), timeout_s=10, what="the supervisor to die")
+    running.airflow.start()
+    assert running.airflow.status().healthy
+    assert not [pid for pid in left if alive(pid)]
