@@ -45,16 +45,16 @@ class AirflowClient:
         def known() -> bool:
             if self._request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404)).status_code == 200:
                 return True
-            for error in self._get("/api/v2/importErrors")["import_errors"]:
-                last_line = str(error["stack_trace"]).strip().splitlines()[-1]
-                raise InputError(last_line, file=str(error["filename"]), remedy="mend the file")
+            if any(f"{dag_id}.yaml" in error for error in self._import_errors()):
+                raise InputError("; ".join(self._import_errors()), remedy="mend the file")
             self._parse_again()
             return False
 
         try:
             wait_until(known, timeout_s=_PARSE_TIMEOUT_S, what=f"Airflow to show the DAG {dag_id}", every_s=1)
         except DeadlineError as error:
-            raise AirflowError(f"{error}; its DAG processor's log says why") from None
+            reasons = "; ".join(self._import_errors()) or "its DAG processor's log says why"
+            raise AirflowError(f"{error}; {reasons}") from None
 
     def trigger(self, dag_id: str, run_id: str, params: Mapping[str, Any]) -> None:
         """Start a run of a DAG. Raises InputError where Airflow does not accept the parameters."""
@@ -86,6 +86,11 @@ class AirflowClient:
     def cancel(self, dag_id: str, run_id: str) -> None:
         """Mark a run as failed: its tasks are ended, its teardown runs."""
         self._request("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}?update_mask=state", json={"state": "failed"})
+
+    def _import_errors(self) -> list[str]:
+        """What Airflow could not read, of all files."""
+        errors = self._get("/api/v2/importErrors")["import_errors"]
+        return [f"{error['filename']}: {str(error['stack_trace']).strip()}" for error in errors]
 
     def _parse_again(self) -> None:
         """Have the DAG files read now: the processor reads an unchanged one only every 30 s."""

@@ -11,6 +11,7 @@ import httpx
 import psutil
 import pytest
 from brokerproof.clock import wait_until
+from brokerproof.errors import InputError
 
 from .conftest import Installation
 
@@ -37,6 +38,19 @@ def test_it_shows_a_dag_for_each_scenario(running: Installation) -> None:
     client = running.client()
     for name in ("good", "control", "load_fails", "endless", "campaign"):
         client.wait_for_dag(name)
+
+
+def test_a_broken_scenario_is_named_and_takes_no_other_down(running: Installation) -> None:
+    file = running.settings.scenarios / "broken.yaml"
+    file.write_text("title: [")
+    try:
+        client = running.client()
+        with pytest.raises(InputError, match=r"broken\.yaml: line 1: not valid YAML"):
+            client.wait_for_dag("broken")
+        running.write_scenario("made_later")
+        client.wait_for_dag("made_later")
+    finally:
+        file.unlink()
 
 
 @pytest.mark.parametrize("path", ["/api/v2/dags", "/api/v2/connections", "/api/v2/dags/good/dagRuns"])

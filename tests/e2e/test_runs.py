@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,26 +75,39 @@ def test_a_load_that_failed_is_named_and_everything_after_it_still_happens(runni
     )
 
 
-def test_a_cancelled_run_is_released_recorded_and_failed(running: Installation) -> None:
-    client, run_id = running.client(), "endless-cancelled"
-    client.wait_for_dag("endless")
-    client.trigger("endless", run_id, {})
-    child_file = running.settings.runs / run_id / "child-of-break_it"
-    wait_until(child_file.exists, timeout_s=180, what="break_it to be at work")
-    child = int(child_file.read_text())
-    client.cancel("endless", run_id)
-    wait_until(
-        lambda: client.state("endless", run_id) in ("failed", "success"),
-        timeout_s=180,
-        what="the run to end",
-        every_s=1,
+def test_ctrl_c_cancels_the_run_which_is_released_recorded_and_failed(running: Installation) -> None:
+    typed = subprocess.Popen(
+        [sys.executable, "-m", "brokerproof", "run", "endless", "--json"],
+        env=running.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    assert client.state("endless", run_id) == "failed"
-    assert not psutil.pid_exists(child)
+    found = wait_until(
+        lambda: next(running.settings.runs.glob("endless-*/child-of-break_it"), None),
+        timeout_s=300,
+        what="break_it to be at work",
+    )
+    typed.send_signal(signal.SIGINT)
+    stdout, stderr = typed.communicate(timeout=300)
+    assert typed.returncode == 2, stderr
+    assert "cancelling the run" in stderr
+    assert last_object(stdout)["verdict"] == "unknown"
+    run_id = found.parent.name
+    assert running.client().state("endless", run_id) == "failed"
+    assert not psutil.pid_exists(int(found.read_text()))
     assert running.state(run_id, "unwound-break_it") is not None
     assert running.state(run_id, "released") is not None
     assert "ended from outside" in (running.state(run_id, "problem-break_it") or {})["problem"]
     assert (running.state(run_id, "outcome") or {})["verdict"] == "unknown"
+
+
+def test_stored_tables_are_judged_again(running: Installation) -> None:
+    run_directory = next(running.settings.runs.glob("good-*"))
+    (run_directory / "state" / "judgement.json").unlink()
+    done = running.brokerproof("verify", str(run_directory), "--json")
+    assert done.returncode == 0, done.stderr
+    assert last_object(done.stdout)["verdict"] == "passed"
 
 
 def test_parameters_that_airflow_refuses_start_nothing(running: Installation) -> None:

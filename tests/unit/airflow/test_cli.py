@@ -196,12 +196,12 @@ class TestAirflowClient:
             self.client(answers).trigger("d", "r", {"rate": 0})
 
     def test_says_why_a_dag_cannot_be_had(self) -> None:
-        error = {"filename": "resilience.py", "stack_trace": "InputError: s.yaml: title: is missing (add it)"}
+        error = {"filename": "resilience.py", "stack_trace": "InputError: d.yaml: title: is missing (add it)"}
         answers = {
             "GET /api/v2/dags/d": httpx.Response(404, json={"detail": "no"}),
             "GET /api/v2/importErrors": httpx.Response(200, json={"import_errors": [error]}),
         }
-        with pytest.raises(InputError, match=r"resilience\.py.*s\.yaml: title: is missing"):
+        with pytest.raises(InputError, match=r"resilience\.py.*d\.yaml: title: is missing"):
             self.client(answers).wait_for_dag("d")
 
     def test_says_what_airflow_refused(self) -> None:

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+from brokerproof.doctor import examine
+from brokerproof.settings import from_environment
+
+
+def findings(version: str = "4.0.8") -> dict[str, bool]:
+    return {finding.name: finding.ok for finding in examine(from_environment(), version)}
+
+
+def test_what_is_here_is_found(scenarios: Path) -> None:
+    found = findings()
+    assert found["python"]
+    assert found["python packages"]
+    assert found["java"]
+
+
+def test_a_distribution_that_is_nowhere_is_missing_with_what_to_do(
+    scenarios: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offline(*_: object, **__: object) -> httpx.Response:
+        raise httpx.ConnectError("no route to host")
+
+    monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(httpx, "head", offline)
+    (finding,) = [one for one in examine(from_environment(), "4.0.8") if one.name == "pulsar 4.0.8"]
+    assert not finding.ok
+    assert "no route to host" in finding.found
+    assert str(tmp_path / "cache") in finding.remedy
