@@ -6,14 +6,14 @@ import contextlib
 import logging
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from brokerproof import clock, keeper, lease
 from brokerproof.announcements import Announcer
-from brokerproof.drivers.base import Driver, driver_for
+from brokerproof.drivers.base import driver_for
 from brokerproof.errors import DeadlineError, MachineError, NodeError
 from brokerproof.run import Run
 from brokerproof.runtimes.base import NodeSpec
@@ -70,7 +70,7 @@ def provision(run: Run) -> None:
         for name in specs:
             runtime.prepare(specs[name])
         for number, group in enumerate(driver.start_order()):
-            _start(driver, runtime, [specs[name] for name in group], announce)
+            _start(driver.ready, runtime, [specs[name] for name in group], announce)
             if number == 0 and (command := driver.initialize()):
                 _initialize(run, command)
     except BaseException:
@@ -91,7 +91,7 @@ def configure(run: Run) -> None:
     # Nothing is published yet, so the fastest way down will do.
     with ThreadPoolExecutor(max_workers=len(restart) or 1) as pool:
         list(pool.map(runtime.kill, restart))
-    _start(driver, runtime, [specs[name] for name in restart], announce)
+    _start(driver.healthy, runtime, [specs[name] for name in restart], announce)
     driver.check_configuration()
     run.leave_state("configured", {"at": clock.now_us(), "restarted": restart})
 
@@ -107,6 +107,8 @@ def release(run: Run) -> list[str]:
     with contextlib.suppress(DeadlineError):
         # The keeper writes its last samples and goes by itself.
         clock.wait_until(lambda: not lease.keeper_alive(run.directory), timeout_s=10, what="the keeper to end")
+    if run.state("configured") is not None:
+        driver_for(run).learn(runtime_of(run).pids())
     ended = lease.end_run(run.directory)
     lease.give_back(run.directory)
     return ended
@@ -127,14 +129,16 @@ def runtime_of(run: Run) -> ProcessRuntime:
     return ProcessRuntime(Path(run.path("nodes")))
 
 
-def _start(driver: Driver, runtime: ProcessRuntime, specs: list[NodeSpec], announce: Announcer) -> None:
+def _start(
+    healthy: Callable[[NodeSpec], bool], runtime: ProcessRuntime, specs: list[NodeSpec], announce: Announcer
+) -> None:
     """Start a group of nodes side by side and wait for their health."""
     for spec in specs:
         runtime.start(spec)
     waiting = {spec.name: spec for spec in specs}
     deadline = time.monotonic() + max((spec.start_timeout_s for spec in specs), default=0)
     while waiting:
-        for spec in _healthy(driver, list(waiting.values())):
+        for spec in _which(healthy, list(waiting.values())):
             del waiting[spec.name]
         announce(text=f"waiting for {', '.join(waiting)}" if waiting else "")
         for spec in waiting.values():
@@ -150,10 +154,10 @@ def _start(driver: Driver, runtime: ProcessRuntime, specs: list[NodeSpec], annou
             time.sleep(0.2)
 
 
-def _healthy(driver: Driver, specs: list[NodeSpec]) -> Iterator[NodeSpec]:
+def _which(healthy: Callable[[NodeSpec], bool], specs: list[NodeSpec]) -> Iterator[NodeSpec]:
     with ThreadPoolExecutor(max_workers=min(32, len(specs))) as pool:
-        for spec, healthy in zip(specs, pool.map(driver.healthy, specs), strict=True):
-            if healthy:
+        for spec, answer in zip(specs, pool.map(healthy, specs), strict=True):
+            if answer:
                 yield spec
 
 

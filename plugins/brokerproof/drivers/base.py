@@ -36,6 +36,12 @@ class Driver(Protocol):
     def healthy(self, spec: NodeSpec) -> bool:
         """Whether the node itself says that it is healthy."""
 
+    def ready(self, spec: NodeSpec) -> bool:
+        """Whether the node serves; what is waited for until the cluster is configured."""
+
+    def learn(self, pids: Mapping[str, int]) -> None:
+        """Keep what makes the next start of such nodes faster, from nodes that run (name: pid)."""
+
     def configure(self) -> list[str]:
         """Set everything that the topology asks for. Returns the nodes that have to restart for it.
 

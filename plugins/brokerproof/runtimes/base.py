@@ -29,6 +29,8 @@ class NodeSpec:
     ports: tuple[int, ...] = ()
     # The node's own word that it is healthy: GET answers 200.
     health_url: str
+    # Where asking for health has side effects: up and serving, until the cluster is configured.
+    ready_url: str | None = None
     start_timeout_s: float = 90.0
 
 

@@ -138,6 +138,11 @@ class ProcessRuntime:
         """Whether the process of the pid file runs (a zombie does not)."""
         return any(True for _ in self._processes(name))
 
+    def pids(self) -> dict[str, int]:
+        """Pids of the nodes that run, by name."""
+        names = [file.parent.name for file in self.nodes.glob("*/pid.json")]
+        return {name: process.pid for name in names for process in self._processes(name)}
+
     def log_tail(self, name: str, lines: int = 15) -> str:
         """The last lines of log/node.log."""
         log = self.directory(name) / "log" / "node.log"

@@ -13,7 +13,7 @@ import httpx
 from brokerproof import clock
 from brokerproof.drivers.base import Sample
 from brokerproof.drivers.clients import Position
-from brokerproof.drivers.pulsar import nodes, policies
+from brokerproof.drivers.pulsar import class_data, nodes, policies
 from brokerproof.drivers.pulsar.admin import Admin
 from brokerproof.drivers.pulsar.distribution import distribution
 from brokerproof.drivers.pulsar.metrics import bookie_counters
@@ -85,8 +85,28 @@ class PulsarDriver:
 
     def healthy(self, spec: NodeSpec) -> bool:
         """GET of the node's health endpoint answers 200."""
+        return self._answers(spec.health_url)
+
+    def ready(self, spec: NodeSpec) -> bool:
+        """GET of the node's ready endpoint, if it has one, or else of its health endpoint, answers 200."""
+        return self._answers(spec.ready_url or spec.health_url)
+
+    def learn(self, pids: Mapping[str, int]) -> None:
+        """Class data archives of the roles that lack one."""
+        for role in Role:
+            kept = class_data.archive(
+                role,
+                java=self.layout.java,
+                version=self.layout.distribution.version,
+                heap_mb=self.topology.heap_mb[role],
+            )
+            node = next((name for name in pids if self.topology.nodes[name].role is role), None)
+            if node is not None and not kept.exists():
+                class_data.dump(kept, java=self.layout.java, pid=pids[node])
+
+    def _answers(self, url: str) -> bool:
         try:
-            return self._http.get(spec.health_url).status_code == 200
+            return self._http.get(url).status_code == 200
         except httpx.TransportError:
             return False
 

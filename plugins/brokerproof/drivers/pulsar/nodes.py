@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from brokerproof.drivers.pulsar import class_data
 from brokerproof.drivers.pulsar.distribution import Distribution
 from brokerproof.runtimes.base import NodeSpec
 from brokerproof.topology import BookiePlacement, Cluster, Node, RepairPlacement, Role, Topology
@@ -94,7 +95,7 @@ def initialize_command(layout: Layout, cluster_name: str) -> tuple[str, ...]:
     """The program that writes a new cluster's metadata."""
     cluster = layout.topology.clusters[cluster_name]
     return (
-        *_java(layout, heap_mb=128),
+        *_java(layout, None, heap_mb=128),
         "org.apache.pulsar.PulsarClusterMetadataSetup",
         *("--cluster", cluster_name),
         *("--metadata-store", f"zk:{layout.metadata_url(cluster)}"),
@@ -122,7 +123,7 @@ def _metadata(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeS
         region=node.region,
         address=address,
         command=(
-            *_java(layout, heap_mb=layout.topology.heap_mb[Role.METADATA]),
+            *_java(layout, Role.METADATA, heap_mb=layout.topology.heap_mb[Role.METADATA]),
             "-Dzookeeper.4lw.commands.whitelist=*",
             "-Dzookeeper.snapshot.trust.empty=true",
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
@@ -179,7 +180,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         region=node.region,
         address=address,
         command=(
-            *_java(layout, heap_mb=heap, direct_mb=heap),
+            *_java(layout, Role.BOOKIE, heap_mb=heap, direct_mb=heap),
             *_METADATA_DRIVERS,
             "org.apache.bookkeeper.server.Main",
             "--conf",
@@ -187,7 +188,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         ),
         files=_files(layout, address, "bookkeeper.conf", settings),
         reset=(
-            *_java(layout, heap_mb=128),
+            *_java(layout, None, heap_mb=128),
             *_METADATA_DRIVERS,
             *reset,
             *("bookieformat", "-nonInteractive", "-force", "-deleteCookie"),
@@ -234,7 +235,7 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         region=node.region,
         address=address,
         command=(
-            *_java(layout, heap_mb=heap, direct_mb=heap),
+            *_java(layout, Role.BROKER, heap_mb=heap, direct_mb=heap),
             *_METADATA_DRIVERS,
             "-Dlog4j.shutdownHookEnabled=false",
             "org.apache.pulsar.PulsarBrokerStarter",
@@ -243,13 +244,19 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         ),
         files=_files(layout, address, "broker.conf", settings),
         ports=(BROKER_PORT, BROKER_HTTP_PORT),
+        # The health check publishes a message, which before the racks are known would be stored anywhere.
+        ready_url=f"http://{address}:{BROKER_HTTP_PORT}/admin/v2/brokers/ready",
         health_url=f"http://{address}:{BROKER_HTTP_PORT}/admin/v2/brokers/health",
     )
 
 
-def _java(layout: Layout, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
+def _java(layout: Layout, role: Role | None, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
+    kept = None
+    if role is not None:
+        kept = class_data.archive(role, java=layout.java, version=layout.distribution.version, heap_mb=heap_mb)
     return (
         str(layout.java),
+        *((f"-XX:SharedArchiveFile={kept}",) if kept is not None and kept.exists() else ()),
         f"-Xmx{heap_mb}m",
         f"-XX:MaxDirectMemorySize={direct_mb}m",
         *_SMALL,
