@@ -118,7 +118,7 @@ def _measurements(
     spark: SparkSession, run: Run, tables: Mapping[str, DataFrame], judged: DataFrame
 ) -> list[dict[str, Any]]:
     """Rows of the table `measurements`; `judged` is the table `messages`."""
-    timeline = Timeline.of(run, frames.read(spark, run, "faults").collect())
+    timeline = Timeline.of(run, frames.read(spark, run, "faults"))
     samples = Samples.of(frames.read(spark, run, "observations"))
     return measured.rows(
         run,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from brokerproof import clock
 from brokerproof.run import Run
 from brokerproof.tables import FaultState
-from pyspark.sql import Row
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 PHASES = ("steady", "impact", "recovery")
 
@@ -57,7 +57,7 @@ class Timeline:
         return self.phases["recovery"].end_us if self.phases else None
 
     @classmethod
-    def of(cls, run: Run, rows: Iterable[Row]) -> Timeline:
+    def of(cls, run: Run, changes: DataFrame) -> Timeline:
         """From state/timeline.json and the rows of the table `faults`."""
         state = run.state("timeline") or {}
         edges = [state[name] for name in ("steady_at", "impact_at", "recovery_at", "ends_at") if state.get(name)]
@@ -67,10 +67,12 @@ class Timeline:
             phases = dict(zip(PHASES, spans, strict=True))
         effects: dict[str, int] = {}
         targets: dict[str, tuple[str, ...]] = {}
-        for row in sorted(rows, key=lambda row: row.at):
+        # As numbers: Spark hands times out without their zone.
+        rows = changes.select("fault", "targets", "state", F.unix_micros("at").alias("at_us")).collect()
+        for row in sorted(rows, key=lambda row: row.at_us):
             targets[row.fault] = tuple(row.targets or ()) or targets.get(row.fault, ())
             if row.state == FaultState.EFFECTIVE:
-                effects.setdefault(row.fault, clock.microseconds(row.at))
+                effects.setdefault(row.fault, row.at_us)
         names = list(dict.fromkeys([*(fault.name for fault in run.scenario.faults), *targets]))
         faults = []
         for name in names:
