@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 INTERVAL_S = 0.5
 MAX_LIFE_S = 6 * 3600
-_WRITE_EVERY_S = 5.0
+_WRITE_EVERY_S = 30.0
 
 
 def start(run: Run) -> int:

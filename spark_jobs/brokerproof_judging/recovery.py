@@ -127,6 +127,8 @@ def of_sampling(run: Run, timeline: Timeline, samples: Samples) -> Measured:
     end = int((run.state("consume") or {}).get("at") or timeline.ends_us or 0)
     gaps = {}
     for kind, times in sorted(samples.times.items()):
+        if kind == "sampler":
+            continue  # what a sampler says of itself when nobody answered is no sample
         edges = [steady.start_us, *(at for at in times if steady.start_us < at < end), end]
         gaps[kind] = max(later - earlier for earlier, later in pairwise(edges)) / 1e6
     if not gaps:

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from brokerproof.errors import RunError
 from brokerproof.operators.step import RUN_DIRECTORY, Step
+from brokerproof.run import Run
 from brokerproof.settings import Settings, from_environment
 from brokerproof.spark_submission import LastWords, spark_conf, spark_environment
 
@@ -61,11 +62,17 @@ def _spark_hook(settings: Settings, words: LastWords, job: str, arguments: Seque
         words=words,
         conn_id=CONNECTION,
         name=f"brokerproof {job}",
-        conf=spark_conf(settings, local=local),
+        conf=spark_conf(settings, local=local, messages=_messages(arguments[0])),
         driver_memory=settings.spark_driver_memory,
         application_args=list(arguments),
         env_vars=spark_environment(settings),
     )
+
+
+def _messages(run_directory: str) -> int:
+    """How many messages the run has so far."""
+    load = Run(run_directory).state("load")
+    return int(load["scheduled"]) if load else 0
 
 
 class _ListeningHook(SparkSubmitHook):
