@@ -23,6 +23,9 @@ FAULT_METRICS = tuple(
     name for name, metric in METRICS.items() if metric.suite is Suite.RECOVERY and metric.subject == "fault"
 )
 
+# Kinds of source that are sampled all the time; others speak only when something happens.
+_SAMPLED = {"cluster", "topic", "bookie"}
+
 # (value in seconds, evidence, whether it is at least that)
 Answer = tuple[float | None, str, bool]
 
@@ -126,7 +129,8 @@ def of_sampling(run: Run, timeline: Timeline, samples: Samples) -> Measured:
         return Measured(metric="sampling_gap_s", subject=RUN, value=None, evidence="the load never became steady")
     end = int((run.state("consume") or {}).get("at") or timeline.ends_us or 0)
     gaps = {}
-    for kind, times in sorted(samples.times.items()):
+    for kind in sorted(_SAMPLED & samples.times.keys()):
+        times = samples.times[kind]
         if kind == "sampler":
             continue  # what a sampler says of itself when nobody answered is no sample
         edges = [steady.start_us, *(at for at in times if steady.start_us < at < end), end]

@@ -65,6 +65,8 @@ def planted():
     for second, local, remote in ((0, 0, 0), (10, 100, 300), (30, 40, 300), (80, 40, 300), (105, 40, 800)):
         observe(history, second, f"bookie:{BOOKIE}", "bytes_read", local)
         observe(history, second, "bookie:bookie-us-1-main", "bytes_read", remote)
+    # Not sampled all the time, so its silence is no gap.
+    observe(history, 11, "sampler:bookies", "no_answer", "timed out")
     both, one = ["eu", "us"], ["us", "us"]
     for moment, ledger, regions, required in (
         ("steady", 5, both, both),
