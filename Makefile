@@ -8,7 +8,7 @@ SOURCES := plugins dags spark_jobs tests
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test lint format types unit cluster e2e down clean
+.PHONY: help setup lock demo test lint format types unit cluster e2e docs down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ cluster: setup ## tests on a real embedded cluster
 
 e2e: setup ## tests on a real Airflow
 	$(PYTEST) tests/e2e
+
+docs: setup ## make the reference pages of docs/ from the code
+	$(BIN)/python -m brokerproof.reference
 
 down: setup ## stop and heal everything that this machine still runs
 	$(BIN)/python -m brokerproof down

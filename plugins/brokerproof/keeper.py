@@ -6,6 +6,7 @@ run is released, when the run's directory is gone, or after `MAX_LIFE_S`.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -129,7 +130,9 @@ def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
             **counters,
             "owner": latest.get((topic, "owner"), ""),
             "alive": {
-                metric.removeprefix("alive_"): value for (_, metric), value in latest.items() if metric.startswith("alive_")
+                metric.removeprefix("alive_"): json.loads(value)
+                for (_, metric), value in latest.items()
+                if metric.startswith("alive_")
             },
             "under_replicated_ledgers": next(
                 (value for (_, metric), value in latest.items() if metric == "under_replicated_ledgers"), None

@@ -31,6 +31,8 @@ class Stretched:
     run: Run
     driver: PulsarDriver
     runtime: ProcessRuntime
+    # The run that the cluster belongs to; `run` is a view of it with a topic for tests.
+    reserved: Run
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +47,17 @@ def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
     try:
         lifecycle.provision(run)
         lifecycle.configure(run)
-        yield Stretched(run, PulsarDriver(run), lifecycle.runtime_of(run))
+        # Tests publish to a topic of their own, so that the jobs' topic holds what the jobs published.
+        tests = Run.create(
+            str(tmp_path_factory.mktemp("tests") / "run"),
+            run_id="tests",
+            scenario=run.scenario.model_copy(
+                update={"workload": run.scenario.workload.model_copy(update={"topic": "tests"})}
+            ),
+            topology=run.topology,
+            addresses=run.facts["addresses"],
+        )
+        yield Stretched(tests, PulsarDriver(tests), lifecycle.runtime_of(run), run)
     finally:
         lifecycle.release(run)
 

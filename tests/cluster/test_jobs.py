@@ -24,7 +24,7 @@ def submit(run: Run, job: str, *arguments: str) -> None:
 @pytest.fixture(scope="module")
 def judged(stretched: Stretched) -> Run:
     """A run without faults, from its load to its judgement."""
-    run = stretched.run
+    run = stretched.reserved
     failures: list[BaseException] = []
 
     def side_by_side(act: Callable[[], None]) -> threading.Thread:

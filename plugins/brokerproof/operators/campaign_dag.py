@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, BaseOperator, Param
+from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param
 from rich.console import Console
 from rich.table import Table
 
@@ -24,7 +25,8 @@ from brokerproof.verdict import Verdict
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_NIGHTLY = "0 1 * * *"
+# The default of run_immediately, and False as well, starts a run at once within 2.4 hours after the time of night.
+_NIGHTLY = CronTriggerTimetable("0 1 * * *", timezone="UTC", run_immediately=timedelta(0))
 _POLL_S = 5
 
 log = logging.getLogger(__name__)

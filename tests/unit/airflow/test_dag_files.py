@@ -6,10 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pendulum
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
+from airflow.serialization.decoders import decode_timetable
+from airflow.serialization.encoders import encode_timetable
+from airflow.timetables.base import TimeRestriction
 
 from .conftest import PROJECT, SCENARIO
 
@@ -168,3 +172,17 @@ def test_airflow_loads_the_plugin_and_nothing_else_of_its_folder() -> None:
     assert errors == {}
     assert bare == ["brokerproof_plugin"]
     assert "site-packages" in pulsar
+
+
+def test_unpausing_the_campaign_starts_nothing_before_the_night(
+    scenarios: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's own default makes up for the last time of night up to 2.4 hours later; here it is 30 minutes later."""
+    now = pendulum.datetime(2026, 11, 21, 1, 30)
+    monkeypatch.setattr("airflow.timetables.trigger.utcnow", lambda: now)
+    timetable = encode_timetable(load().dags["campaign"].timetable)
+    first = decode_timetable(timetable).next_dagrun_info(
+        last_automated_data_interval=None, restriction=TimeRestriction(earliest=None, latest=None, catchup=False)
+    )
+    assert first is not None
+    assert first.run_after == pendulum.datetime(2026, 11, 22, 1)
