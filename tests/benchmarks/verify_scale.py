@@ -1,7 +1,8 @@
 """How long `verify` takes and how much memory at two sizes: `python tests/benchmarks/verify_scale.py --messages 1 5`.
 
 Generates runs of that many million messages (publishes, stored, and deliveries to one subscription) with Spark, then
-judges each in a process of its own and prints seconds, CPU seconds, peak memory of the whole process tree, and their ratios.
+judges each in a process of its own and prints seconds, CPU seconds and the peak memory of the whole process tree, with
+their ratios.
 The history is clean but for a few planted anomalies, whose number has to be found.
 """
 
@@ -172,7 +173,8 @@ def _session():  # type: ignore[no-untyped-def]
 
     os.environ["JAVA_HOME"] = str(spark_java_home())
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
-        "--master local[2] --driver-memory 2g --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false --conf spark.sql.shuffle.partitions=8 "
+        "--master local[2] --driver-memory 2g --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
+        "--conf spark.sql.shuffle.partitions=8 "
         "--conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 pyspark-shell"
     )
     from verify import session

@@ -1,0 +1,47 @@
+"""The entry point, and how its tables take the place of those of an earlier verification."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import verify
+from brokerproof.run import Run
+from brokerproof_judging.frames import Replacement, conform
+
+from .history import History, table
+
+
+def test_what_cannot_be_judged_is_unknown_with_the_reason(spark, tmp_path):
+    run = History().clean().write(tmp_path / "run")
+    (tmp_path / "run/tables/stored/part-0.parquet").write_bytes(b"no Parquet")
+
+    assert verify.main([str(tmp_path / "run")]) == 1
+
+    judgement = run.state("judgement")
+    assert judgement["verdict"] == "unknown"
+    assert judgement["why"].startswith("The run could not be judged: ")
+    assert list((tmp_path / "run/tables").glob(".*")) == []
+
+
+def test_a_directory_without_a_run_is_left_alone(tmp_path):
+    assert verify.main([str(tmp_path / "mistyped")]) == 1
+
+    assert not (tmp_path / "mistyped").exists()
+
+
+def test_new_tables_take_the_place_of_old_ones_only_when_all_are_whole(spark, tmp_path):
+    run = Run(str(tmp_path))
+    run.append("anomalies", [{"run_id": "old"}])
+    frame = spark.createDataFrame([("new",)], "run_id string")
+    for name in ("anomaly", "cluster", "topic", "subscription", "producer", "key", "cause", "detail"):
+        frame = frame.selectExpr("*", f"CAST(NULL AS string) AS {name}")
+    frame = frame.selectExpr("*", "false AS legal", "-1 AS partition", "0L AS seq")
+    replacement = Replacement(run)
+
+    replacement.write("anomalies", conform(frame, "anomalies"))
+    before = [row["run_id"] for row in table(run, "anomalies")]
+    replacement.take_place()
+
+    assert before == ["old"]
+    assert [row["run_id"] for row in table(run, "anomalies")] == ["new"]
+    assert [path.name for path in Path(run.path("tables")).iterdir()] == ["anomalies"]
