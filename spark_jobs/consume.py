@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -22,9 +22,8 @@ from brokerproof.drivers.clients import Consumer, Position, clients_for
 from brokerproof.errors import AdminError
 from brokerproof.run import Run
 from brokerproof.scenario import Subscription
-from brokerproof.tables import DELIVERIES
 from pyspark import BarrierTaskContext
-from spark_session import append, run_argument, schema, session
+from spark_session import append, batch, one_task_each, run_argument, schema, session
 
 _FLUSH_S = 1.0
 # A delivery waits this long for the confirmation of its ack before it is written without one.
@@ -35,7 +34,7 @@ _SLACK_S = 360.0
 
 def consumers_of(run: Run) -> list[dict[str, Any]]:
     """One entry a task."""
-    home = list(run.topology.clusters)[0]
+    home = next(iter(run.topology.clusters))
     return [
         {
             "subscription": subscription.name,
@@ -123,23 +122,16 @@ class Consumption:
         while self.unconfirmed:
             row = self.unconfirmed[0]
             mark = confirmed.get(row["partition"])
-            if mark is not None and (row["ledger_id"], row["entry_id"]) <= mark[:2] and row["received_at"] <= confirmed_at:
+            if (
+                mark is not None
+                and (row["ledger_id"], row["entry_id"]) <= mark[:2]
+                and row["received_at"] <= confirmed_at
+            ):
                 row["acknowledged_at"] = confirmed_at
             elif not last and row["received_at"] > waited_since:
                 break
             rows.append(self.unconfirmed.popleft())
         return rows
-
-
-def deliver(run_directory: str, tasks: list[dict[str, Any]]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that each task runs: its one input row says which consumer it is."""
-
-    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                yield from _deliver_one(Run(run_directory), index, tasks[index])
-
-    return each
 
 
 def _deliver_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -168,19 +160,11 @@ def _deliver_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.Reco
             consumption.stopping.set()
         consumption.announce(delivered=consumption.delivered)
         if rows := consumption.take():
-            yield _batch(rows, constant)
+            yield batch("deliveries", rows, constant)
     if rows := consumption.take(last=True):
-        yield _batch(rows, constant)
+        yield batch("deliveries", rows, constant)
     if consumption.error is not None:
         raise consumption.error
-
-
-def _batch(rows: list[dict[str, Any]], constant: dict[str, Any]) -> pa.RecordBatch:
-    columns = [
-        pa.array([constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows], field.type)
-        for field in DELIVERIES
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=DELIVERIES)
 
 
 def watch(run: Run, ended: threading.Event) -> None:
@@ -207,13 +191,16 @@ def watch(run: Run, ended: threading.Event) -> None:
     for row in drained:
         if not row["drained"]:
             row["why"] += f"; not drained {settle_s:.0f} s after the load"
-    run.leave_state("consume", {"subscriptions": drained or [_unproven(run, "the consumers ended by themselves")], "at": clock.now_us()})
+    run.leave_state(
+        "consume",
+        {"subscriptions": drained or [_unproven(run, "the consumers ended by themselves")], "at": clock.now_us()},
+    )
     run.leave_state("consume_stop", {"at": clock.now_us()})
 
 
 def _unproven(run: Run, why: str) -> dict[str, Any]:
     return {
-        "cluster": list(run.topology.clusters)[0],
+        "cluster": next(iter(run.topology.clusters)),
         "topic": run.scenario.topic,
         "partition": -1,
         "subscription": "",
@@ -234,7 +221,7 @@ def main() -> None:
     watcher.start()
     try:
         frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
-            deliver(run.directory, tasks), schema("deliveries"), barrier=True
+            one_task_each(run, tasks, _deliver_one), schema("deliveries"), barrier=True
         )
         append(frame, run, "deliveries")
     finally:

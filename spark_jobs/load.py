@@ -20,9 +20,9 @@ from brokerproof import clock
 from brokerproof.announcements import Announcer, read
 from brokerproof.drivers.clients import Position, Settled, clients_for, payload, payload_hash
 from brokerproof.run import Run
-from brokerproof.tables import PUBLISHES, Outcome
+from brokerproof.tables import Outcome
 from pyspark import BarrierTaskContext
-from spark_session import append, run_argument, schema, session
+from spark_session import append, batch, one_task_each, run_argument, schema, session
 
 _TICK_S = 0.002
 _FLUSH_S = 1.0
@@ -57,7 +57,7 @@ class Load:
         self.announce = Announcer(run, f"load-{task['index']}")
         self.rows: deque[dict[str, Any]] = deque()
         self.pending: dict[int, dict[str, Any]] = {}
-        self.counts = {outcome: 0 for outcome in Outcome}
+        self.counts = dict.fromkeys(Outcome, 0)
         self.scheduled = 0
         self.error: BaseException | None = None
         self._lock = threading.Lock()
@@ -100,7 +100,11 @@ class Load:
                 self.pending[seq] = row
                 self.scheduled += 1
                 send(seq, row["key"], content, lambda settled, seq=seq: self._settle(seq, settled))
-            if ends_at is not None and now >= ends_at and (self.scheduled >= due or now >= ends_at + self.run.scenario.settle_s):
+            if (
+                ends_at is not None
+                and now >= ends_at
+                and (self.scheduled >= due or now >= ends_at + self.run.scenario.settle_s)
+            ):
                 return ends_at
             time.sleep(_TICK_S)
 
@@ -155,19 +159,13 @@ class Load:
         )
 
 
-def publish(run_directory: str, tasks: list[dict[str, Any]]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that each task runs: its one input row says which producer it is."""
-
-    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                yield from _publish_one(Run(run_directory), tasks[index])
-
-    return each
-
-
-def _publish_one(run: Run, task: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    constant = {"run_id": run.run_id, "cluster": task["cluster"], "topic": run.scenario.topic, "producer": task["producer"]}
+def _publish_one(run: Run, number: int, task: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    constant = {
+        "run_id": run.run_id,
+        "cluster": task["cluster"],
+        "topic": run.scenario.topic,
+        "producer": task["producer"],
+    }
     context = BarrierTaskContext.get()
     # An attempt that Spark repeats is another epoch: what the first one sent is sent.
     constant["epoch"] = context.attemptNumber()
@@ -187,20 +185,12 @@ def _publish_one(run: Run, task: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         thread.join(_FLUSH_S)
         load.report()
         if rows := load.take():
-            yield _batch(rows, constant)
+            yield batch("publishes", rows, constant)
     if rows := load.take():
-        yield _batch(rows, constant)
+        yield batch("publishes", rows, constant)
     if load.error is not None:
         raise load.error
     load.report(finished=True)
-
-
-def _batch(rows: list[dict[str, Any]], constant: dict[str, Any]) -> pa.RecordBatch:
-    columns = [
-        pa.array([constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows], field.type)
-        for field in PUBLISHES
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=PUBLISHES)
 
 
 def main() -> None:
@@ -208,7 +198,9 @@ def main() -> None:
     tasks = producers_of(run)
     spark = session("load")
     # Too few slots are an error at once, not after Spark's own patience.
-    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(publish(run.directory, tasks), schema("publishes"), barrier=True)
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
+        one_task_each(run, tasks, _publish_one), schema("publishes"), barrier=True
+    )
     append(frame, run, "publishes")
     parts = [read(run, f"load-{task['index']}") for task in tasks]
     run.leave_state(

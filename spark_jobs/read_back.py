@@ -9,7 +9,7 @@ partition. Where a log cannot be read to its end by a deadline, that is said, an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,29 +19,22 @@ from brokerproof.drivers.base import driver_for
 from brokerproof.drivers.clients import Received, clients_for
 from brokerproof.errors import BrokerproofError
 from brokerproof.run import Run
-from brokerproof.tables import STORED
-from spark_session import append, run_argument, schema, session
+from spark_session import append, batch, one_task_each, run_argument, schema, session
 
 _ROWS = 5000
 # No message for this long, though the log is not at its end, and the reading is given up.
 _STALLED_S = 90.0
 
 
-def read_partition(run_directory: str, tasks: list[dict[str, Any]]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that each task runs: its one input row says which partition it reads."""
-
-    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                yield from _read_one(Run(run_directory), index, tasks[index])
-
-    return each
-
-
 def _read_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.RecordBatch]:
     announce = Announcer(run, f"read-back-{index}")
     last_confirmed = task["last_confirmed"]
-    constant = {"run_id": run.run_id, "cluster": task["cluster"], "topic": run.scenario.topic, "partition": task["partition"]}
+    constant = {
+        "run_id": run.run_id,
+        "cluster": task["cluster"],
+        "topic": run.scenario.topic,
+        "partition": task["partition"],
+    }
     clients = clients_for(run, task["cluster"])
     rows: list[dict[str, Any]] = []
     position: tuple[int, int] | None = None
@@ -58,18 +51,20 @@ def _read_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.RecordB
                 count += 1
                 if len(rows) >= _ROWS:
                     announce(read=count)
-                    yield _batch(rows, constant)
+                    yield batch("stored", rows, constant)
                     rows = []
-            elif reader.at_end() and (last_confirmed is None or (position is not None and position >= tuple(last_confirmed))):
+            elif reader.at_end() and (
+                last_confirmed is None or (position is not None and position >= tuple(last_confirmed))
+            ):
                 break
             elif time.monotonic() - progressed > _STALLED_S:
-                why = f"no message for {_STALLED_S:.0f} s at {position}, before the last confirmed position {last_confirmed}"
+                why = f"no message for {_STALLED_S:.0f} s at {position}, before the last confirmed, {last_confirmed}"
                 break
         reader.close()
     finally:
         clients.close()
     if rows:
-        yield _batch(rows, constant)
+        yield batch("stored", rows, constant)
     announce(read=count, read_to_end=not why, why=why or f"read to {position}, the end of the log", position=position)
 
 
@@ -87,14 +82,6 @@ def _row(received: Received) -> dict[str, Any]:
     }
 
 
-def _batch(rows: list[dict[str, Any]], constant: dict[str, Any]) -> pa.RecordBatch:
-    columns = [
-        pa.array([constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows], field.type)
-        for field in STORED
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=STORED)
-
-
 def main() -> None:
     run = run_argument()
     driver = driver_for(run)
@@ -108,7 +95,7 @@ def main() -> None:
         run.leave_state("read_back", evidence | {"finished_at": clock.now_us(), "why": str(error)})
         raise SystemExit(f"the log cannot be read back: {error}") from None
     spark = session("read_back")
-    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read_partition(run.directory, tasks), schema("stored"))
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(one_task_each(run, tasks, _read_one), schema("stored"))
     append(frame, run, "stored")
     for index, task in enumerate(tasks):
         said = read(run, f"read-back-{index}")
@@ -117,7 +104,9 @@ def main() -> None:
                 "cluster": task["cluster"],
                 "topic": run.scenario.topic,
                 "partition": task["partition"],
-                "last_confirmed": None if task["last_confirmed"] is None else ":".join(map(str, task["last_confirmed"])),
+                "last_confirmed": None
+                if task["last_confirmed"] is None
+                else ":".join(map(str, task["last_confirmed"])),
                 "read_to_end": bool(said.get("read_to_end")),
                 "why": said.get("why", "the reader said nothing"),
                 "messages": said.get("read"),

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+import pyarrow as pa
 from brokerproof.errors import BrokerproofError
 from brokerproof.run import Run
 from brokerproof.tables import SCHEMAS
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
+
+Task = dict[str, Any]
+Work = Callable[[Run, int, Task], Iterator[pa.RecordBatch]]
 
 
 def session(name: str) -> SparkSession:
@@ -25,6 +31,32 @@ def schema(table: str) -> StructType:
 def append(frame: DataFrame, run: Run, table: str) -> None:
     """Write what a job made. One action a job: an action repeats side effects."""
     frame.write.mode("append").parquet(run.table(table))
+
+
+def one_task_each(
+    run: Run, tasks: list[Task], work: Work
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What `mapInArrow` runs on a frame of task numbers: `work` on the task of each number."""
+    directory = run.directory
+
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for numbers in batches:
+            for number in numbers.column(0).to_pylist():
+                yield from work(Run(directory), number, tasks[number])
+
+    return each
+
+
+def batch(table: str, rows: list[dict[str, Any]], constant: Mapping[str, Any]) -> pa.RecordBatch:
+    """Rows of a table; `constant` has the columns that are the same in all of them."""
+    columns = [
+        pa.array(
+            [constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows],
+            field.type,
+        )
+        for field in SCHEMAS[table]
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[table])
 
 
 def run_argument() -> Run:

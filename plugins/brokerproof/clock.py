@@ -35,9 +35,7 @@ def microseconds(moment: datetime) -> int:
     return int(moment.timestamp()) * 1_000_000 + moment.microsecond
 
 
-def wait_until(
-    condition: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float = 0.1
-) -> T:
+def wait_until(condition: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float = 0.1) -> T:
     """Poll until `condition` returns something true, and return it.
 
     `what` completes the sentence "waited N s for …". Raises DeadlineError after `timeout_s` seconds. Exceptions of

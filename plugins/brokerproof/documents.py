@@ -73,7 +73,10 @@ def apply(content: Mapping[str, Any], settings: Mapping[str, Any], *, source: st
             at = at[name]
             if not isinstance(at, dict | list):
                 raise InputError(
-                    f"{'.'.join(parents[: depth + 1])} is a plain value", file=source, field=path, remedy="give a dotted path"
+                    f"{'.'.join(parents[: depth + 1])} is a plain value",
+                    file=source,
+                    field=path,
+                    remedy="give a dotted path",
                 )
         if isinstance(at, list):
             if not last.isdigit() or int(last) >= len(at):

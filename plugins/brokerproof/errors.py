@@ -8,8 +8,8 @@ class BrokerproofError(Exception):
 class InputError(BrokerproofError, ValueError):
     """A scenario, topology or option cannot be used. Nothing was started.
 
-    `file` and `field` say where (field as a dotted path, list items by index), `remedy` what to write instead. It is a ValueError so that
-    pydantic takes it for a validator's finding.
+    `file` and `field` say where (field as a dotted path, list items by index), `remedy` what to write instead. It is a
+    ValueError so that pydantic takes it for a validator's finding.
     """
 
     def __init__(self, problem: str, *, file: str = "", field: str = "", remedy: str = "") -> None:

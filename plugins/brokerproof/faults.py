@@ -170,6 +170,3 @@ def _refuses(address: str, port: int) -> bool:
     except OSError:
         return False
     return False
-
-
-

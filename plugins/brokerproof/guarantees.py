@@ -86,10 +86,14 @@ def _define(
 
 DEFINITIONS: Mapping[Anomaly, Definition] = {
     Anomaly.LOST: _define(
-        Suite.COMPLETENESS, _UNLESS_AT_MOST_ONCE, "was acked and is not stored in its home, whose log was read to the end"
+        Suite.COMPLETENESS,
+        _UNLESS_AT_MOST_ONCE,
+        "was acked and is not stored in its home, whose log was read to the end",
     ),
     Anomaly.NOT_REPLICATED: _define(
-        Suite.COMPLETENESS, _ALWAYS, "was acked and is not stored in another cluster that had to hold it, after its drain"
+        Suite.COMPLETENESS,
+        _ALWAYS,
+        "was acked and is not stored in another cluster that had to hold it, after its drain",
     ),
     Anomaly.UNDELIVERED: _define(
         Suite.COMPLETENESS, _ALWAYS, "is stored and was never delivered to a subscription there that drained"
@@ -105,7 +109,9 @@ DEFINITIONS: Mapping[Anomaly, Definition] = {
         Suite.UNIQUENESS, _EFFECTIVELY_ONCE, "is stored at two positions or more of one cluster's topic"
     ),
     Anomaly.DELIVERED_TWICE: _define(
-        Suite.UNIQUENESS, _NEVER, "was delivered again from the same position before an earlier delivery's ack was confirmed"
+        Suite.UNIQUENESS,
+        _NEVER,
+        "was delivered again from the same position before an earlier delivery's ack was confirmed",
     ),
     Anomaly.REDELIVERED_AFTER_ACK: _define(
         Suite.UNIQUENESS, _EFFECTIVELY_ONCE, "was delivered again although an earlier delivery's ack had been confirmed"

@@ -92,7 +92,9 @@ def keep(run: Run) -> None:
             flush()
 
 
-def _loop(name: str, sampler: Callable[[], list[Sample]], queue: SimpleQueue[Sample], stopping: threading.Event) -> None:
+def _loop(
+    name: str, sampler: Callable[[], list[Sample]], queue: SimpleQueue[Sample], stopping: threading.Event
+) -> None:
     while not stopping.is_set():
         started = time.monotonic()
         try:
@@ -138,7 +140,9 @@ def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
                 (value for (_, metric), value in latest.items() if metric == "under_replicated_ledgers"), None
             ),
             "backlog": {
-                metric.removeprefix("backlog:"): value for (_, metric), value in latest.items() if metric.startswith("backlog:")
+                metric.removeprefix("backlog:"): value
+                for (_, metric), value in latest.items()
+                if metric.startswith("backlog:")
             },
         },
     )

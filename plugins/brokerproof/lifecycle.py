@@ -143,12 +143,14 @@ def _start(
         announce(text=f"waiting for {', '.join(waiting)}" if waiting else "")
         for spec in waiting.values():
             if not runtime.alive(spec.name):
-                raise NodeError(f"node {spec.name} died while it started; its log ends with\n{runtime.log_tail(spec.name)}")
+                raise NodeError(
+                    f"node {spec.name} died while it started; its log ends with\n{runtime.log_tail(spec.name)}"
+                )
         if waiting and time.monotonic() > deadline:
             spec = next(iter(waiting.values()))
             raise NodeError(
-                f"node {spec.name} was not healthy after {spec.start_timeout_s:.0f} s ({spec.health_url}); its log ends with\n"
-                + runtime.log_tail(spec.name)
+                f"node {spec.name} was not healthy after {spec.start_timeout_s:.0f} s ({spec.health_url}); "
+                f"its log ends with\n{runtime.log_tail(spec.name)}"
             )
         if waiting:
             time.sleep(0.2)

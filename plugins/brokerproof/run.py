@@ -37,9 +37,7 @@ class Run:
     directory: str
 
     @classmethod
-    def create(
-        cls, directory: str, *, run_id: str, scenario: Scenario, topology: Topology, **facts: Any
-    ) -> Run:
+    def create(cls, directory: str, *, run_id: str, scenario: Scenario, topology: Topology, **facts: Any) -> Run:
         """Make the directory and write run.json. Raises RunError where a run is there already."""
         run = cls(directory.rstrip("/"))
         if run.exists("run.json"):
@@ -99,7 +97,9 @@ class Run:
             with fsspec.open(self.path(*parts), "r") as file:
                 return json.load(file)
         except FileNotFoundError:
-            raise RunError(f"{self.path(*parts)} is missing; is {self.directory} a run, and did that step run?") from None
+            raise RunError(
+                f"{self.path(*parts)} is missing; is {self.directory} a run, and did that step run?"
+            ) from None
         except json.JSONDecodeError as error:
             raise RunError(f"{self.path(*parts)} is damaged: {error}") from None
 
@@ -125,9 +125,7 @@ class Run:
         if not rows:
             return
         schema = SCHEMAS[table]
-        columns = [
-            pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema
-        ]
+        columns = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
         filesystem, root = fsspec.url_to_fs(self.table(table))
         filesystem.makedirs(root, exist_ok=True)
         name = f"part-{clock.now_us()}.parquet"

@@ -43,7 +43,9 @@ class Subscription(Document):
     def _exclusive_is_alone(self) -> Self:
         if self.type is SubscriptionType.EXCLUSIVE and self.consumers > 1:
             raise InputError(
-                "an exclusive subscription takes one consumer", field="consumers", remedy="use `failover` or one consumer"
+                "an exclusive subscription takes one consumer",
+                field="consumers",
+                remedy="use `failover` or one consumer",
             )
         return self
 
@@ -122,7 +124,9 @@ class Fault(Document):
     targets: Targets
     at_s: float = Field(0, ge=0, description="seconds after the impact phase began")
     when: When | None = Field(None, description="wait for this too")
-    heal_at_s: float | None = Field(None, description="seconds after the impact phase began; without it when the load ended")
+    heal_at_s: float | None = Field(
+        None, description="seconds after the impact phase began; without it when the load ended"
+    )
     permanent: bool = Field(False, description="never healed, as a destroyed datacenter")
 
 
@@ -145,7 +149,9 @@ class Expectation(Document):
     """What the run must come to for the scenario to be content; a control expects `failed`."""
 
     verdict: Verdict = Verdict.PASSED
-    at_least: dict[Anomaly, int] = Field(default_factory=dict, description="fewest anomalies of a kind that must be found")
+    at_least: dict[Anomaly, int] = Field(
+        default_factory=dict, description="fewest anomalies of a kind that must be found"
+    )
     failed_suites: list[Suite] = Field(default_factory=list, description="suites that must fail")
 
 
@@ -171,8 +177,12 @@ class Scenario(Document):
     runtime: str = "process"
     version: str = Field("4.0.8", description="version of the messaging system")
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
-    tighten: list[Anomaly] = Field(default_factory=list, description="anomalies illegal here though the guarantee allows them")
-    loosen: list[Anomaly] = Field(default_factory=list, description="anomalies legal here though the guarantee forbids them")
+    tighten: list[Anomaly] = Field(
+        default_factory=list, description="anomalies illegal here though the guarantee allows them"
+    )
+    loosen: list[Anomaly] = Field(
+        default_factory=list, description="anomalies legal here though the guarantee forbids them"
+    )
     workload: Workload
     phases: Phases = Phases()
     faults: list[Fault] = Field(default_factory=list)
@@ -232,9 +242,7 @@ class Scenario(Document):
         return f"persistent://{self.workload.namespace}/{self.workload.topic}"
 
 
-def load_scenario(
-    path: Path, topologies: Path, settings: Mapping[str, Any] | None = None
-) -> tuple[Scenario, Topology]:
+def load_scenario(path: Path, topologies: Path, settings: Mapping[str, Any] | None = None) -> tuple[Scenario, Topology]:
     """The scenario in a file and its topology, checked against each other.
 
     `settings` replaces values by dotted path, as `--set` does. Raises InputError.
@@ -242,7 +250,9 @@ def load_scenario(
     content = apply(read_yaml(path), settings or {}, source="--set")
     scenario = parse(Scenario, {"name": path.stem, **content}, file=str(path))
     if scenario.name != path.stem:
-        raise InputError(f"is `{scenario.name}`, not the file's name", file=str(path), field="name", remedy="leave it out")
+        raise InputError(
+            f"is `{scenario.name}`, not the file's name", file=str(path), field="name", remedy="leave it out"
+        )
     try:
         topology = load_topology(scenario.topology, topologies, scenario.overrides)
         topology = topology.model_copy(
@@ -267,7 +277,9 @@ def check(scenario: Scenario, topology: Topology) -> None:
     for index, fault in enumerate(scenario.faults):
         at = f"faults.{index}"
         if fault.kind not in KINDS:
-            raise InputError(f"no fault kind is called `{fault.kind}`", field=f"{at}.kind", remedy=closest(fault.kind, KINDS))
+            raise InputError(
+                f"no fault kind is called `{fault.kind}`", field=f"{at}.kind", remedy=closest(fault.kind, KINDS)
+            )
         for node in fault.targets.nodes:
             _known(node, topology.nodes, "node", f"{at}.targets.nodes")
         if fault.targets.region:

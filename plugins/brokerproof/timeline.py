@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from brokerproof import clock
@@ -84,8 +85,8 @@ class Timeline:
             clock.wait_until(steady, timeout_s=_WARM_UP_TIMEOUT_S, what="the target rate", every_s=1.0)
         except DeadlineError:
             raise DeadlineError(
-                f"the topic never held {target:.0f} messages/s for {STEADY_S} s in {_WARM_UP_TIMEOUT_S:.0f} s; the most was "
-                f"{best:.0f}/s: lower workload.rate, or see the load job's log"
+                f"the topic never held {target:.0f} messages/s for {STEADY_S} s in {_WARM_UP_TIMEOUT_S:.0f} s; "
+                f"the most was {best:.0f}/s: lower workload.rate, or see the load job's log"
             ) from None
         start, phases = clock.now_us(), self.scenario.phases
         self._impact_at = start + int(phases.steady_s * 1e6)
@@ -107,9 +108,9 @@ class Timeline:
         self.announce(phase="impact")
         events: list[tuple[float, int, Callable[[], None]]] = []
         for order, fault in enumerate(self.scenario.faults):
-            events.append((fault.at_s, order, lambda fault=fault: self._inject(fault)))
+            events.append((fault.at_s, order, partial(self._inject, fault)))
             if fault.heal_at_s is not None:
-                events.append((fault.heal_at_s, order, lambda fault=fault: self._heal(fault)))
+                events.append((fault.heal_at_s, order, partial(self._heal, fault)))
         for at_s, _, act in sorted(events, key=lambda event: event[:2]):
             self._until(self._impact_at + int(at_s * 1e6), "impact")
             act()
@@ -123,7 +124,12 @@ class Timeline:
         kind = KINDS[fault.kind]
         targets = resolve(fault.targets, self.run.topology, self.driver)
         self._injected[fault.name] = targets
-        self._record(fault, targets, FaultState.INJECTING, json.dumps(fault.targets.model_dump(exclude_defaults=True), default=str))
+        self._record(
+            fault,
+            targets,
+            FaultState.INJECTING,
+            json.dumps(fault.targets.model_dump(exclude_defaults=True), default=str),
+        )
         log.info("injecting %s: %s %s", fault.name, fault.kind, ", ".join(targets))
         kind.inject(self.around, targets)
         evidence = clock.wait_until(
@@ -184,7 +190,12 @@ class Timeline:
         """Heal, last first, what was injected and is not permanent. Whether all of it was proven."""
         undone = True
         for fault in reversed(self.scenario.faults):
-            if fault.permanent or fault.name in self._healed or fault.name not in self._injected or fault.kind == "start":
+            if (
+                fault.permanent
+                or fault.name in self._healed
+                or fault.name not in self._injected
+                or fault.kind == "start"
+            ):
                 continue
             try:
                 self._heal(fault)

@@ -175,7 +175,9 @@ class Topology(Document):
         for cluster_name, cluster in self.clusters.items():
             for name in cluster.nodes:
                 if name in seen:
-                    raise InputError("is the name of two nodes", field=f"clusters.{cluster_name}.nodes.{name}", remedy="rename one")
+                    raise InputError(
+                        "is the name of two nodes", field=f"clusters.{cluster_name}.nodes.{name}", remedy="rename one"
+                    )
                 seen.add(name)
             for name, namespace in cluster.namespaces.items():
                 for other in namespace.replicated_to:

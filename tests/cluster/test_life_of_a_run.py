@@ -21,7 +21,11 @@ from brokerproof.runtimes.processes import marked_processes, process_mark
 def nodes_of(run: Run) -> list[str]:
     """Names of the processes of a run that live."""
     mark = f"{Path(run.path('nodes')).absolute()}|"
-    return sorted(process_mark(process).removeprefix(mark) for process in marked_processes() if process_mark(process).startswith(mark))
+    return sorted(
+        process_mark(process).removeprefix(mark)
+        for process in marked_processes()
+        if process_mark(process).startswith(mark)
+    )
 
 
 def test_two_runs_get_different_addresses_and_release_leaves_nothing(reserve_small: Callable[..., Run]) -> None:
@@ -34,7 +38,9 @@ def test_two_runs_get_different_addresses_and_release_leaves_nothing(reserve_sma
     assert nodes_of(second) == ["keeper"]
 
 
-def test_a_node_that_dies_is_said_with_its_last_words_and_everything_is_stopped(reserve_small: Callable[..., Run]) -> None:
+def test_a_node_that_dies_is_said_with_its_last_words_and_everything_is_stopped(
+    reserve_small: Callable[..., Run],
+) -> None:
     run = reserve_small("dies", **{"settings.bookie": {"ledgerStorageClass": "no.such.Storage"}})
     with pytest.raises(NodeError, match=r"(?s)bookie-1 died while it started.*no\.such\.Storage"):
         lifecycle.provision(run)
@@ -55,7 +61,11 @@ def test_a_port_in_use_is_said_before_anything_starts(reserve_small: Callable[..
 def test_a_killed_provision_is_cleaned_up_by_the_next_run(reserve_small: Callable[..., Run]) -> None:
     run = reserve_small("killed")
     starter = subprocess.Popen(
-        [sys.executable, "-c", f"from brokerproof import lifecycle, run; lifecycle.provision(run.Run({run.directory!r}))"],
+        [
+            sys.executable,
+            "-c",
+            f"from brokerproof import lifecycle, run; lifecycle.provision(run.Run({run.directory!r}))",
+        ],
         env={**os.environ},
     )
     clock.wait_until(lambda: "metadata-1" in nodes_of(run), timeout_s=60, what="the first node")
@@ -72,7 +82,9 @@ def test_a_killed_provision_is_cleaned_up_by_the_next_run(reserve_small: Callabl
     assert nodes_of(run) == []
 
 
-def test_down_ends_everything_and_frees_all_slots(reserve_small: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_ends_everything_and_frees_all_slots(
+    reserve_small: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Its own slots, so that the cluster that other tests share is not ended.
     monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
     run = reserve_small("ended")

@@ -34,7 +34,9 @@ def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: Stretc
     for name in stretched.run.topology.nodes:
         for process in stretched.runtime._processes(name):
             listening = {
-                connection.laddr.ip for connection in process.net_connections("inet") if connection.status == psutil.CONN_LISTEN
+                connection.laddr.ip
+                for connection in process.net_connections("inet")
+                if connection.status == psutil.CONN_LISTEN
             }
             assert listening == {addresses[name]}, name
 
@@ -122,4 +124,7 @@ def test_a_message_too_big_is_failed_for_certain(stretched: Stretched) -> None:
         wait_until(lambda: bool(answers), timeout_s=30, what="the answer")
     finally:
         clients.close()
-    assert (answers[0].outcome, answers[0].error) == ("failed", str(pulsar.Result.MessageTooBig).removeprefix("Result."))
+    assert (answers[0].outcome, answers[0].error) == (
+        "failed",
+        str(pulsar.Result.MessageTooBig).removeprefix("Result."),
+    )

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from brokerproof.runtimes.base import NodeSpec
 from brokerproof.drivers.clients import Position
 from brokerproof.run import Run
+from brokerproof.runtimes.base import NodeSpec
 
 
 @dataclass(frozen=True, kw_only=True)

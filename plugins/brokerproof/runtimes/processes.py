@@ -1,12 +1,13 @@
 """The `process` runtime: nodes are processes of this machine, each on a loopback address of its own.
 
-A node's directory is `nodes/<name>/` of the run: its files, `data/`, `log/node.log` and `pid.json` (pid and start time).
+A node's directory is `nodes/<name>/` of the run: its files, `data/`, `log/node.log` and `pid.json` (pid, start time).
 Processes are found again by the pid file and by a mark in their environment, so that one that was started and not yet
 written down when its starter was killed is not forgotten.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -49,7 +50,9 @@ class ProcessRuntime:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(content.replace("{node}", str(directory)), encoding="utf-8")
         except OSError as error:
-            raise MachineError(f"node {spec.name} cannot be written to {directory}: {error.strerror}; free the disk") from error
+            raise MachineError(
+                f"node {spec.name} cannot be written to {directory}: {error.strerror}; free the disk"
+            ) from error
         for port in spec.ports:
             _check_free(spec.name, spec.address, port)
 
@@ -96,7 +99,9 @@ class ProcessRuntime:
         """SIGKILL."""
         for process in self._processes(name):
             _send(process, signal.SIGKILL)
-        wait_until(lambda: not self.alive(name), timeout_s=10, what=f"node {name} to be gone after SIGKILL", every_s=0.01)
+        wait_until(
+            lambda: not self.alive(name), timeout_s=10, what=f"node {name} to be gone after SIGKILL", every_s=0.01
+        )
 
     def pause(self, name: str) -> None:
         """SIGSTOP."""
@@ -200,10 +205,8 @@ def end(processes: Iterable[psutil.Process]) -> list[str]:
 
 
 def _send(process: psutil.Process, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(number)
-    except psutil.NoSuchProcess:
-        pass
 
 
 def _check_free(name: str, address: str, port: int) -> None:

@@ -44,7 +44,7 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
         ({"workload.rate": "fast"}, "workload.rate", "correct the value"),
         ({"workload.keys": 1}, "workload.keys", "at least 2"),
         ({"topology": "sync_active_pasive"}, "", "did you mean `sync_active_passive`?"),
-        ({"workload.namespace": "mytenant/asia"}, "workload.namespace", "did you mean `mytenant/),
+        ({"workload.namespace": "mytenant/asia"}, "workload.namespace", "did you mean `mytenant/"),
         ({"faults.0.kind": "kil"}, "faults.0.kind", "did you mean `kill`?"),
         ({"faults.0.targets": {"nodes": ["broker-eu-9"]}}, "faults.0.targets.nodes", "did you mean `broker-eu-"),
         ({"faults.0.targets": {"region": "asia"}}, "faults.0.targets.region", "one of: eu, us, witness"),

@@ -36,14 +36,16 @@ def process_of(run: Path, name: str) -> subprocess.Popen[bytes]:
     )
 
 
-def test_two_live_runs_get_two_slots_and_a_third_is_told_to_wait(tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> None:
+def test_two_live_runs_get_two_slots_and_a_third_is_told_to_wait(
+    tmp_path: Path, processes: list[subprocess.Popen[bytes]]
+) -> None:
     runs = [tmp_path / "a", tmp_path / "b"]
     slots = []
     for run in runs:
         slots.append(lease.take(str(run), timeout_s=1))
         processes.append(process_of(run, "keeper"))
     assert sorted(slots) == [0, 1]
-    with pytest.raises(MachineError, match="all 2 slots.*brokerproof down"):
+    with pytest.raises(MachineError, match=r"all 2 slots.*brokerproof down"):
         lease.take(str(tmp_path / "c"), timeout_s=0.1)
     lease.give_back(str(runs[1]))
     assert lease.take(str(tmp_path / "c"), timeout_s=1) == slots[1]
@@ -60,7 +62,9 @@ def test_a_slot_whose_keeper_died_is_taken_over_and_its_nodes_are_ended(
     assert not psutil.pid_exists(node.pid) or psutil.Process(node.pid).status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_run_is_not_taken_for_one_whose_name_it_begins_with(tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> None:
+def test_a_run_is_not_taken_for_one_whose_name_it_begins_with(
+    tmp_path: Path, processes: list[subprocess.Popen[bytes]]
+) -> None:
     processes.append(process_of(tmp_path / "run-10", "keeper"))
     assert lease.keeper_alive(str(tmp_path / "run-10"))
     assert not lease.keeper_alive(str(tmp_path / "run-1"))

@@ -103,7 +103,9 @@ def make(tmp_path: Path, faults: list[dict[str, Any]], **settings: Any) -> tuple
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     real = clock.wait_until
     monkeypatch.setattr(
-        timeline.clock, "wait_until", lambda condition, **how: real(condition, **(how | {"every_s": min(how.get("every_s", 0.1), 0.01)}))
+        timeline.clock,
+        "wait_until",
+        lambda condition, **how: real(condition, **(how | {"every_s": min(how.get("every_s", 0.1), 0.01)})),
     )
 
 
@@ -168,7 +170,14 @@ def test_an_undo_that_fails_is_said_and_proves_nothing(tmp_path: Path) -> None:
 def test_what_was_injected_is_undone_though_the_timeline_failed(tmp_path: Path) -> None:
     faults = [
         {"name": "first", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}},
-        {"name": "second", "kind": "kill", "targets": {"nodes": ["bookie-eu-2"], }, "at_s": 0.1},
+        {
+            "name": "second",
+            "kind": "kill",
+            "targets": {
+                "nodes": ["bookie-eu-2"],
+            },
+            "at_s": 0.1,
+        },
     ]
     run, nodes = make(tmp_path, faults)
     nodes.holders = lambda: []  # type: ignore[method-assign]

@@ -85,7 +85,9 @@ def test_shipped_configuration_is_replaced_key_by_key() -> None:
 
 
 def test_a_bookies_counters_are_read_from_its_metrics() -> None:
-    page = 'bookie_WRITE_BYTES 18937\nbookie_READ_BYTES{x="y"} 5.95E2\nbookie_READ_BYTES_total 7\njournal_WRITE_BYTES 9\n'
+    page = (
+        'bookie_WRITE_BYTES 18937\nbookie_READ_BYTES{x="y"} 5.95E2\nbookie_READ_BYTES_total 7\njournal_WRITE_BYTES 9\n'
+    )
     assert bookie_counters(page) == {"bytes_written": 18937, "bytes_read": 595}
 
 

@@ -56,7 +56,9 @@ def test_a_node_outlives_its_starter_and_is_found_again(runtime: ProcessRuntime)
 
 
 def test_stop_ends_by_force_what_ignores_it(runtime: ProcessRuntime) -> None:
-    stubborn = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    stubborn = (
+        "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    )
     node = spec(command=(sys.executable, "-c", stubborn))
     start(runtime, node)
     log = runtime.directory("n1") / "log" / "node.log"
@@ -131,7 +133,9 @@ def test_release_leaves_other_runs_alone(runtime: ProcessRuntime, tmp_path: Path
         other.release()
 
 
-def test_a_nodes_environment_holds_nothing_of_the_starter(runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nodes_environment_holds_nothing_of_the_starter(
+    runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "s")
     pid = start(runtime, spec())
     assert "SECRET_TOKEN" not in psutil.Process(pid).environ()

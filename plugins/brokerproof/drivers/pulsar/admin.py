@@ -19,7 +19,7 @@ class Admin:
 
     def __init__(self, bases: Sequence[str], *, timeout_s: float = 10.0) -> None:
         self._bases = list(bases)
-        # A read may follow a redirect to the owner of a topic; connecting to a dead loopback address is refused at once.
+        # A read may follow a redirect to the topic's owner; connecting to a dead loopback address is refused at once.
         self._http = httpx.Client(timeout=httpx.Timeout(timeout_s, connect=1.0), follow_redirects=True, trust_env=False)
 
     def get(self, path: str, **parameters: Any) -> Any:
@@ -37,7 +37,9 @@ class Admin:
         if response.status_code not in accept:
             self._answer(response)
 
-    def _send(self, method: str, path: str, *, parameters: dict[str, Any] | None = None, body: Any = None) -> httpx.Response:
+    def _send(
+        self, method: str, path: str, *, parameters: dict[str, Any] | None = None, body: Any = None
+    ) -> httpx.Response:
         problems: list[str] = []
         for base in list(self._bases):
             try:

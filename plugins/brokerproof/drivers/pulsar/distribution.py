@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 # SHA-512 of `pulsar-server-distribution-<version>-bin.tar.gz`. A version is usable once its checksum stands here.
 CHECKSUMS: Mapping[str, str] = {
-    "4.0.8": "65b769b10696cdfebf7fc5bcdc95dd663702e27051e616c1a13cb100e91279525be35352171befe7b0011176330aab29bd0a6c8a0f2f0646641af46d2e33cbd6",
+    "4.0.8": "65b769b10696cdfebf7fc5bcdc95dd663702e27051e616c1a13cb100e9127952"
+    "5be35352171befe7b0011176330aab29bd0a6c8a0f2f0646641af46d2e33cbd6",
 }
 
 
@@ -53,7 +54,9 @@ def distribution(version: str) -> Distribution:
     the checksum says, or does not fit on the disk.
     """
     if version not in CHECKSUMS:
-        raise InputError(f"no checksum of Pulsar {version} is pinned", field="version", remedy=closest(version, CHECKSUMS))
+        raise InputError(
+            f"no checksum of Pulsar {version} is pinned", field="version", remedy=closest(version, CHECKSUMS)
+        )
     cache = cache_directory()
     home = cache / f"apache-pulsar-{version}"
     if home.is_dir():
@@ -68,15 +71,15 @@ def distribution(version: str) -> Distribution:
 
 
 def verify_checksum(archive: Path, expected: str) -> None:
-    """Raises MachineError where a file's SHA-512 is not the expected one; the file is removed, so that it is fetched anew."""
+    """Raises MachineError where a file's SHA-512 is not the expected one; the file is removed, to be fetched anew."""
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha512").hexdigest()
     if found != expected:
         size = archive.stat().st_size
         archive.unlink()
         raise MachineError(
-            f"{archive.name} is corrupt or not the pinned release: {size} bytes, SHA-512 {found[:16]}…, not {expected[:16]}…; "
-            "it was removed, run again to fetch it anew"
+            f"{archive.name} is corrupt or not the pinned release: {size} bytes, SHA-512 {found[:16]}…, "
+            f"not {expected[:16]}…; it was removed, run again to fetch it anew"
         )
 
 
@@ -89,13 +92,21 @@ def _fetch(version: str, repository: Path) -> Path:
         component = MavenContext(repo_cache=repository).project("org.apache.pulsar", "pulsar-server-distribution")
         archive = Path(component.at_version(version).artifact(classifier="bin", packaging="tar.gz").resolve())
     except OSError as error:  # requests' exceptions are OSErrors too
-        raise MachineError(f"the Pulsar {version} distribution cannot be fetched from Maven Central: {error}") from error
+        raise MachineError(
+            f"the Pulsar {version} distribution cannot be fetched from Maven Central: {error}"
+        ) from error
     except RuntimeError as error:
         # A half-written file would be taken for the whole one next time.
         shutil.rmtree(repository, ignore_errors=True)
-        raise MachineError(f"the Pulsar {version} distribution cannot be fetched from Maven Central: {error}") from error
+        raise MachineError(
+            f"the Pulsar {version} distribution cannot be fetched from Maven Central: {error}"
+        ) from error
     verify_checksum(archive, CHECKSUMS[version])
     return archive
+
+
+def _not_fetched(version: str, error: Exception) -> str:
+    return f"the Pulsar {version} distribution cannot be fetched from Maven Central: {error}"
 
 
 def _unpack(archive: Path, home: Path) -> None:
@@ -107,6 +118,8 @@ def _unpack(archive: Path, home: Path) -> None:
             tar.extractall(temporary, filter="data")
         (temporary / home.name).rename(home)
     except OSError as error:
-        raise MachineError(f"{archive.name} cannot be unpacked into {home.parent}: {error.strerror}; free the disk") from error
+        raise MachineError(
+            f"{archive.name} cannot be unpacked into {home.parent}: {error.strerror}; free the disk"
+        ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

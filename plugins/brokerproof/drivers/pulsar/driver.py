@@ -57,19 +57,25 @@ class PulsarDriver:
     @cached_property
     def brokers(self) -> Admin:
         """Admin REST of the home cluster's brokers."""
-        return Admin([f"http://{self.addresses[name]}:{nodes.BROKER_HTTP_PORT}" for name in self.cluster.names(role=Role.BROKER)])
+        return Admin(
+            [f"http://{self.addresses[name]}:{nodes.BROKER_HTTP_PORT}" for name in self.cluster.names(role=Role.BROKER)]
+        )
 
     @cached_property
     def bookies(self) -> Admin:
         """HTTP API of the home cluster's bookies."""
-        return Admin([f"http://{self.addresses[name]}:{nodes.BOOKIE_HTTP_PORT}" for name in self.cluster.names(role=Role.BOOKIE)])
+        return Admin(
+            [f"http://{self.addresses[name]}:{nodes.BOOKIE_HTTP_PORT}" for name in self.cluster.names(role=Role.BOOKIE)]
+        )
 
     # The nodes' life
 
     def specs(self) -> Mapping[str, NodeSpec]:
         """Every node of the topology, by name."""
         return {
-            name: spec for cluster in self.topology.clusters for name, spec in nodes.node_specs(self.layout, cluster).items()
+            name: spec
+            for cluster in self.topology.clusters
+            for name, spec in nodes.node_specs(self.layout, cluster).items()
         }
 
     def start_order(self) -> list[list[str]]:
@@ -201,10 +207,16 @@ class PulsarDriver:
         stats = [self.brokers.get(path + "/stats") for _, path in self.partitions]
         rows = [_sample(source, "published", str(sum(one["msgInCounter"] for one in stats)))]
         for subscription in self.run.scenario.workload.subscriptions:
-            found = [one["subscriptions"][subscription.name] for one in stats if subscription.name in one["subscriptions"]]
+            found = [
+                one["subscriptions"][subscription.name] for one in stats if subscription.name in one["subscriptions"]
+            ]
             if found:
-                rows.append(_sample(source, f"backlog:{subscription.name}", str(sum(one["msgBacklog"] for one in found))))
-                rows.append(_sample(source, f"delivered:{subscription.name}", str(sum(one["msgOutCounter"] for one in found))))
+                rows.append(
+                    _sample(source, f"backlog:{subscription.name}", str(sum(one["msgBacklog"] for one in found)))
+                )
+                rows.append(
+                    _sample(source, f"delivered:{subscription.name}", str(sum(one["msgOutCounter"] for one in found)))
+                )
         return rows
 
     def _sample_bookie(self, name: str) -> list[Sample]:
@@ -244,7 +256,9 @@ class PulsarDriver:
                             "first_entry": first_entry,
                             "state": str(metadata.get("state")),
                             "bookies": bookies,
-                            "regions": sorted({self.topology.nodes[name].region for name in bookies if name in self.topology.nodes}),
+                            "regions": sorted(
+                                {self.topology.nodes[name].region for name in bookies if name in self.topology.nodes}
+                            ),
                             "regions_required": required,
                         }
                     )
@@ -278,7 +292,7 @@ class PulsarDriver:
         return rows
 
     def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
-        """For each partition, the position up to which everything is acknowledged: the cursor's mark-delete position."""
+        """For each partition, up to where everything is acknowledged: the cursor's mark-delete position."""
         found: dict[int, Position] = {}
         for number, path in self.partitions:
             cursor = self.brokers.get(path + "/internalStats")["cursors"].get(subscription)
@@ -316,5 +330,5 @@ def _ensembles(metadata: Mapping[str, Any]) -> list[tuple[int, list[str]]]:
 
 
 def _host(bookie: Any) -> str:
-    text = bookie.get("id", bookie.get("bookieId", "")) if isinstance(bookie, dict) else str(bookie)
-    return text.rsplit(":", 1)[0]
+    """The address of `ADDRESS:PORT`, which is an object with an `id` in some versions of the API."""
+    return str(bookie["id"] if isinstance(bookie, dict) else bookie).rsplit(":", 1)[0]

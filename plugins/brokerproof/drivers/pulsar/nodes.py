@@ -44,7 +44,13 @@ _METADATA_DRIVERS = (
     "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
 )
 # Serial collection and few compiler threads: nine JVMs share two cores.
-_SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-Xss512k", "-XX:+ExitOnOutOfMemoryError")
+_SMALL = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:CICompilerCount=1",
+    "-Xss512k",
+    "-XX:+ExitOnOutOfMemoryError",
+)
 
 _LOG4J = """\
 Configuration:
@@ -77,11 +83,15 @@ class Layout:
 
     def web_urls(self, cluster: Cluster) -> str:
         """The brokers' admin URL, all hosts in one."""
-        return "http://" + ",".join(f"{self.addresses[name]}:{BROKER_HTTP_PORT}" for name in cluster.names(role=Role.BROKER))
+        return "http://" + ",".join(
+            f"{self.addresses[name]}:{BROKER_HTTP_PORT}" for name in cluster.names(role=Role.BROKER)
+        )
 
     def service_url(self, cluster: Cluster) -> str:
         """What clients connect to, all hosts in one."""
-        return "pulsar://" + ",".join(f"{self.addresses[name]}:{BROKER_PORT}" for name in cluster.names(role=Role.BROKER))
+        return "pulsar://" + ",".join(
+            f"{self.addresses[name]}:{BROKER_PORT}" for name in cluster.names(role=Role.BROKER)
+        )
 
 
 def node_specs(layout: Layout, cluster_name: str) -> dict[str, NodeSpec]:

@@ -1,4 +1,4 @@
-"""What a topology lays over a Pulsar cluster: racks, tenants, namespaces, isolation, persistence. Set, then read back."""
+"""What a topology lays over a Pulsar cluster: racks, tenants, namespaces, isolation. Set, then read back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _RACKS = "/admin/v2/bookies/racks-info"
 _RETENTION = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 
-def apply(brokers: Admin, cluster_name: str, topology: Topology, addresses: Mapping[str, str], workload: Workload) -> None:
+def apply(
+    brokers: Admin, cluster_name: str, topology: Topology, addresses: Mapping[str, str], workload: Workload
+) -> None:
     """Set everything. Raises AdminError where the cluster refuses something."""
     cluster = topology.clusters[cluster_name]
     for key, rack, group in racks(cluster, addresses):
@@ -45,7 +47,9 @@ def apply(brokers: Admin, cluster_name: str, topology: Topology, addresses: Mapp
         brokers.change("PUT", f"{topic}/partitions", workload.partitions, accept=(409,))
 
 
-def check(brokers: Admin, cluster_name: str, topology: Topology, addresses: Mapping[str, str], workload: Workload) -> None:
+def check(
+    brokers: Admin, cluster_name: str, topology: Topology, addresses: Mapping[str, str], workload: Workload
+) -> None:
     """Read everything back. Raises AdminError naming every setting that did not take."""
     cluster = topology.clusters[cluster_name]
     wrong: list[str] = []
@@ -59,14 +63,24 @@ def check(brokers: Admin, cluster_name: str, topology: Topology, addresses: Mapp
         compare(f"rack of {key} in group {group}", found_racks.get(group, {}).get(key, {}).get("rack"), rack)
     for name, namespace in cluster.namespaces.items():
         at = f"/admin/v2/namespaces/{name}"
-        compare(f"clusters of {name}", sorted(brokers.get(f"{at}/replication")), sorted([cluster_name, *namespace.replicated_to]))
+        compare(
+            f"clusters of {name}",
+            sorted(brokers.get(f"{at}/replication")),
+            sorted([cluster_name, *namespace.replicated_to]),
+        )
         compare(f"retention of {name}", brokers.get(f"{at}/retention"), _RETENTION)
         found = brokers.get(f"{at}/persistence")
-        compare(f"persistence of {name}", {key: found.get(key) for key in _persistence(namespace)}, _persistence(namespace))
+        compare(
+            f"persistence of {name}", {key: found.get(key) for key in _persistence(namespace)}, _persistence(namespace)
+        )
         compare(f"deduplication of {name}", bool(brokers.get(f"{at}/deduplication")), namespace.deduplication)
         if cluster.placement.bookies is BookiePlacement.PINNED:
             affinity = brokers.get(f"{at}/persistence/bookieAffinity")
-            compare(f"bookie affinity of {name}", affinity.get("bookkeeperAffinityGroupPrimary"), cluster.placement.pinned_to)
+            compare(
+                f"bookie affinity of {name}",
+                affinity.get("bookkeeperAffinityGroupPrimary"),
+                cluster.placement.pinned_to,
+            )
         if namespace.isolation:
             policy = f"/admin/v2/clusters/{cluster_name}/namespaceIsolationPolicies/{_policy_name(name)}"
             wanted = isolation(name, namespace.isolation, cluster, addresses)
@@ -93,7 +107,9 @@ def racks(cluster: Cluster, addresses: Mapping[str, str]) -> list[tuple[str, str
         if node.role is Role.METADATA:
             continue
         port = BOOKIE_PORT if node.role is Role.BOOKIE else 0
-        rows.append((f"{addresses[name]}:{port}", f"/{node.region}/{node.rack}", node.region if pinned else "default"))
+        # Without region awareness Pulsar refuses a rack's name that has two parts.
+        rack = f"/{node.region}-{node.rack}" if pinned else f"/{node.region}/{node.rack}"
+        rows.append((f"{addresses[name]}:{port}", rack, node.region if pinned else "default"))
     return rows
 
 
@@ -126,5 +142,3 @@ def _persistence(namespace: Namespace) -> dict[str, int]:
 
 def _policy_name(namespace: str) -> str:
     return namespace.replace("/", "-")
-
-
