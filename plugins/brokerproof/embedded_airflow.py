@@ -37,6 +37,16 @@ USER = "admin"
 COMPONENTS = ("api-server", "scheduler", "dag-processor")
 _AUTH_MANAGER = "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
 _PREFERRED_PORT = 8080
+# A cluster under load takes the machine's cores, and a task that Airflow starts meanwhile gets little of them. With the
+# defaults, tasks failed (5 s for a request to the API) or began a minute late (30 s for reading the DAG file).
+_PATIENCE = {
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "180",
+    "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "300",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "120",
+    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
+    "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "10",
+    "AIRFLOW__WORKERS__MISSING_DAG_RETRY_DELAY": "5",
+}
 # Measured: 12 to 20 s on two cores once the database exists, 7 s more the first time; slow disks and cold caches.
 _START_TIMEOUT_S = 300
 # A task that is told to end has 5 s before Airflow itself kills it.
@@ -228,8 +238,7 @@ class EmbeddedAirflow:
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
-            # The default of 5 s fails tasks when a cluster has the machine's cores.
-            "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
+            **_PATIENCE,
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
             "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         }

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from brokerproof.errors import RunError
-from brokerproof.java import spark_java_home
 from brokerproof.settings import Settings
 
 # `some.module.SomeError: a sentence`, as Python ends a traceback.
@@ -48,6 +47,9 @@ def spark_conf(settings: Settings, *, local: bool, messages: int = 0) -> dict[st
 
 def spark_environment(settings: Settings) -> dict[str, str]:
     """What spark-submit needs: this Python, the Java that was installed with it, the project's modules."""
+    # Not above: looking up where Java is takes a while, and every parse of the DAG files would pay for it.
+    from brokerproof.java import spark_java_home
+
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "JAVA_HOME": str(spark_java_home()),

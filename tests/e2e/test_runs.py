@@ -125,13 +125,14 @@ def test_a_wrong_setting_is_found_before_airflow_starts(installation: Installati
     assert not installation.airflow.status().running
 
 
+@pytest.mark.timeout(1800)
 def test_a_campaign_runs_one_after_the_other_and_says_which_was_not_as_expected(running: Installation) -> None:
     client, run_id = running.client(), "campaign-1"
     client.wait_for_dag("campaign")
     client.trigger("campaign", run_id, {"scenarios": ["load_fails", "control"]})
     wait_until(
         lambda: client.state("campaign", run_id) in ("failed", "success"),
-        timeout_s=600,
+        timeout_s=1500,
         what="the campaign to end",
         every_s=2,
     )
