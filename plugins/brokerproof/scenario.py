@@ -18,6 +18,9 @@ from brokerproof.verdict import Verdict
 
 _NAME = r"^[a-z][a-z0-9_]*$"
 
+# Where nodes can live.
+RUNTIMES = ("process",)
+
 
 class Client(Document):
     """Settings of the system's own client that decide how it behaves under failure."""
@@ -272,8 +275,12 @@ def load_scenario(path: Path, topologies: Path, settings: Mapping[str, Any] | No
 
 def check(scenario: Scenario, topology: Topology) -> None:
     """Raises InputError where the scenario names something that the topology or Brokerproof does not have."""
+    from brokerproof.drivers.base import SYSTEMS
     from brokerproof.faults import KINDS
 
+    _known(topology.system, SYSTEMS, "system", "system")
+    _known(scenario.version, SYSTEMS[topology.system](), "pinned version", "version")
+    _known(scenario.runtime, RUNTIMES, "runtime", "runtime")
     for index, fault in enumerate(scenario.faults):
         at = f"faults.{index}"
         if fault.kind not in KINDS:

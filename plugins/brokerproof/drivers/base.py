@@ -88,6 +88,16 @@ class Driver(Protocol):
         """Close the topic, so that it is read from disks next and not from a cache."""
 
 
+def _pulsar_versions() -> list[str]:
+    from brokerproof.drivers.pulsar.distribution import CHECKSUMS
+
+    return list(CHECKSUMS)
+
+
+# The systems that have a driver, with the versions that are pinned.
+SYSTEMS: Mapping[str, Callable[[], list[str]]] = {"pulsar": _pulsar_versions}
+
+
 def driver_for(run: Run) -> Driver:
     """The driver of the run's system."""
     if run.topology.system == "pulsar":
