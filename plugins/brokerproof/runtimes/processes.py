@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -26,6 +27,7 @@ from brokerproof.runtimes.base import NodeSpec
 # In the environment of every process that belongs to a run: `<run directory>|<name>`.
 MARK = "BROKERPROOF_NODE"
 _RESET_TIMEOUT_S = 60.0
+_ERROR = re.compile(r" (ERROR|FATAL) |^Caused by: |^\S*(Exception|Error)\b")
 
 
 class ProcessRuntime:
@@ -149,13 +151,18 @@ class ProcessRuntime:
         return {name: process.pid for name in names for process in self._processes(name)}
 
     def log_tail(self, name: str, lines: int = 15) -> str:
-        """The last lines of log/node.log."""
+        """The last lines of log/node.log, after the last errors that stand before them.
+
+        A node may end with a page of usage, and the reason above it.
+        """
         log = self.directory(name) / "log" / "node.log"
         if not log.exists():
             return "(no log)"
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 16_384))
-            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+            file.seek(max(0, log.stat().st_size - 65_536))
+            text = file.read().decode(errors="replace").splitlines()
+        errors = [line for line in text[:-lines] if _ERROR.search(line)]
+        return "\n".join([*errors[-lines // 3 :], *text[-lines:]])
 
     def release(self) -> list[str]:
         """End every node of the run by force."""

@@ -141,6 +141,15 @@ def test_a_nodes_environment_holds_nothing_of_the_starter(
     assert "SECRET_TOKEN" not in psutil.Process(pid).environ()
 
 
+def test_the_reason_is_told_though_a_page_of_usage_follows_it(runtime: ProcessRuntime) -> None:
+    start(runtime, spec())
+    log = runtime.directory("n1") / "log" / "node.log"
+    log.write_text("fine\n" * 50 + "java.lang.IllegalStateException: no such storage\n" + "usage\n" * 20)
+    told = runtime.log_tail("n1").splitlines()
+    assert told[0] == "java.lang.IllegalStateException: no such storage"
+    assert told[1:] == ["usage"] * 15
+
+
 def test_a_starter_that_is_killed_takes_no_node_with_it(runtime: ProcessRuntime) -> None:
     code = f"""
 import os, signal, sys, time
