@@ -8,6 +8,7 @@ partition. Where a log cannot be read to its end by a deadline, that is said, an
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,7 @@ from brokerproof import clock
 from brokerproof.announcements import Announcer, read
 from brokerproof.drivers.base import driver_for
 from brokerproof.drivers.clients import Received, clients_for
-from brokerproof.errors import BrokerproofError
+from brokerproof.errors import BrokerproofError, DeadlineError
 from brokerproof.run import Run
 from spark_session import append, batch, one_task_each, run_argument, schema, session
 
@@ -114,6 +115,13 @@ def main() -> None:
         )
     run.leave_state("read_back", evidence | {"finished_at": clock.now_us()})
     spark.stop()
+    # What was sampled so far has to be in the table before it is judged.
+    run.leave_state("observe_until", {"at": clock.now_us()})
+    try:
+        clock.wait_until(lambda: run.state("observed"), timeout_s=30, what="the keeper to write its samples down")
+    except DeadlineError as error:
+        # A keeper that died leaves a gap in the samples, which is measured and judged.
+        print(error, file=sys.stderr)
 
 
 if __name__ == "__main__":

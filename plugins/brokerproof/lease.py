@@ -58,13 +58,12 @@ def take(run_directory: str, *, timeout_s: float) -> int:
             for slot in range(slots()):
                 file = path / f"slot-{slot}.json"
                 holder = _holder(file)
-                if holder is not None and keeper_alive(holder):
+                if holder is not None and (keeper_alive(holder) or _being_taken(file)):
                     continue
                 if holder is not None:
                     end_run(holder)
-                temporary = file.with_suffix(".tmp")
-                temporary.write_text(json.dumps({"run": run_directory, "taken_at": clock.now_us()}), encoding="utf-8")
-                temporary.replace(file)
+                me = psutil.Process()
+                _write(file, {"run": run_directory, "taking": {"pid": me.pid, "created": me.create_time()}})
                 return (slot,)
         return None
 
@@ -75,6 +74,14 @@ def take(run_directory: str, *, timeout_s: float) -> int:
             f"all {slots()} slots of this machine are held by running clusters; wait for one, end them with "
             "`python -m brokerproof down`, or raise BROKERPROOF_MAX_CLUSTERS"
         ) from None
+
+
+def confirm(run_directory: str) -> None:
+    """From now on the run's keeper holds its slot, and no longer the process that took it."""
+    with locked() as path:
+        for file in path.glob("slot-*.json"):
+            if _holder(file) == run_directory:
+                _write(file, {"run": run_directory})
 
 
 def give_back(run_directory: str) -> None:
@@ -117,6 +124,23 @@ def end_run(run_directory: str) -> list[str]:
 
 def _belongs(process: psutil.Process, run_directory: str) -> bool:
     return process_mark(process).rpartition("|")[0] == str(Path(run_directory, "nodes").absolute())
+
+
+def _being_taken(file: Path) -> bool:
+    """Whether the process that took the slot lives and has not started its keeper yet."""
+    taking = json.loads(file.read_text(encoding="utf-8")).get("taking")
+    if taking is None:
+        return False
+    try:
+        return bool(psutil.Process(taking["pid"]).create_time() == taking["created"])
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _write(file: Path, content: dict[str, object]) -> None:
+    temporary = file.with_suffix(".tmp")
+    temporary.write_text(json.dumps(content), encoding="utf-8")
+    temporary.replace(file)
 
 
 def _holder(file: Path) -> str | None:

@@ -54,6 +54,7 @@ def reserve(
     )
     keeper.start(run)
     clock.wait_until(lambda: lease.keeper_alive(directory), timeout_s=10, what="the run's keeper to start")
+    lease.confirm(directory)
     return run
 
 

@@ -45,7 +45,7 @@ class Timeline:
         try:
             self._steady()
             self._impact()
-            self._until(self._ends_at, "recovery")
+            self._until(self._ends_at)
             self.announce(phase="settling")
         except BaseException as error:
             self.problems.append(f"{type(error).__name__}: {error}")
@@ -104,7 +104,7 @@ class Timeline:
         self.announce(phase="steady")
 
     def _impact(self) -> None:
-        self._until(self._impact_at, "steady")
+        self._until(self._impact_at)
         self.announce(phase="impact")
         events: list[tuple[float, int, Callable[[], None]]] = []
         for order, fault in enumerate(self.scenario.faults):
@@ -112,9 +112,9 @@ class Timeline:
             if fault.heal_at_s is not None:
                 events.append((fault.heal_at_s, order, partial(self._heal, fault)))
         for at_s, _, act in sorted(events, key=lambda event: event[:2]):
-            self._until(self._impact_at + int(at_s * 1e6), "impact")
+            self._until(self._impact_at + int(at_s * 1e6))
             act()
-        self._until(self._recovery_at, "impact")
+        self._until(self._recovery_at)
         self.announce(phase="recovery")
 
     def _inject(self, fault: Fault) -> None:
@@ -210,7 +210,7 @@ class Timeline:
         except AdminError as error:
             self.problems.append(f"where the ledgers are in the end is unknown: {error}")
 
-    def _until(self, moment_us: int, phase: str) -> None:
+    def _until(self, moment_us: int) -> None:
         """Sleep to a time of the timeline; a fault that took longer than its place in it delays what follows."""
         while (left := moment_us - clock.now_us()) > 0:
             time.sleep(min(left / 1e6, 0.5))

@@ -44,6 +44,7 @@ def test_two_live_runs_get_two_slots_and_a_third_is_told_to_wait(
     for run in runs:
         slots.append(lease.take(str(run), timeout_s=1))
         processes.append(process_of(run, "keeper"))
+        lease.confirm(str(run))
     assert sorted(slots) == [0, 1]
     with pytest.raises(MachineError, match=r"all 2 slots.*brokerproof down"):
         lease.take(str(tmp_path / "c"), timeout_s=0.1)
@@ -56,10 +57,23 @@ def test_a_slot_whose_keeper_died_is_taken_over_and_its_nodes_are_ended(
 ) -> None:
     dead = tmp_path / "dead"
     lease.take(str(dead), timeout_s=1)
+    lease.confirm(str(dead))
     node = process_of(dead, "broker-eu-1")
     processes.append(node)
     assert lease.take(str(tmp_path / "next"), timeout_s=1) == 0
     assert not psutil.pid_exists(node.pid) or psutil.Process(node.pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_slot_that_is_being_taken_is_nobody_elses(tmp_path: Path) -> None:
+    assert lease.take(str(tmp_path / "a"), timeout_s=1) == 0
+    assert lease.take(str(tmp_path / "b"), timeout_s=1) == 1
+
+
+def test_a_slot_whose_taker_was_killed_is_free(tmp_path: Path) -> None:
+    taken = f"lease.take({str(tmp_path / 'a')!r}, timeout_s=1)"
+    code = f"import os; from brokerproof import lease; {taken}; os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert lease.take(str(tmp_path / "b"), timeout_s=1) == 0
 
 
 def test_a_run_is_not_taken_for_one_whose_name_it_begins_with(
