@@ -16,6 +16,9 @@ from brokerproof.runtimes.processes import marked_processes, process_mark
 # Short, but long enough for the metadata session's 30 s and the clients' back-off.
 SHORT = ("phases.steady_s=6", "phases.impact_s=75", "phases.recovery_s=8", "workload.rate=500")
 
+# Before other tests of this directory point everything at their stand-ins.
+_AS_STARTED = dict(os.environ)
+
 
 class Brokerproof:
     """The command line with everything that it writes in a directory of its own."""
@@ -23,9 +26,11 @@ class Brokerproof:
     def __init__(self, var: Path) -> None:
         self.var = var
         self.environment = {
-            **os.environ,
+            **_AS_STARTED,
+            # Any free one, because a developer's own Airflow may have the usual one.
+            "AIRFLOW__API__PORT": "0",
             "BROKERPROOF_VAR": str(var),
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{_AS_STARTED['PATH']}",
         }
 
     def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
