@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,8 @@ def test_ctrl_c_cancels_the_run_which_is_released_recorded_and_failed(running: I
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Whoever starts the tests in the background of a shell has them ignore the signal, and their children too.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     found = wait_until(
         lambda: next(running.settings.runs.glob("endless-*/child-of-break_it"), None),
