@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -75,6 +75,3 @@ class SupportsPause(Protocol):
 
     def resume(self, name: str) -> None:
         """Let a frozen node go on."""
-
-
-Progress = Callable[[str], None]
