@@ -10,7 +10,9 @@ import argparse
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 
 from brokerproof.run import Run
 from brokerproof.verdict import Verdict
@@ -43,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Nothing is left there: a mistyped path must not become a directory that looks like a run.
         print(f"{run.directory} is no run: it holds no run.json", file=sys.stderr)
         return 1
+    # Takes some five seconds, which Java takes as well until there is a session.
+    Thread(target=import_module, args=("great_expectations",), daemon=True).start()
     try:
         from brokerproof_judging.judgement import judge
         from brokerproof_judging.suites import evaluate

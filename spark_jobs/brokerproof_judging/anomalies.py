@@ -6,9 +6,9 @@ their own (`SEARCHES`). A new anomaly is an entry in `guarantees.DEFINITIONS` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from functools import reduce
 
 from brokerproof.guarantees import Anomaly, SubscriptionType, is_illegal
@@ -161,6 +161,14 @@ FINDINGS: tuple[Finding, ...] = (
 )
 
 
+class Facts(IntEnum):
+    """The frames of messages.py, in the order in which they are made."""
+
+    NONE = 0
+    LOGS = 1
+    DELIVERIES = 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evidenced:
     """What a search may look at."""
@@ -172,24 +180,41 @@ class Evidenced:
     clock_error_us: int
 
 
-# Each returns places with a `cause` and a `detail`.
-SEARCHES: Mapping[Anomaly, Callable[[Evidenced], DataFrame]] = {
-    Anomaly.POSITION_CONFLICT: lambda seen: position_conflict(seen.publishes, seen.stored),
-    Anomaly.STORED_OUT_OF_ORDER: lambda seen: stored_out_of_order(seen.logs),
-    Anomaly.DELIVERED_OUT_OF_ORDER: lambda seen: delivered_out_of_order(seen.deliveries, seen.clock_error_us),
-    Anomaly.POSITION_REGRESSED: lambda seen: position_regressed(seen.publishes, seen.clock_error_us),
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """An anomaly that only comparing messages shows: `look` returns places with a `cause` and a `detail`.
+
+    `needs` are the facts that it looks at; one that needs none looks only at what the jobs recorded.
+    """
+
+    needs: Facts
+    look: Callable[[Evidenced], DataFrame]
+
+
+SEARCHES: Mapping[Anomaly, Search] = {
+    Anomaly.POSITION_CONFLICT: Search(
+        needs=Facts.NONE, look=lambda seen: position_conflict(seen.publishes, seen.stored)
+    ),
+    Anomaly.POSITION_REGRESSED: Search(
+        needs=Facts.NONE, look=lambda seen: position_regressed(seen.publishes, seen.clock_error_us)
+    ),
+    Anomaly.STORED_OUT_OF_ORDER: Search(needs=Facts.LOGS, look=lambda seen: stored_out_of_order(seen.logs)),
+    Anomaly.DELIVERED_OUT_OF_ORDER: Search(
+        needs=Facts.DELIVERIES, look=lambda seen: delivered_out_of_order(seen.deliveries, seen.clock_error_us)
+    ),
 }
 
 
-def search(seen: Evidenced) -> DataFrame:
+def search(anomaly: Anomaly, seen: Evidenced) -> DataFrame:
+    """What one search found: places with `anomaly`, `cause` and `detail`."""
+    return SEARCHES[anomaly].look(seen).select(*PLACE, F.lit(str(anomaly)).alias("anomaly"), "cause", "detail")
+
+
+def together(found: Iterable[DataFrame]) -> DataFrame:
     """What all searches found, one row a place: `searched`, an array of (anomaly, cause, detail)."""
-    each = [
-        look(seen).select(*PLACE, F.lit(str(anomaly)).alias("anomaly"), "cause", "detail")
-        for anomaly, look in SEARCHES.items()
-    ]
-    found = reduce(DataFrame.union, each)
     # At most one entry per search and place.
-    return found.groupBy(*PLACE).agg(F.collect_list(F.struct("anomaly", "cause", "detail")).alias("searched"))
+    entries = F.collect_list(F.struct("anomaly", "cause", "detail")).alias("searched")
+    return reduce(DataFrame.union, found).groupBy(*PLACE).agg(entries)
 
 
 def with_findings(facts: DataFrame, seen: Seen, searched: DataFrame, undone: bool) -> DataFrame:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+from brokerproof.guarantees import Anomaly
 from brokerproof.run import Run
 from brokerproof.verdict import Verdict, merge
 from pyspark import StorageLevel
@@ -15,11 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from brokerproof_judging import attempts, frames, measured, messages, placement, recovery, results
-from brokerproof_judging.anomalies import Evidenced, Seen, search, with_findings
+from brokerproof_judging.anomalies import SEARCHES, Evidenced, Facts, Seen, search, together, with_findings
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.samples import Samples
 from brokerproof_judging.timeline import Timeline
 
+_Takes = ParamSpec("_Takes")
+_Gives = TypeVar("_Gives")
 Evaluate = Callable[[SparkSession, Run, str], Mapping[str, Mapping[str, Any]]]
 
 # Past this many rows what the searches found is no longer sent whole to every task.
@@ -28,9 +32,24 @@ _FEW = 100_000
 _ROWS_A_TASK = 1_000_000
 
 
+class SideBySide:
+    """Spark jobs that run beside each other: one alone leaves cores idle while it is planned and when it ends."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(thread_name_prefix="judging")
+
+    def begin(self, work: Callable[_Takes, _Gives], *args: _Takes.args, **kwargs: _Takes.kwargs) -> Future[_Gives]:
+        """Begin some work; what it raises comes out of the future's `result`."""
+        return self._pool.submit(work, *args, **kwargs)
+
+    def end(self) -> None:
+        """Wait for what has begun, so that nothing writes any more."""
+        self._pool.shutdown(cancel_futures=True)
+
+
 @dataclass
 class Stopwatch:
-    """Seconds of wall time by step."""
+    """Seconds of wall time by step, or waiting for it."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -64,38 +83,53 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
         return held[-1]
 
     replacement = frames.Replacement(run)
+    side = SideBySide()
     try:
+        logs = hold(messages.logs(run, tables["publishes"], tables["stored"], proofs))
+        deliveries = hold(messages.deliveries(spark, run, logs, tables["deliveries"], proofs))
+        seen = Evidenced(
+            publishes=tables["publishes"],
+            stored=tables["stored"],
+            logs=logs,
+            deliveries=deliveries,
+            clock_error_us=int(run.facts.get("clock_error_us", 0)),
+        )
+
+        def found(anomaly: Anomaly) -> tuple[DataFrame, int]:
+            frame = hold(search(anomaly, seen))
+            return frame, frame.count()
+
+        def begin(facts: Facts) -> list[Future[tuple[DataFrame, int]]]:
+            return [side.begin(found, anomaly) for anomaly, each in SEARCHES.items() if each.needs is facts]
+
+        searches = begin(Facts.NONE)
+        recorded = side.begin(_recorded, spark, run, tables)
         with watch.step("facts"):
-            logs = hold(messages.logs(run, tables["publishes"], tables["stored"], proofs))
-            deliveries = hold(messages.deliveries(spark, run, logs, tables["deliveries"], proofs))
-            problems = [*evidence.problems(run, _logs(logs)), *attempts.problems(tables["publishes"], logs)]
+            logs.count()
+            searches += begin(Facts.LOGS)
+            told = side.begin(_problems, run, evidence, tables["publishes"], logs)
             deliveries.count()
         with watch.step("searches"):
-            clock_error_us = int(run.facts.get("clock_error_us", 0))
-            seen = Evidenced(
-                publishes=tables["publishes"],
-                stored=tables["stored"],
-                logs=logs,
-                deliveries=deliveries,
-                clock_error_us=clock_error_us,
-            )
-            searched = hold(search(seen))
-            if searched.count() <= _FEW:
+            searches += begin(Facts.DELIVERIES)
+            ended = [each.result() for each in searches]
+            searched = together(frame for frame, _ in ended)
+            if sum(rows for _, rows in ended) <= _FEW:
                 searched = F.broadcast(searched)
         with watch.step("tables"):
             in_log = with_findings(logs, Seen.LOG, searched, evidence.undone.given)
             at_subscription = with_findings(deliveries, Seen.SUBSCRIPTION, searched, evidence.undone.given)
+            second = side.begin(replacement.write, "anomalies", results.anomalies(run, in_log, at_subscription))
             replacement.write("messages", results.messages(run, in_log, at_subscription))
-            replacement.write("anomalies", results.anomalies(run, in_log, at_subscription))
-        with watch.step("counts"):
-            counts = results.counts(
-                sizes["publishes"], replacement.read(spark, "messages"), replacement.read(spark, "anomalies")
-            )
+            second.result()
         with watch.step("measurements"):
-            rows = _measurements(spark, run, tables, replacement.read(spark, "messages"))
+            judged = replacement.read(spark, "messages")
+            counted = side.begin(results.counts, sizes["publishes"], judged, replacement.read(spark, "anomalies"))
+            rows = _measurements(spark, run, recorded.result(), judged)
             replacement.write("measurements", spark.createDataFrame(rows, frames.schema("measurements")).coalesce(1))
+            counts, problems = counted.result(), told.result()
         replacement.take_place()
     finally:
+        side.end()
         replacement.discard()
         for frame in held:
             frame.unpersist()
@@ -114,12 +148,31 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
     }
 
 
-def _measurements(
-    spark: SparkSession, run: Run, tables: Mapping[str, DataFrame], judged: DataFrame
-) -> list[dict[str, Any]]:
-    """Rows of the table `measurements`; `judged` is the table `messages`."""
+@dataclass(frozen=True, kw_only=True)
+class _Recorded:
+    """What is measured from the jobs' own records, before anything is judged."""
+
+    timeline: Timeline
+    samples: Samples
+    pacing: recovery.Pacing
+
+
+def _recorded(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) -> _Recorded:
     timeline = Timeline.of(run, frames.read(spark, run, "faults"))
-    samples = Samples.of(frames.read(spark, run, "observations"))
+    return _Recorded(
+        timeline=timeline,
+        samples=Samples.of(frames.read(spark, run, "observations")),
+        pacing=recovery.Pacing.of(spark, timeline, tables["publishes"], tables["deliveries"]),
+    )
+
+
+def _problems(run: Run, evidence: Evidence, publishes: DataFrame, logs: DataFrame) -> list[str]:
+    return [*evidence.problems(run, _logs(logs)), *attempts.problems(publishes, logs)]
+
+
+def _measurements(spark: SparkSession, run: Run, recorded: _Recorded, judged: DataFrame) -> list[dict[str, Any]]:
+    """Rows of the table `measurements`; `judged` is the table `messages`."""
+    timeline, samples = recorded.timeline, recorded.samples
     return measured.rows(
         run,
         [
@@ -127,7 +180,7 @@ def _measurements(
             placement.of_replication(samples),
             *placement.of_reads(run, timeline, samples),
             *placement.of_owners(run, timeline, samples),
-            *recovery.of_faults(spark, run, timeline, samples, tables["publishes"], tables["deliveries"], judged),
+            *recovery.of_faults(run, timeline, samples, recorded.pacing, judged),
             *recovery.of_phases(run, timeline, judged),
             recovery.of_sampling(run, timeline, samples),
         ],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -30,14 +31,30 @@ _SAMPLED = {"cluster", "topic", "bookie"}
 Answer = tuple[float | None, str, bool]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pacing:
+    """How acks and deliveries came after each fault that took effect, by the fault's name."""
+
+    acks: Mapping[str, Pace] = field(default_factory=dict)
+    received: Mapping[str, Pace] = field(default_factory=dict)
+    first_acks: Mapping[str, int | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spark: SparkSession, timeline: Timeline, publishes: DataFrame, deliveries: DataFrame) -> Pacing:
+        """From the tables `publishes` and `deliveries`."""
+        effective = [fault for fault in timeline.faults if fault.span is not None]
+        if not effective:
+            return cls()
+        acked = publishes.filter(F.col("outcome") == Outcome.ACKED)
+        return cls(
+            acks=paces(spark, acked.select(F.unix_micros("settled_at").alias("at")), effective),
+            received=paces(spark, deliveries.select(F.unix_micros("received_at").alias("at")), effective),
+            first_acks=_first_acks(acked, effective),
+        )
+
+
 def of_faults(
-    spark: SparkSession,
-    run: Run,
-    timeline: Timeline,
-    samples: Samples,
-    publishes: DataFrame,
-    deliveries: DataFrame,
-    messages: DataFrame,
+    run: Run, timeline: Timeline, samples: Samples, pacing: Pacing, messages: DataFrame
 ) -> Iterator[Measured]:
     """Every metric of every fault, null with the reason where it could not be measured.
 
@@ -52,20 +69,16 @@ def of_faults(
     effective = [fault for fault in timeline.faults if fault.span is not None]
     if not effective:
         return
-    acked = publishes.filter(F.col("outcome") == Outcome.ACKED)
-    acks = paces(spark, acked.select(F.unix_micros("settled_at").alias("at")), effective)
-    received = paces(spark, deliveries.select(F.unix_micros("received_at").alias("at")), effective)
-    first_acks = _first_acks(acked, effective)
     losses = _losses(messages, effective)
     for fault in effective:
         span = _span(fault)
         answers: dict[str, Answer] = {
             "detect_s": _detected(run, samples, fault, span),
             "reassign_s": _reassigned(run, samples, fault, span),
-            "first_ack_s": _first_ack(first_acks[fault.name], span, timeline),
-            "rto_s": _held_again(acks[fault.name], target_rate(run)),
-            "longest_ack_gap_s": _gap(acks[fault.name], "ack"),
-            "longest_delivery_gap_s": _gap(received[fault.name], "delivery"),
+            "first_ack_s": _first_ack(pacing.first_acks[fault.name], span, timeline),
+            "rto_s": _held_again(pacing.acks[fault.name], target_rate(run)),
+            "longest_ack_gap_s": _gap(pacing.acks[fault.name], "ack"),
+            "longest_delivery_gap_s": _gap(pacing.received[fault.name], "delivery"),
             **losses[fault.name],
             "rereplicate_s": _rereplicated(run, samples, fault, span),
             "backlog_drain_s": _drained(samples, span, timeline),
