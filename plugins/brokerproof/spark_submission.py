@@ -46,7 +46,8 @@ def spark_conf(settings: Settings, *, local: bool, messages: int = 0) -> dict[st
         # A tenth less CPU than with the default collector, measured on two cores.
         options = ["-XX:+UseParallelGC", *spark_class_data.java_options()]
         if messages < _FEW_MESSAGES:
-            options.append("-XX:TieredStopAtLevel=1")
+            # Its code cache would be 48 MiB then, which the code that Spark generates fills.
+            options += ["-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-XX:ReservedCodeCacheSize=240m"]
         conf["spark.driver.extraJavaOptions"] = " ".join(options)
     return conf
 

@@ -25,15 +25,13 @@ class Samples:
     @classmethod
     def of(cls, observations: DataFrame) -> Samples:
         """From the table `observations`."""
-        at = F.unix_micros("at").alias("at")
-        wanted = observations.filter(f"{_METRICS} OR metric LIKE 'backlog:%'").filter("value IS NOT NULL")
+        value = F.when(F.expr(f"{_METRICS} OR metric LIKE 'backlog:%'"), F.col("value")).alias("value")
         series: dict[tuple[str, str], Series] = defaultdict(list)
-        for row in wanted.select(at, "source", "metric", "value").collect():
-            series[row.source, row.metric].append((row.at, row.value))
-        times: dict[str, list[int]] = defaultdict(list)
-        kind = F.substring_index("source", ":", 1).alias("kind")
-        for row in observations.select(kind, at).distinct().collect():
-            times[row.kind].append(row.at)
+        times: dict[str, set[int]] = defaultdict(set)
+        for row in observations.select(F.unix_micros("at").alias("at"), "source", "metric", value).collect():
+            times[row.source.partition(":")[0]].add(row.at)
+            if row.value is not None:
+                series[row.source, row.metric].append((row.at, row.value))
         return cls(
             series={name: sorted(values) for name, values in series.items()},
             times={name: sorted(values) for name, values in times.items()},
