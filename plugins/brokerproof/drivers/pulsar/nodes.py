@@ -105,7 +105,7 @@ def initialize_command(layout: Layout, cluster_name: str) -> tuple[str, ...]:
     """The program that writes a new cluster's metadata."""
     cluster = layout.topology.clusters[cluster_name]
     return (
-        *_java(layout, None, heap_mb=128),
+        *_java(layout, Role.BROKER, heap_mb=128),
         "org.apache.pulsar.PulsarClusterMetadataSetup",
         *("--cluster", cluster_name),
         *("--metadata-store", f"zk:{layout.metadata_url(cluster)}"),
@@ -198,7 +198,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         ),
         files=_files(layout, address, "bookkeeper.conf", settings),
         reset=(
-            *_java(layout, None, heap_mb=128),
+            *_java(layout, Role.BOOKIE, heap_mb=128),
             *_METADATA_DRIVERS,
             *reset,
             *("bookieformat", "-nonInteractive", "-force", "-deleteCookie"),
@@ -260,13 +260,14 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
     )
 
 
-def _java(layout: Layout, role: Role | None, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
-    kept = None
-    if role is not None:
-        kept = class_data.archive(role, java=layout.java, version=layout.distribution.version, heap_mb=heap_mb)
+def _java(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
+    """A JVM with the class data of a role, which is fit for whatever heap."""
+    kept = class_data.archive(
+        role, java=layout.java, version=layout.distribution.version, heap_mb=layout.topology.heap_mb[role]
+    )
     return (
         str(layout.java),
-        *((f"-XX:SharedArchiveFile={kept}",) if kept is not None and kept.exists() else ()),
+        *((f"-XX:SharedArchiveFile={kept}",) if kept.exists() else ()),
         f"-Xmx{heap_mb}m",
         f"-XX:MaxDirectMemorySize={direct_mb}m",
         *_SMALL,
