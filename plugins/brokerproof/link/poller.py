@@ -1,4 +1,7 @@
-"""The event loop of the link process: sockets by epoll, and timers that are late by less than a tenth of a ms.
+"""The event loop of the link process: sockets by epoll, and timers that are late by a fraction of a millisecond.
+
+Measured with a delay of 20 ms on a virtual machine: never early, half of the chunks late by 0.26 ms or more, one in a
+hundred by 0.45 ms.
 
 Why not asyncio: its timers and those of uvloop are rounded to whole milliseconds (uvloop's may fire early), its
 transports close a socket at the first error and read a FIN whose time has not come, and measured side by side on
