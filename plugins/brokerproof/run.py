@@ -13,10 +13,11 @@ The directory may be any fsspec location; nodes always live on the local disk.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import IO, Any
 
 import fsspec
 import pyarrow as pa
@@ -24,7 +25,7 @@ import pyarrow.parquet as pq
 
 from brokerproof import clock
 from brokerproof.documents import parse
-from brokerproof.errors import RunError
+from brokerproof.errors import MachineError, RunError
 from brokerproof.scenario import Scenario
 from brokerproof.tables import SCHEMAS
 from brokerproof.topology import Topology
@@ -105,12 +106,8 @@ class Run:
 
     def write_json(self, name: str, content: Any) -> None:
         """Write a JSON file so that a reader never sees half of it."""
-        filesystem, root = fsspec.url_to_fs(self.path(name))
-        filesystem.makedirs(root.rsplit("/", 1)[0], exist_ok=True)
-        temporary = f"{root}.{clock.now_us()}.tmp"
-        with filesystem.open(temporary, "w") as file:
+        with self._whole(f"{name}.{clock.now_us()}.tmp", name, "w") as file:
             json.dump(content, file, indent=1, default=str)
-        filesystem.mv(temporary, root)
 
     def state(self, step: str) -> Any | None:
         """What a step left, None where it has not."""
@@ -126,10 +123,24 @@ class Run:
             return
         schema = SCHEMAS[table]
         columns = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
-        filesystem, root = fsspec.url_to_fs(self.table(table))
-        filesystem.makedirs(root, exist_ok=True)
         name = f"part-{clock.now_us()}.parquet"
         # A name that starts with a dot is invisible to Spark until it is whole.
-        with filesystem.open(f"{root}/.{name}", "wb") as file:
+        with self._whole(f"tables/{table}/.{name}", f"tables/{table}/{name}", "wb") as file:
             pq.write_table(pa.Table.from_arrays(columns, schema=schema), file)
-        filesystem.mv(f"{root}/.{name}", f"{root}/{name}")
+
+    @contextmanager
+    def _whole(self, temporary: str, name: str, mode: str) -> Iterator[IO[Any]]:
+        """A file that gets its name when it is whole. Raises MachineError where it cannot be written."""
+        filesystem, root = fsspec.url_to_fs(self.directory)
+        try:
+            filesystem.makedirs(f"{root}/{name}".rpartition("/")[0], exist_ok=True)
+            with filesystem.open(f"{root}/{temporary}", mode) as file:
+                yield file
+            filesystem.mv(f"{root}/{temporary}", f"{root}/{name}")
+        except OSError as error:
+            with suppress(OSError):
+                filesystem.rm(f"{root}/{temporary}")
+            reason = error.strerror or str(error)
+            raise MachineError(
+                f"{self.path(name)} cannot be written: {reason}; make room, or let the directory be written to"
+            ) from error
