@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,11 +64,23 @@ def _spark_hook(settings: Settings, words: LastWords, job: str, arguments: Seque
         words=words,
         conn_id=CONNECTION,
         name=f"brokerproof {job}",
-        conf=spark_conf(settings, local=local, messages=_messages(arguments[0])),
+        conf=spark_conf(settings, local=local, messages=_messages(arguments[0])) | _cores(master, job),
         driver_memory=settings.spark_driver_memory,
         application_args=list(arguments),
         env_vars=spark_environment(settings),
     )
+
+
+def _cores(master: str, job: str) -> dict[str, str]:
+    """What keeps judging from running more tasks than there are cores.
+
+    The connection has more slots than cores, because a producer or consumer needs one and mostly waits. Sorting does
+    not wait: 230,000 messages were judged in 59 s with eight tasks at a time on two cores, in 54 s with two.
+    """
+    slots = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
+    if job != "verify" or slots is None:
+        return {}
+    return {"spark.task.cpus": str(max(1, int(slots[1]) // (os.cpu_count() or 1)))}
 
 
 def _messages(run_directory: str) -> int:
