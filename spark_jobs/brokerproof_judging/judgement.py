@@ -207,9 +207,15 @@ def conclude(
 
 
 def _spread(spark: SparkSession, rows: int) -> None:
-    """Enough tasks that each one's share is sorted in little memory; few where there are few rows."""
+    """Enough tasks that each one's share is sorted in little memory; few where there are few rows.
+
+    Where there are few, plans are not adapted while they run: that costs more than it saves, and what is kept between
+    passes would forget how it is sorted.
+    """
     least = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    spark.conf.set("spark.sql.shuffle.partitions", str(max(least, rows // _ROWS_A_TASK)))
+    wanted = rows // _ROWS_A_TASK
+    spark.conf.set("spark.sql.shuffle.partitions", str(max(least, wanted)))
+    spark.conf.set("spark.sql.adaptive.enabled", str(wanted > least).lower())
 
 
 def _logs(logs: DataFrame) -> list[tuple[str, tuple[str, str, int]]]:
