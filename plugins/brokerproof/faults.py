@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from brokerproof.errors import RunError
+from brokerproof.runtimes.base import SupportsPause
 
 if TYPE_CHECKING:
     from brokerproof.drivers.base import Driver
@@ -137,6 +138,31 @@ class Start(Kind):
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """A started node needs no healing."""
+
+
+@register
+class Pause(Kind):
+    """Freezes nodes: they keep their connections, their memory and what they believe, and answer nothing."""
+
+    name = "pause"
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, _freezer(around).pause)
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        frozen = _freezer(around)
+        if not all(frozen.paused(name) for name in targets):
+            return None
+        return json.dumps(dict.fromkeys(targets, "every thread stopped"))
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, _freezer(around).resume)
+
+
+def _freezer(around: Surroundings) -> SupportsPause:
+    if not isinstance(around.runtime, SupportsPause):
+        raise RunError(f"the runtime {type(around.runtime).__name__} cannot freeze nodes; use `process`")
+    return around.runtime
 
 
 def resolve(targets: Targets, topology: Topology, driver: Driver) -> list[str]:

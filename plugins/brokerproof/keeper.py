@@ -29,6 +29,8 @@ from brokerproof.runtimes.processes import MARK
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 0.5
+# A frozen node answers nobody; another one is asked before the gap in the samples grows.
+_PATIENCE_S = 0.75
 MAX_LIFE_S = 6 * 3600
 _WRITE_EVERY_S = 30.0
 
@@ -68,7 +70,7 @@ def keep(run: Run) -> None:
         while time.monotonic() < end_at and run.exists("run.json") and run.state("released") is None:
             if not sampling and run.state("configured") is not None:
                 sampling = True
-                for name, sampler in driver_for(run).samplers().items():
+                for name, sampler in driver_for(run, patience_s=_PATIENCE_S).samplers().items():
                     threading.Thread(target=_loop, args=(name, sampler, queue, stopping), daemon=True).start()
             while True:
                 try:

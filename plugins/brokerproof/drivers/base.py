@@ -98,10 +98,10 @@ def _pulsar_versions() -> list[str]:
 SYSTEMS: Mapping[str, Callable[[], list[str]]] = {"pulsar": _pulsar_versions}
 
 
-def driver_for(run: Run) -> Driver:
-    """The driver of the run's system."""
+def driver_for(run: Run, *, patience_s: float = 10.0) -> Driver:
+    """The driver of the run's system; it waits `patience_s` seconds for a node's answer before it asks the next one."""
     if run.topology.system == "pulsar":
         from brokerproof.drivers.pulsar.driver import PulsarDriver
 
-        return PulsarDriver(run)
+        return PulsarDriver(run, patience_s=patience_s)
     raise ValueError(f"no driver for {run.topology.system}")

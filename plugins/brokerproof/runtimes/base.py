@@ -74,4 +74,7 @@ class SupportsPause(Protocol):
         """Freeze the node; it keeps its connections and answers nothing."""
 
     def resume(self, name: str) -> None:
-        """Let a frozen node go on."""
+        """Let a frozen node go on; one that was killed meanwhile stays dead."""
+
+    def paused(self, name: str) -> bool:
+        """Whether the node is frozen."""

@@ -115,6 +115,10 @@ class ProcessRuntime:
         for process in self._processes(name):
             _send(process, signal.SIGCONT)
 
+    def paused(self, name: str) -> bool:
+        """Whether the kernel has every thread of the process as stopped; the first one stops before the others."""
+        return any(_all_stopped(process.pid) for process in self._processes(name))
+
     def wipe(self, name: str) -> None:
         """Remove data/ and make it anew, empty."""
         if self.alive(name):
@@ -214,6 +218,12 @@ def end(processes: Iterable[psutil.Process]) -> list[str]:
 def _send(process: psutil.Process, number: signal.Signals) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(number)
+
+
+def _all_stopped(pid: int) -> bool:
+    # The state follows the name, which is in brackets and may hold anything (proc(5)).
+    states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return bool(states) and set(states) == {"T"}
 
 
 def _check_free(name: str, address: str, port: int) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from brokerproof import clock, timeline
 from brokerproof.errors import BrokerproofError, DeadlineError, NodeError, RunError
-from brokerproof.faults import KINDS, resolve
+from brokerproof.faults import KINDS, Surroundings, resolve
 from brokerproof.run import Run
 from brokerproof.scenario import Targets, load_scenario
 from brokerproof.timeline import Timeline
@@ -26,6 +26,7 @@ class Nodes:
         self.up = set(run.topology.nodes)
         self.count = 0
         self.log: list[str] = []
+        self.frozen: set[str] = set()
         self.refuse_start = False
         self.rate = 100_000
         self.short = 0
@@ -51,7 +52,18 @@ class Nodes:
         return ["bookie-eu-2", "bookie-us-1"]
 
     def healthy(self, spec: Any) -> bool:
-        return spec.name in self.up
+        return spec.name in self.up - self.frozen
+
+    def pause(self, name: str) -> None:
+        self.log.append(f"pause {name}")
+        self.frozen.add(name)
+
+    def resume(self, name: str) -> None:
+        self.log.append(f"resume {name}")
+        self.frozen.discard(name)
+
+    def paused(self, name: str) -> bool:
+        return name in self.frozen
 
     def kill(self, name: str) -> None:
         self.log.append(f"kill {name}")
@@ -158,6 +170,33 @@ def test_a_destroyed_node_is_reset_before_it_comes_back(tmp_path: Path) -> None:
     ]
 
 
+def test_a_frozen_node_is_seen_stopped_and_goes_on(tmp_path: Path) -> None:
+    fault = {"name": "froze", "kind": "pause", "targets": {"now": "topic_owner"}, "heal_at_s": 0.3}
+    run, nodes = make(tmp_path, [fault])
+    execute(run, nodes)
+    assert states(run) == [("froze", state) for state in ("injecting", "effective", "healing", "recovered")]
+    assert [line for line in nodes.log if "broker" in line] == ["pause broker-eu-1", "resume broker-eu-1"]
+
+
+def test_a_node_that_does_not_freeze_is_a_problem_and_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "_EFFECT_TIMEOUT_S", 0.2)
+    run, nodes = make(tmp_path, [{"name": "froze", "kind": "pause", "targets": {"nodes": ["broker-eu-1"]}}])
+    nodes.paused = lambda name: False  # type: ignore[method-assign]
+    with pytest.raises(BrokerproofError, match="froze"):
+        execute(run, nodes)
+    assert ("froze", "effective") not in states(run)
+    assert "resume broker-eu-1" in nodes.log
+
+
+def test_a_runtime_that_cannot_freeze_says_so(tmp_path: Path) -> None:
+    _, nodes = make(tmp_path, [])
+    around = Surroundings(nodes, object(), nodes.specs())  # type: ignore[arg-type]
+    with pytest.raises(RunError, match="the runtime object cannot freeze nodes"):
+        KINDS["pause"].inject(around, ["broker-eu-1"])
+
+
 def test_an_undo_that_fails_is_said_and_proves_nothing(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [{"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}])
     nodes.refuse_start = True
@@ -258,5 +297,5 @@ def test_no_target_is_an_error(tmp_path: Path) -> None:
         resolve(Targets(now="topic_owner", region="us"), run.topology, nodes)  # type: ignore[arg-type]
 
 
-def test_the_four_kinds_are_there() -> None:
-    assert {"stop", "kill", "destroy", "start"} <= set(KINDS)
+def test_the_kinds_are_there() -> None:
+    assert {"stop", "kill", "destroy", "start", "pause"} <= set(KINDS)

@@ -27,12 +27,13 @@ from brokerproof.topology import Cluster, Role
 class PulsarDriver:
     """Pulsar for one run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
         self.run = run
+        self._patience_s = patience_s
         self.topology = run.topology
         self.addresses: Mapping[str, str] = run.facts["addresses"]
         self._node_at = {address: name for name, address in self.addresses.items()}
-        self._http = httpx.Client(timeout=httpx.Timeout(5.0, connect=1.0), trust_env=False)
+        self._http = httpx.Client(timeout=httpx.Timeout(min(5.0, patience_s), connect=1.0), trust_env=False)
 
     @cached_property
     def layout(self) -> nodes.Layout:
@@ -58,14 +59,22 @@ class PulsarDriver:
     def brokers(self) -> Admin:
         """Admin REST of the home cluster's brokers."""
         return Admin(
-            [f"http://{self.addresses[name]}:{nodes.BROKER_HTTP_PORT}" for name in self.cluster.names(role=Role.BROKER)]
+            [
+                f"http://{self.addresses[name]}:{nodes.BROKER_HTTP_PORT}"
+                for name in self.cluster.names(role=Role.BROKER)
+            ],
+            timeout_s=self._patience_s,
         )
 
     @cached_property
     def bookies(self) -> Admin:
         """HTTP API of the home cluster's bookies."""
         return Admin(
-            [f"http://{self.addresses[name]}:{nodes.BOOKIE_HTTP_PORT}" for name in self.cluster.names(role=Role.BOOKIE)]
+            [
+                f"http://{self.addresses[name]}:{nodes.BOOKIE_HTTP_PORT}"
+                for name in self.cluster.names(role=Role.BOOKIE)
+            ],
+            timeout_s=self._patience_s,
         )
 
     # The nodes' life
