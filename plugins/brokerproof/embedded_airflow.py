@@ -211,8 +211,6 @@ class EmbeddedAirflow:
         # Three tasks of a run work at the same time and must not wait for each other; a few more for campaigns.
         # Between two steps a run waits until the scheduler wakes up.
         environment.setdefault("AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME", "0.5")
-        # Reading the DAG files takes two seconds of CPU, also while a cluster is measured.
-        environment.setdefault("AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL", "120")
         environment.setdefault("AIRFLOW__CORE__PARALLELISM", str(3 * lease.slots() + 4))
         return environment | {
             "AIRFLOW_HOME": str(self.home),
