@@ -101,7 +101,7 @@ def test_ctrl_c_cancels_the_run_which_is_released_recorded_and_failed(running: I
     # A task learns with its next heartbeat that it was cancelled; the run may have ended by then.
     child = int(found.read_text())
     wait_until(lambda: not psutil.pid_exists(child), timeout_s=60, what="break_it's child to be ended")
-    wait_until(lambda: running.state(run_id, "unwound-break_it"), timeout_s=60, what="break_it to unwind")
+    wait_until(lambda: running.state(run_id, "unwound-break_it") is not None, timeout_s=60, what="break_it to unwind")
     assert running.state(run_id, "released") is not None
     assert "ended from outside" in (running.state(run_id, "problem-break_it") or {})["problem"]
     assert (running.state(run_id, "outcome") or {})["verdict"] == "unknown"
