@@ -208,9 +208,9 @@ class EmbeddedAirflow:
         # Without compiled modules every process of Airflow compiles 3 s worth of them again.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment.setdefault("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[8]"}))
-        # Three tasks of a run work at the same time and must not wait for each other; a few more for campaigns.
         # Between two steps a run waits until the scheduler wakes up.
         environment.setdefault("AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME", "0.5")
+        # Three tasks of a run work at the same time and must not wait for each other; a few more for campaigns.
         environment.setdefault("AIRFLOW__CORE__PARALLELISM", str(3 * lease.slots() + 4))
         return environment | {
             "AIRFLOW_HOME": str(self.home),

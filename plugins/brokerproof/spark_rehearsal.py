@@ -3,49 +3,31 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from pathlib import Path
 
-from brokerproof.errors import MachineError
+from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.settings import from_environment
 from brokerproof.spark_class_data import archive
-from brokerproof.spark_submission import spark_environment
-
-_TIMEOUT_S = 300.0
+from brokerproof.spark_submission import submit_here
 
 
 def make() -> None:
-    """Run the rehearsal and keep what Java learned. Raises MachineError with the last lines where it fails."""
-    settings = from_environment()
+    """Run the rehearsal and keep what Java learned. Raises RunError where it fails or Java kept nothing."""
     path = archive()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     options = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={temporary} -Xlog:disable"
     try:
-        result = subprocess.run(
-            [
-                *(str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"),
-                *("--conf", "spark.ui.enabled=false", "--conf", "spark.driver.host=127.0.0.1"),
-                *("--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2"),
-                *("--driver-memory", "512m", "--conf", f"spark.driver.extraJavaOptions={options}"),
-                str(settings.spark_jobs / "rehearsal.py"),
-            ],
-            env={**os.environ, **spark_environment(settings)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-        if result.returncode != 0 or not temporary.exists():
-            tail = "\n".join((result.stdout + result.stderr).splitlines()[-15:])
-            raise MachineError(f"Spark's class data archive could not be made:\n{tail}")
+        submit_here(from_environment(), "rehearsal", [], conf={"spark.driver.extraJavaOptions": options})
+        if not temporary.exists():
+            raise RunError(f"Java kept no class data in {temporary}; is there room on the disk?")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
-    make()
+    try:
+        make()
+    except BrokerproofError as error:
+        sys.exit(f"Spark's class data could not be kept: {error}")

@@ -6,8 +6,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from brokerproof import spark_class_data
 from brokerproof.errors import RunError
@@ -88,14 +89,23 @@ class LastWords:
 
 
 def submit_here(
-    settings: Settings, job: str, arguments: Sequence[str], *, log: Callable[[str], None] = lambda _: None
+    settings: Settings,
+    job: str,
+    arguments: Sequence[str],
+    *,
+    conf: Mapping[str, str] = MappingProxyType({}),
+    log: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run a job on this machine, outside Airflow; `log` gets its output. Raises RunError with the job's last words."""
-    conf = [part for key, value in spark_conf(settings, local=True).items() for part in ("--conf", f"{key}={value}")]
+    """Run a job on this machine, outside Airflow; `log` gets its output. Raises RunError with the job's last words.
+
+    `conf` has what is particular to this job.
+    """
+    settled = {**spark_conf(settings, local=True), **conf}.items()
+    conf_arguments = [part for key, value in settled for part in ("--conf", f"{key}={value}")]
     process = subprocess.Popen(
         [
             "spark-submit",
-            *("--master", "local[*]", "--driver-memory", settings.spark_driver_memory, *conf),
+            *("--master", "local[*]", "--driver-memory", settings.spark_driver_memory, *conf_arguments),
             *(str(settings.spark_jobs / f"{job}.py"), *arguments),
         ],
         env={**os.environ, **spark_environment(settings)},

@@ -143,14 +143,9 @@ class Pipe:
         if not (way.direct and not self._under_way and not self._entering and not self._opens_at):
             self._enter(bytes(_VIEW[:size]), size)
             return
-        try:
-            sent = self.sink.sock.send(_VIEW[:size])
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self._sink_broke()
+        sent = self._send(_VIEW[:size])
+        if sent is None:
             return
-        way.meter.bytes += sent
         self._chunks += 1
         if not self._chunks % _SAMPLE_EVERY:
             way.meter.added.add(time.monotonic() - self._poller.woke_at)
@@ -268,6 +263,18 @@ class Pipe:
         self._under_way = again
         self._last_due = max(self._last_due, earliest)
 
+    def _send(self, item: bytes | memoryview) -> int | None:
+        """Write what the sink takes of it; how many bytes, None where the sink broke."""
+        try:
+            sent = self.sink.sock.send(item)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._sink_broke()
+            return None
+        self.way.meter.bytes += sent
+        return sent
+
     def _deliver(self) -> None:
         """Write everything that is due, and see to it that the rest is written in time."""
         way, under_way = self.way, self._under_way
@@ -280,14 +287,9 @@ class Pipe:
                 under_way.popleft()
                 self._end_sink(item)
                 continue
-            try:
-                sent = self.sink.sock.send(item)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self._sink_broke()
+            sent = self._send(item)
+            if sent is None:
                 return
-            way.meter.bytes += sent
             self.held -= sent
             if sent == len(item):
                 under_way.popleft()

@@ -58,24 +58,16 @@ class PulsarDriver:
     @cached_property
     def brokers(self) -> Admin:
         """Admin REST of the home cluster's brokers."""
-        return Admin(
-            [
-                f"http://{self.addresses[name]}:{nodes.BROKER_HTTP_PORT}"
-                for name in self.cluster.names(role=Role.BROKER)
-            ],
-            timeout_s=self._patience_s,
-        )
+        return self._admin(Role.BROKER, nodes.BROKER_HTTP_PORT)
 
     @cached_property
     def bookies(self) -> Admin:
         """HTTP API of the home cluster's bookies."""
-        return Admin(
-            [
-                f"http://{self.addresses[name]}:{nodes.BOOKIE_HTTP_PORT}"
-                for name in self.cluster.names(role=Role.BOOKIE)
-            ],
-            timeout_s=self._patience_s,
-        )
+        return self._admin(Role.BOOKIE, nodes.BOOKIE_HTTP_PORT)
+
+    def _admin(self, role: Role, port: int) -> Admin:
+        names = self.cluster.names(role=role)
+        return Admin([f"http://{self.addresses[name]}:{port}" for name in names], timeout_s=self._patience_s)
 
     # The nodes' life
 
