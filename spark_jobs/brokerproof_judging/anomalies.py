@@ -6,20 +6,19 @@ their own (`SEARCHES`). A new anomaly is an entry in `guarantees.DEFINITIONS` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-from functools import reduce
+from enum import StrEnum
+from functools import partial, reduce
 
+import pyarrow as pa
 from brokerproof.guarantees import Anomaly, SubscriptionType, is_illegal
 from brokerproof.scenario import Scenario
 from brokerproof.topology import Topology
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
-from brokerproof_judging.messages import IN_LOG, PLACE
-from brokerproof_judging.ordering import delivered_out_of_order, stored_out_of_order
-from brokerproof_judging.positions import position_conflict, position_regressed
+from brokerproof_judging import ordering, parts, positions
+from brokerproof_judging.identity import IN_LOG, NAMELESS, PLACE, columns
 
 
 class Seen(StrEnum):
@@ -31,7 +30,7 @@ class Seen(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """An anomaly that one row of facts shows, as SQL over the columns of messages.py."""
+    """An anomaly that one row of facts shows, as SQL over the columns of the facts in messages.py."""
 
     anomaly: Anomaly
     seen: Seen
@@ -41,9 +40,9 @@ class Finding:
 
 
 _ACKED_NOT_HERE = "outcome = 'acked' AND required AND copies = 0"
-_ACKED_AT = "IF(acked_at IS NULL, '', concat(' (acked at ', acked_at, ' UTC)'))"
+_ACKED_AT = "IF(acked_at IS NULL, '', concat(' (acked at ', make_timestamp(acked_at), ' UTC)'))"
 _FIRST = "concat(first.ledger_id, ':', first.entry_id, ':', first.batch_index)"
-_UNPUBLISHED = "IF(who LIKE '\\u0001%', 'no_identity', 'never_published')"
+_UNPUBLISHED = f"IF({NAMELESS}, 'no_identity', 'never_published')"
 _OTHER_HASH = (
     "outcome IS NOT NULL AND "
     "(found_hash_low NOT IN (hash_low, hash_high) OR found_hash_high NOT IN (hash_low, hash_high))"
@@ -161,97 +160,102 @@ FINDINGS: tuple[Finding, ...] = (
 )
 
 
-class Facts(IntEnum):
-    """The frames of messages.py, in the order in which they are made."""
-
-    NONE = 0
-    LOGS = 1
-    DELIVERIES = 2
+def findings(seen: Seen, undone: bool) -> str:
+    """SQL for the list of what one row of facts shows: (anomaly, cause, detail)."""
+    each = ", ".join(
+        f"CASE WHEN {finding.when} THEN "
+        f"{{anomaly: '{finding.anomaly}', cause: {finding.cause}, detail: {finding.detail}}} END"
+        for finding in FINDINGS
+        if finding.seen is seen
+    )
+    # The conditions speak of `undone` as of a column.
+    return f"list_filter([{each}], lambda each: each IS NOT NULL)".replace("undone", str(undone))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidenced:
-    """What a search may look at."""
+    """What a search may look at: what the jobs recorded, and the places that messages.py wrote."""
 
     publishes: DataFrame
     stored: DataFrame
-    logs: DataFrame
-    deliveries: DataFrame
+    places: DataFrame
     clock_error_us: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """An anomaly that only comparing messages shows: `look` returns places with a `cause` and a `detail`.
+    """An anomaly that only comparing messages shows.
 
-    `needs` are the facts that it looks at; one that needs none looks only at what the jobs recorded.
+    `gather` makes the rows to compare; those that agree in `by` are looked at together. `look` is SQL over these
+    `rows`, which may name `{clock_error_us}`, for places with a `cause` and a `detail`. A place may be found twice.
     """
 
-    needs: Facts
-    look: Callable[[Evidenced], DataFrame]
+    gather: Callable[[Evidenced, parts.Parts], DataFrame]
+    by: tuple[str, ...]
+    look: str
 
 
 SEARCHES: Mapping[Anomaly, Search] = {
     Anomaly.POSITION_CONFLICT: Search(
-        needs=Facts.NONE, look=lambda seen: position_conflict(seen.publishes, seen.stored)
+        gather=lambda seen, _: positions.stored_or_named(seen.publishes, seen.stored),
+        by=positions.PLACE_IN_LOG,
+        look=positions.CONFLICT,
     ),
     Anomaly.POSITION_REGRESSED: Search(
-        needs=Facts.NONE, look=lambda seen: position_regressed(seen.publishes, seen.clock_error_us)
+        gather=lambda seen, among: positions.sent_and_settled(seen.publishes, among, seen.clock_error_us),
+        by=positions.SECOND,
+        look=positions.REGRESSED,
     ),
-    Anomaly.STORED_OUT_OF_ORDER: Search(needs=Facts.LOGS, look=lambda seen: stored_out_of_order(seen.logs)),
+    Anomaly.STORED_OUT_OF_ORDER: Search(
+        gather=lambda seen, _: ordering.in_logs(seen.places), by=ordering.GROUP, look=ordering.STORED
+    ),
     Anomaly.DELIVERED_OUT_OF_ORDER: Search(
-        needs=Facts.DELIVERIES, look=lambda seen: delivered_out_of_order(seen.deliveries, seen.clock_error_us)
+        gather=lambda seen, _: ordering.at_subscriptions(seen.places), by=ordering.GROUP, look=ordering.DELIVERED
     ),
 }
 
-
-def search(anomaly: Anomaly, seen: Evidenced) -> DataFrame:
-    """What one search found: places with `anomaly`, `cause` and `detail`."""
-    return SEARCHES[anomaly].look(seen).select(*PLACE, F.lit(str(anomaly)).alias("anomaly"), "cause", "detail")
+_FOUND = "who string, number bigint, topic string, cluster string, subscription string"
 
 
-def together(found: Iterable[DataFrame]) -> DataFrame:
-    """What all searches found, one row a place: `searched`, an array of (anomaly, cause, detail)."""
-    # At most one entry per search and place.
-    entries = F.collect_list(F.struct("anomaly", "cause", "detail")).alias("searched")
-    return reduce(DataFrame.union, found).groupBy(*PLACE).agg(entries)
-
-
-def with_findings(facts: DataFrame, seen: Seen, searched: DataFrame, undone: bool) -> DataFrame:
-    """Facts with `found`: everything that is wrong with the message at this place."""
-    local = [
-        F.when(
-            F.expr(finding.when),
-            F.struct(
-                F.lit(str(finding.anomaly)).alias("anomaly"),
-                F.expr(finding.cause).alias("cause"),
-                F.expr(finding.detail).alias("detail"),
-            ),
+def searched(seen: Evidenced, among: parts.Parts) -> DataFrame:
+    """What all searches found: places with `anomaly`, `cause` and `detail`."""
+    found = [
+        parts.look(
+            among.together(search.gather(seen, among), search.by),
+            partial(_look, str(anomaly), search.look.format(clock_error_us=seen.clock_error_us)),
+            f"{_FOUND}, anomaly string, cause string, detail string",
         )
-        for finding in FINDINGS
-        if finding.seen is seen
+        for anomaly, search in SEARCHES.items()
     ]
-    joined = facts.withColumn("undone", F.lit(undone)).join(searched, PLACE, "left")
-    here = F.array_compact(F.array(*local))
-    return joined.withColumn(
-        "found", F.when(F.col("searched").isNull(), here).otherwise(F.concat(here, F.col("searched")))
+    return reduce(DataFrame.unionAll, found)
+
+
+def _look(anomaly: str, query: str, part: int, connection: parts.Connection) -> parts.Batches:
+    del part
+    return parts.answer(connection, f"SELECT {columns(*PLACE)}, '{anomaly}' AS anomaly, cause, detail FROM ({query})")
+
+
+def forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
+    """Which anomalies are illegal where: (cluster, subscription, forbidden).
+
+    The row without a cluster holds for every other place.
+    """
+    first = next(iter(topology.clusters))
+    rows = [
+        (each.cluster or first, each.name, _illegal(scenario, each.type)) for each in scenario.workload.subscriptions
+    ]
+    return pa.Table.from_pylist(
+        [
+            {"cluster": cluster, "subscription": subscription, "forbidden": names}
+            for cluster, subscription, names in [(None, IN_LOG, _illegal(scenario, None)), *rows]
+        ],
+        schema=pa.schema(
+            [("cluster", pa.string()), ("subscription", pa.string()), ("forbidden", pa.list_(pa.string()))]
+        ),
     )
 
 
-def illegal(scenario: Scenario, topology: Topology, anomaly: Column) -> Column:
-    """Whether `anomaly` is illegal at `subscription` of `cluster`, which is empty for a place in a log."""
-    types = {
-        (each.cluster or next(iter(topology.clusters)), each.name): each.type
-        for each in scenario.workload.subscriptions
-    }
-    column = F.when(F.col("subscription") == IN_LOG, anomaly.isin(_forbidden(scenario, None)))
-    for (cluster, name), type_ in types.items():
-        here = (F.col("subscription") == name) & (F.col("cluster") == cluster)
-        column = column.when(here, anomaly.isin(_forbidden(scenario, type_)))
-    return column.otherwise(anomaly.isin(_forbidden(scenario, None)))
-
-
-def _forbidden(scenario: Scenario, subscription: SubscriptionType | None) -> list[str]:
+def _illegal(scenario: Scenario, subscription: SubscriptionType | None) -> list[str]:
     return [
         str(anomaly)
         for anomaly in Anomaly

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from brokerproof.run import Run
 from brokerproof.scenario import Scenario
 from brokerproof.topology import Topology
-from pyspark.sql import DataFrame, SparkSession
+
+from brokerproof_judging import parts
 
 Log = tuple[str, str, int]
 
@@ -120,31 +122,31 @@ class Evidence:
             if not drain.given:
                 yield f"Replication of {topic} from {home} to {other} did not drain: {drain.why}."
 
-    def frames(self, spark: SparkSession) -> EvidenceFrames:
-        """The same as small frames to join with."""
-        return EvidenceFrames(
-            logs=spark.createDataFrame(
+    def tables(self) -> EvidenceTables:
+        """The same as small tables to join with."""
+        return EvidenceTables(
+            logs=parts.table(
+                "cluster string, topic string, partition int32, read_to_end bool, read_why string",
                 [(*log, proof.given, proof.why) for log, proof in self.logs.items()],
-                "cluster string, topic string, partition int, read_to_end boolean, read_why string",
             ),
-            drains=spark.createDataFrame(
+            drains=parts.table(
+                "cluster string, topic string, partition int32, subscription string, drained bool, drained_why string",
                 [(*place, proof.given, proof.why) for place, proof in self.drains.items()],
-                "cluster string, topic string, partition int, subscription string, drained boolean, drained_why string",
             ),
-            replication=spark.createDataFrame(
+            replication=parts.table(
+                "topic string, home string, cluster string, replicated bool, replicated_why string",
                 [(*path, proof.given, proof.why) for path, proof in self.replication.items()],
-                "topic string, home string, cluster string, replicated boolean, replicated_why string",
             ),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvidenceFrames:
+class EvidenceTables:
     """Evidence by place, one row a log, a subscription, a replication path."""
 
-    logs: DataFrame
-    drains: DataFrame
-    replication: DataFrame
+    logs: pa.Table
+    drains: pa.Table
+    replication: pa.Table
 
 
 def _proof(record: Mapping[str, Any], claim: str) -> Proof:

@@ -1,6 +1,6 @@
 """A run's tables as Spark frames, and frames as a run's tables.
 
-Nothing here looks at content, except that every message gets an identity and every position one spelling.
+Nothing here looks at content.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import fsspec
+import pyarrow as pa
 from brokerproof import clock
 from brokerproof.run import Run
 from brokerproof.tables import SCHEMAS
@@ -16,13 +17,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-# A message without a readable identity is told from others by its position. No producer's name has this character.
-_ANONYMOUS = "\u0001"
-
 
 def schema(table: str) -> T.StructType:
     """The Spark schema of a table in tables.py."""
-    return from_arrow_schema(SCHEMAS[table])
+    return in_spark(SCHEMAS[table])
+
+
+def in_spark(columns: pa.Schema) -> T.StructType:
+    """An Arrow schema in Spark's terms."""
+    schema: T.StructType = from_arrow_schema(columns)
+    return schema
 
 
 def location(path: str) -> str:
@@ -40,42 +44,6 @@ def read(spark: SparkSession, run: Run, table: str) -> DataFrame:
 def conform(frame: DataFrame, table: str) -> DataFrame:
     """The columns of a table in its order and types."""
     return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in schema(table).fields])
-
-
-def identified(frame: DataFrame) -> DataFrame:
-    """With `who` and `number` for the message, never null, and its position in one spelling.
-
-    `who` and `number` are producer and seq; a message without them gets one identity per position. The batch index is
-    -1 outside a batch; a negative BookKeeper ledger (a deduplicated retry's answer) is no position.
-    """
-    there = F.col("ledger_id") >= 0
-    positioned = frame.withColumns(
-        {
-            "entry_id": F.when(there, F.col("entry_id")),
-            "batch_index": F.when(there, F.coalesce(F.col("batch_index"), F.lit(-1))),
-            "ledger_id": F.when(there, F.col("ledger_id")),
-        }
-    )
-    anonymous = F.col("producer").isNull() | F.col("seq").isNull()
-    place = F.concat_ws(":", "partition", "ledger_id", "entry_id", "batch_index")
-    mark = F.concat(F.lit(_ANONYMOUS), place, F.lit(_ANONYMOUS), F.coalesce(F.col("producer"), F.lit("")))
-    return positioned.withColumns(
-        {
-            "who": F.when(anonymous, mark).otherwise(F.col("producer")),
-            "number": F.when(anonymous, F.coalesce(F.col("seq"), F.lit(-1))).otherwise(F.col("seq")),
-        }
-    )
-
-
-def producer() -> Column:
-    """The producer of an identified message, null where it carries none."""
-    name = F.substring_index("who", _ANONYMOUS, -1)
-    return F.when(F.length(name) > 0, name)
-
-
-def seq() -> Column:
-    """The seq of an identified message, null where it carries none."""
-    return F.when(~(F.col("who").startswith(_ANONYMOUS) & (F.col("number") < 0)), F.col("number"))
 
 
 def microseconds(column: str) -> Column:
@@ -96,34 +64,37 @@ class Replacement:
         self._stamp = clock.now_us()
         self._written: list[str] = []
 
+    def beside(self, table: str) -> str:
+        """Where to write a table, or what is only needed on the way to one; it is no table of the run yet."""
+        if table not in self._written:
+            self._written.append(table)
+        return f"{self._run.path('tables')}/.{table}.{self._stamp}.new"
+
     def write(self, table: str, frame: DataFrame) -> None:
         """Write a table aside."""
-        path = f"{self._run.path('tables')}/.{table}.{self._stamp}.new"
-        conform(frame, table).write.mode("overwrite").parquet(location(path))
-        self._written.append(table)
+        conform(frame, table).write.mode("overwrite").parquet(location(self.beside(table)))
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
         """A table written aside, before it took its place."""
-        path = f"{self._run.path('tables')}/.{table}.{self._stamp}.new"
-        return spark.read.schema(schema(table)).parquet(location(path))
+        return spark.read.schema(schema(table)).parquet(location(self.beside(table)))
 
     def take_place(self) -> None:
-        """Put every table that was written in the place of its predecessor."""
-        for table in self._written:
+        """Put every table of the run that was written in the place of its predecessor."""
+        for table in [table for table in self._written if table in SCHEMAS]:
             new, old, name = (f"{self._tables}/{part}" for part in self._names(table))
             if self._filesystem.exists(name):
                 self._filesystem.mv(name, old, recursive=True)
             self._filesystem.mv(new, name, recursive=True)
             if self._filesystem.exists(old):
                 self._filesystem.rm(old, recursive=True)
-        self._written.clear()
 
     def discard(self) -> None:
         """Remove what never took its place."""
-        for table in SCHEMAS:
+        for table in self._written:
             new, _, _ = (f"{self._tables}/{part}" for part in self._names(table))
             if self._filesystem.exists(new):
                 self._filesystem.rm(new, recursive=True)
+        self._written.clear()
 
     def _names(self, table: str) -> tuple[str, str, str]:
         return f".{table}.{self._stamp}.new", f".{table}.{self._stamp}.old", table

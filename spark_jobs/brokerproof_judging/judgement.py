@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,16 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from brokerproof.guarantees import Anomaly
+from brokerproof.errors import RunError
 from brokerproof.run import Run
 from brokerproof.verdict import Verdict, merge
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from brokerproof_judging import attempts, frames, measured, messages, placement, recovery, results
-from brokerproof_judging.anomalies import SEARCHES, Evidenced, Facts, Seen, search, together, with_findings
+from brokerproof_judging import attempts, frames, measured, parts, placement, recovery
+from brokerproof_judging.anomalies import Evidenced, Seen, findings, forbidden, searched
 from brokerproof_judging.evidence import Evidence
+from brokerproof_judging.messages import PLACES, Facts, gathered
+from brokerproof_judging.results import Results, counted
 from brokerproof_judging.samples import Samples
 from brokerproof_judging.timeline import Timeline
 
@@ -26,10 +27,8 @@ _Takes = ParamSpec("_Takes")
 _Gives = TypeVar("_Gives")
 Evaluate = Callable[[SparkSession, Run, str], Mapping[str, Mapping[str, Any]]]
 
-# Past this many rows what the searches found is no longer sent whole to every task.
-_FEW = 100_000
-# Sorted, this many rows take some 200 MB.
-_ROWS_A_TASK = 1_000_000
+# What Arrow and DuckDB hold of so many rows is some 500 MB, in each of the tasks that run at a time.
+_ROWS_A_PART = 2_000_000
 
 
 class SideBySide:
@@ -72,67 +71,50 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
     tables = {name: frames.read(spark, run, name) for name in ("publishes", "stored", "deliveries")}
     # Parquet's footers know; no row is read for this.
     sizes = {name: table.count() for name, table in tables.items()}
-    _spread(spark, sum(sizes.values()))
+    among = _parts(spark, sum(sizes.values()))
     evidence = Evidence.of(run)
-    proofs = evidence.frames(spark)
-    held: list[DataFrame] = []
-
-    def hold(frame: DataFrame) -> DataFrame:
-        # On disk: what is kept between passes must not compete with sorting for memory.
-        held.append(frame.persist(StorageLevel.DISK_ONLY))
-        return held[-1]
-
+    clock_error_us = int(run.facts.get("clock_error_us", 0))
     replacement = frames.Replacement(run)
     side = SideBySide()
     try:
-        logs = hold(messages.logs(run, tables["publishes"], tables["stored"], proofs))
-        deliveries = hold(messages.deliveries(spark, run, logs, tables["deliveries"], proofs))
-        seen = Evidenced(
-            publishes=tables["publishes"],
-            stored=tables["stored"],
-            logs=logs,
-            deliveries=deliveries,
-            clock_error_us=int(run.facts.get("clock_error_us", 0)),
-        )
-
-        def found(anomaly: Anomaly) -> tuple[DataFrame, int]:
-            frame = hold(search(anomaly, seen))
-            return frame, frame.count()
-
-        def begin(facts: Facts) -> list[Future[tuple[DataFrame, int]]]:
-            return [side.begin(found, anomaly) for anomaly, each in SEARCHES.items() if each.needs is facts]
-
-        searches = begin(Facts.NONE)
         recorded = side.begin(_recorded, spark, run, tables)
+        facts = Facts.of(
+            replacement.beside("places"),
+            run.scenario,
+            run.topology,
+            evidence.tables(),
+            clock_error_us=clock_error_us,
+            in_log=findings(Seen.LOG, evidence.undone.given),
+            at_subscription=findings(Seen.SUBSCRIPTION, evidence.undone.given),
+        )
         with watch.step("facts"):
-            logs.count()
-            searches += begin(Facts.LOGS)
-            told = side.begin(_problems, run, evidence, tables["publishes"], logs)
-            deliveries.count()
-        with watch.step("searches"):
-            searches += begin(Facts.DELIVERIES)
-            ended = [each.result() for each in searches]
-            searched = together(frame for frame, _ in ended)
-            if sum(rows for _, rows in ended) <= _FEW:
-                searched = F.broadcast(searched)
+            told = _every(among, parts.look(among.by_message(gathered(**tables)), facts, facts.SCHEMA))
         with watch.step("tables"):
-            in_log = with_findings(logs, Seen.LOG, searched, evidence.undone.given)
-            at_subscription = with_findings(deliveries, Seen.SUBSCRIPTION, searched, evidence.undone.given)
-            second = side.begin(replacement.write, "anomalies", results.anomalies(run, in_log, at_subscription))
-            replacement.write("messages", results.messages(run, in_log, at_subscription))
-            second.result()
+            places = spark.read.schema(frames.in_spark(PLACES)).parquet(frames.location(facts.directory))
+            seen = Evidenced(
+                publishes=tables["publishes"],
+                stored=tables["stored"],
+                places=places,
+                clock_error_us=clock_error_us,
+            )
+            results = Results(
+                run_id=run.run_id,
+                places=facts.directory,
+                messages=replacement.beside("messages"),
+                anomalies=replacement.beside("anomalies"),
+                forbidden=forbidden(run.scenario, run.topology),
+            )
+            found = among.by_message(searched(seen, among))
+            counts = counted(sizes["publishes"], _every(among, parts.look(found, results, results.SCHEMA)))
         with watch.step("measurements"):
-            judged = replacement.read(spark, "messages")
-            counted = side.begin(results.counts, sizes["publishes"], judged, replacement.read(spark, "anomalies"))
-            rows = _measurements(spark, run, recorded.result(), judged)
+            heard = [json.loads(each) for each in told]
+            problems = [*evidence.problems(run, attempts.logs(heard)), *attempts.problems(heard)]
+            rows = _measurements(spark, run, recorded.result(), replacement.read(spark, "messages"))
             replacement.write("measurements", spark.createDataFrame(rows, frames.schema("measurements")).coalesce(1))
-            counts, problems = counted.result(), told.result()
         replacement.take_place()
     finally:
         side.end()
         replacement.discard()
-        for frame in held:
-            frame.unpersist()
     with watch.step("suites"):
         suites = evaluate(spark, run, expectations)
     verdict, why = conclude(counts, problems, suites)
@@ -164,10 +146,6 @@ def _recorded(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) ->
         samples=Samples.of(frames.read(spark, run, "observations")),
         pacing=recovery.Pacing.of(spark, timeline, tables["publishes"], tables["deliveries"]),
     )
-
-
-def _problems(run: Run, evidence: Evidence, publishes: DataFrame, logs: DataFrame) -> list[str]:
-    return [*evidence.problems(run, _logs(logs)), *attempts.problems(publishes, logs)]
 
 
 def _measurements(spark: SparkSession, run: Run, recorded: _Recorded, judged: DataFrame) -> list[dict[str, Any]]:
@@ -206,19 +184,20 @@ def conclude(
     return verdict, "; ".join(reason.rstrip(".") for reason in reasons) + "."
 
 
-def _spread(spark: SparkSession, rows: int) -> None:
-    """Enough tasks that each one's share is sorted in little memory; few where there are few rows.
+def _parts(spark: SparkSession, rows: int) -> parts.Parts:
+    """As many parts as rows need, and at least as many as there are tasks to shuffle for.
 
-    Where there are few, plans are not adapted while they run: that costs more than it saves, and what is kept between
-    passes would forget how it is sorted.
+    Where there are few, plans are not adapted while they run: that costs more than it saves.
     """
     least = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    wanted = rows // _ROWS_A_TASK
-    spark.conf.set("spark.sql.shuffle.partitions", str(max(least, wanted)))
+    wanted = rows // _ROWS_A_PART
     spark.conf.set("spark.sql.adaptive.enabled", str(wanted > least).lower())
+    return parts.Parts(max(least, wanted))
 
 
-def _logs(logs: DataFrame) -> list[tuple[str, tuple[str, str, int]]]:
-    """(home, log) of every log that messages had to reach: few, whatever the number of messages."""
-    rows = logs.filter("required").select("home", "cluster", "topic", "partition").distinct().collect()
-    return sorted((row.home, (row.cluster, row.topic, row.partition)) for row in rows if row.partition is not None)
+def _every(among: parts.Parts, answers: DataFrame) -> list[str]:
+    """What each part answered. Raises RunError where one did not, or twice."""
+    rows = answers.collect()
+    if sorted(row.part for row in rows) != list(range(among.count)):
+        raise RunError(f"of {among.count} parts of the messages, these were looked at: {[row.part for row in rows]}")
+    return [row[1] for row in rows]

@@ -1,91 +1,126 @@
-"""The tables `messages` and `anomalies`, and the counts, from facts with findings."""
+"""The tables `messages` and `anomalies`, and the counts: places and what the searches found, put together."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+from brokerproof.errors import RunError
 from brokerproof.guarantees import Anomaly
-from brokerproof.run import Run
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from brokerproof.tables import SCHEMAS
 
-from brokerproof_judging import frames
-from brokerproof_judging.anomalies import illegal
-from brokerproof_judging.messages import IN_LOG
+from brokerproof_judging import parts
+from brokerproof_judging.identity import IN_LOG, PLACE, PRODUCER, SEQ, columns
 
-_SHARED = (
-    *("cluster", "topic", "partition", "subscription", "home", "who", "number", "key", "outcome", "attempts"),
-    *("scheduled_at", "sent_at", "settled_at", "copies", "found"),
-)
+# What is illegal at each place of `f`: as the place's own row says, or else as the row without a cluster does.
+LEGALITY = "LEFT JOIN forbidden r ON (r.cluster, r.subscription) = (f.cluster, f.subscription)"
+FORBIDDEN = "coalesce(r.forbidden, (SELECT d.forbidden FROM forbidden d WHERE d.cluster IS NULL))"
 
-
-def messages(run: Run, logs: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """One row per message and place it had to reach or turned up at.
-
-    In a log the position is that of the first copy; at a subscription that of the first delivery.
-    """
-    in_log = logs.filter("required OR copies > 0").select(
-        *_SHARED,
-        F.lit(0).alias("deliveries"),
-        F.lit(None).cast("timestamp").alias("first_received_at"),
-        *[F.col(f"first.{name}").alias(name) for name in ("ledger_id", "entry_id", "batch_index")],
-        F.expr("coalesce(outcome = 'unknown', false) AND copies > 0").alias("recovered"),
+# A message may have been found by a search more than once at a place; one anomaly is told once.
+_JOINED = f"""
+    CREATE TABLE joined AS
+    WITH said AS (
+        SELECT {columns(*PLACE)}, anomaly, min({{cause: cause, detail: detail}}) AS said
+        FROM rows WHERE who IS NOT NULL GROUP BY {columns(*PLACE)}, anomaly
+    ),
+    searched AS (
+        SELECT {columns(*PLACE)},
+            list({{anomaly: anomaly, cause: said.cause, detail: said.detail}} ORDER BY anomaly) AS searched
+        FROM said GROUP BY {columns(*PLACE)}
+    ),
+    found AS (
+        SELECT p.* EXCLUDE (found), s.searched IS NOT NULL AS sought,
+            list_concat(p.found, coalesce(s.searched, [])) AS found
+        FROM places p LEFT JOIN searched s USING ({columns(*PLACE)})
     )
-    at_subscription = deliveries.select(
-        *_SHARED,
-        "deliveries",
-        F.col("delivery.received_at").alias("first_received_at"),
-        *[F.col(f"delivery.{name}").alias(name) for name in ("ledger_id", "entry_id", "batch_index")],
-        F.lit(False).alias("recovered"),
-    )
-    return in_log.unionByName(at_subscription).withColumns(
-        {
-            "run_id": F.lit(run.run_id),
-            "anomalies": F.transform("found", lambda each: each["anomaly"]),
-            "illegal": F.transform(
-                F.filter("found", lambda each: illegal(run.scenario, run.topology, each["anomaly"])),
-                lambda each: each["anomaly"],
-            ),
-            "producer": frames.producer(),
-            "seq": frames.seq(),
-            "subscription": F.nullif("subscription", F.lit(IN_LOG)),
-        }
-    )
+    SELECT f.* EXCLUDE (subscription), nullif(f.subscription, '{IN_LOG}') AS subscription, sought,
+        {PRODUCER} AS producer, {SEQ} AS seq,
+        {FORBIDDEN} AS forbidden
+    FROM found f {LEGALITY}
+"""
+
+_MESSAGES = """
+    SELECT * EXCLUDE (forbidden, found),
+        [each.anomaly FOR each IN found] AS anomalies,
+        [each.anomaly FOR each IN found IF list_contains(forbidden, each.anomaly)] AS illegal
+    FROM joined
+"""
+
+_ANOMALIES = """
+    SELECT * EXCLUDE (each), each.anomaly, each.cause, each.detail, NOT list_contains(forbidden, each.anomaly) AS legal
+    FROM (SELECT *, unnest(found) AS each FROM joined WHERE len(found) > 0)
+"""
+
+_COUNTS = """
+    SELECT
+        count_if(at_home)::BIGINT AS messages,
+        count_if(at_home AND outcome = 'acked')::BIGINT AS acked,
+        count_if(at_home AND outcome = 'failed')::BIGINT AS failed,
+        count_if(at_home AND outcome = 'unknown')::BIGINT AS unknown,
+        count_if(at_home AND recovered)::BIGINT AS recovered,
+        coalesce(sum(copies) FILTER (subscription IS NULL), 0)::BIGINT AS stored,
+        coalesce(sum(deliveries), 0)::BIGINT AS deliveries
+    FROM (SELECT *, subscription IS NULL AND cluster = home AS at_home FROM joined)
+"""
 
 
-def anomalies(run: Run, logs: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """One row per anomaly, message and place."""
-    columns = ["cluster", "topic", "partition", "subscription", "who", "number", "key", "found"]
-    found = logs.select(*columns).unionByName(deliveries.select(*columns)).filter(F.size("found") > 0)
-    return (
-        found.withColumn("each", F.explode("found"))
-        .withColumns({name: F.col(f"each.{name}") for name in ("anomaly", "cause", "detail")})
-        .withColumns(
-            {
-                "run_id": F.lit(run.run_id),
-                "legal": ~illegal(run.scenario, run.topology, F.col("anomaly")),
-                "producer": frames.producer(),
-                "seq": frames.seq(),
-                "subscription": F.nullif("subscription", F.lit(IN_LOG)),
-            }
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Writes a part of the two tables from the part's places and the searches' findings, and yields its counts."""
+
+    run_id: str
+    places: str
+    messages: str
+    anomalies: str
+    forbidden: pa.Table
+
+    SCHEMA = "part int, counts string"
+
+    def __call__(self, part: int, connection: parts.Connection) -> parts.Batches:
+        """One row: the part's number and its counts, as JSON.
+
+        Raises RunError where a search found something at a place that there is not.
+        """
+        parts.read(connection, "places", self.places, part)
+        parts.give(connection, {"forbidden": self.forbidden})
+        connection.execute(_JOINED)
+        self._nothing_left_over(connection)
+        for table, directory, query in (
+            ("messages", self.messages, _MESSAGES),
+            ("anomalies", self.anomalies, _ANOMALIES),
+        ):
+            parts.write(directory, part, SCHEMAS[table], parts.answer(connection, self._select(table, query)))
+        (counts,) = parts.rows(connection, _COUNTS)
+        found = "SELECT legal, anomaly, count(*) AS count FROM (" + _ANOMALIES + ") GROUP BY ALL"
+        told = json.dumps({"all": counts, "anomalies": parts.rows(connection, found)})
+        yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "counts": [told]})
+
+    def _select(self, table: str, query: str) -> str:
+        quoted = self.run_id.replace("'", "''")
+        constant = {"run_id": f"'{quoted}' AS run_id"}
+        return f"SELECT {', '.join(constant.get(name, name) for name in SCHEMAS[table].names)} FROM ({query})"
+
+    @staticmethod
+    def _nothing_left_over(connection: parts.Connection) -> None:
+        left = parts.rows(
+            connection,
+            f"SELECT {columns(*PLACE)}, anomaly FROM rows WHERE who IS NOT NULL AND ({columns(*PLACE)}) NOT IN "
+            f"(SELECT ({columns(*PLACE)}) FROM places) LIMIT 1",
         )
-    )
+        if left:
+            raise RunError(f"a search found an anomaly where no fact is: {left[0]}")
 
 
-def counts(publishes: int, messages: DataFrame, anomalies: DataFrame) -> dict[str, Any]:
+def counted(publishes: int, parts_told: Iterable[str]) -> dict[str, Any]:
     """How many there are of everything; one number per anomaly, legal and illegal apart."""
-    in_log, at_home = "subscription IS NULL", "subscription IS NULL AND cluster = home"
-    row = messages.agg(
-        F.count_if(F.expr(at_home)).alias("messages"),
-        *[
-            F.count_if(F.expr(f"{at_home} AND outcome = '{name}'")).alias(name)
-            for name in ("acked", "failed", "unknown")
-        ],
-        F.count_if(F.expr(f"{at_home} AND recovered")).alias("recovered"),
-        F.coalesce(F.sum(F.when(F.expr(in_log), F.col("copies"))), F.lit(0)).alias("stored"),
-        F.coalesce(F.sum("deliveries"), F.lit(0)).alias("deliveries"),
-    ).collect()[0]
+    counts: dict[str, Any] = {"publishes": publishes}
     found: dict[str, dict[str, int]] = {kind: {str(each): 0 for each in Anomaly} for kind in ("legal", "illegal")}
-    for group in anomalies.groupBy("anomaly", "legal").count().collect():
-        found["legal" if group.legal else "illegal"][group.anomaly] = group["count"]
-    return {"publishes": publishes, **row.asDict(), **found}
+    for told in map(json.loads, parts_told):
+        for name, count in told["all"].items():
+            counts[name] = counts.get(name, 0) + count
+        for row in told["anomalies"]:
+            found["legal" if row["legal"] else "illegal"][row["anomaly"]] += row["count"]
+    return counts | found

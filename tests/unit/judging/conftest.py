@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="session")
@@ -13,6 +17,9 @@ def spark() -> Iterator[SparkSession]:
     from brokerproof.java import spark_java_home
 
     os.environ["JAVA_HOME"] = str(spark_java_home())
+    # What runs in Spark's Python workers comes from here too.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / name) for name in ("plugins", "spark_jobs"))
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "2g")

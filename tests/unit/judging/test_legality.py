@@ -1,12 +1,13 @@
-"""Which anomalies are illegal where, as Spark applies the table in guarantees.py."""
+"""Which anomalies are illegal where, as judging applies the table in guarantees.py."""
 
 from __future__ import annotations
 
 import pytest
 from brokerproof.guarantees import Anomaly, Guarantee, SubscriptionType, is_illegal
-from brokerproof_judging.anomalies import illegal
-from brokerproof_judging.messages import IN_LOG
-from pyspark.sql import functions as F
+from brokerproof_judging import parts
+from brokerproof_judging.anomalies import forbidden
+from brokerproof_judging.identity import IN_LOG
+from brokerproof_judging.results import FORBIDDEN, LEGALITY
 
 from .history import History
 
@@ -21,7 +22,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("guarantee", Guarantee)
-def test_it_is_what_the_guarantee_says_of_every_place(spark, guarantee):
+def test_it_is_what_the_guarantee_says_of_every_place(guarantee):
     tightened, loosened = [Anomaly.DELIVERED_TWICE], [Anomaly.PHANTOM]
     history = History(
         clusters=("main", "other"),
@@ -34,13 +35,17 @@ def test_it_is_what_the_guarantee_says_of_every_place(spark, guarantee):
             {"name": "audit", "type": "shared", "cluster": "other"},
         ],
     )
-    rows = [(*place, str(anomaly)) for place in PLACES for anomaly in Anomaly]
-    frame = spark.createDataFrame(rows, "cluster string, subscription string, anomaly string")
+    with parts.database() as connection:
+        places = parts.table("cluster string, subscription string", list(PLACES))
+        parts.give(connection, {"places": places, "forbidden": forbidden(history.scenario, history.topology)})
 
-    found = frame.withColumn("illegal", illegal(history.scenario, history.topology, F.col("anomaly"))).collect()
+        found = parts.rows(connection, f"SELECT f.*, {FORBIDDEN} AS forbidden FROM places f {LEGALITY}")
 
-    assert {(row.cluster, row.subscription, row.anomaly): row.illegal for row in found} == {
-        (*place, str(anomaly)): is_illegal(anomaly, guarantee, type_, tightened=tightened, loosened=loosened)
+    assert {(row["cluster"], row["subscription"]): set(row["forbidden"]) for row in found} == {
+        place: {
+            anomaly
+            for anomaly in Anomaly
+            if is_illegal(anomaly, guarantee, type_, tightened=tightened, loosened=loosened)
+        }
         for place, type_ in PLACES.items()
-        for anomaly in Anomaly
     }
