@@ -11,12 +11,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 from brokerproof import clock
 from brokerproof.announcements import Announcer, read
-from brokerproof.drivers.base import driver_for
+from brokerproof.drivers.base import Driver, driver_for
 from brokerproof.drivers.clients import Received, clients_for
 from brokerproof.errors import BrokerproofError, DeadlineError
 from brokerproof.run import Run
@@ -83,19 +84,27 @@ def _row(received: Received) -> dict[str, Any]:
     }
 
 
+def _closed(driver: Driver) -> list[dict[str, Any]]:
+    """The logs to read, with their topic closed."""
+    logs = driver.logs()
+    driver.unload()
+    return logs
+
+
 def main() -> None:
     run = run_argument()
-    driver = driver_for(run)
     started_at = clock.now_us()
     evidence: dict[str, Any] = {"started_at": started_at, "logs": []}
+    # Java takes some seconds to start, in which the topic is closed.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        closed = pool.submit(_closed, driver_for(run))
+        spark = session("read_back")
     try:
-        tasks = driver.logs()
-        driver.unload()
+        tasks = closed.result()
     except BrokerproofError as error:
         # Nobody to read from: every log is unread, and the verdict cannot be more than unknown.
         run.leave_state("read_back", evidence | {"finished_at": clock.now_us(), "why": str(error)})
         raise SystemExit(f"the log cannot be read back: {error}") from None
-    spark = session("read_back")
     frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(one_task_each(run, tasks, _read_one), schema("stored"))
     append(frame, run, "stored")
     for index, task in enumerate(tasks):

@@ -57,6 +57,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="brokerproof-rehearsal-") as directory:
         rows.mapInArrow(_same, rows.schema).write.mode("append").parquet(f"{directory}/rows")
         stored = spark.read.parquet(f"{directory}/rows")
+        parted = stored.unionByName(stored).repartitionById(2, F.pmod(F.hash("who", "number"), F.lit(2)))
+        parted.mapInArrow(_same, rows.schema).collect()
         judged = _judge_like(stored).persist(StorageLevel.DISK_ONLY)
         judged.count()
         judged.write.parquet(f"{directory}/judged")

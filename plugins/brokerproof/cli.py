@@ -114,14 +114,16 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof.outcome import exit_status
     from brokerproof.outcome_view import print_outcome
     from brokerproof.progress import Progress
+    from brokerproof.rehearsal import prepare
     from brokerproof.scenario import load_scenario
     from brokerproof.scenario_run import ScenarioRun
 
     wanted = _settings_given(options)
     # Before anything is started: a typing error costs no time.
-    scenario, _ = load_scenario(_scenario_file(settings, options.scenario), settings.topologies, wanted)
+    scenario, topology = load_scenario(_scenario_file(settings, options.scenario), settings.topologies, wanted)
     console = Console(stderr=True)
     with Progress(console, scenario.title) as progress:
+        prepare(topology.system, scenario.version, progress.say)
         airflow = EmbeddedAirflow(settings, progress.say)
         url = airflow.start()
         client = AirflowClient(url, USER, airflow.password())

@@ -18,8 +18,9 @@ from brokerproof.errors import DeadlineError, MachineError, NodeError
 from brokerproof.run import Run
 from brokerproof.runtimes.base import NodeSpec
 from brokerproof.runtimes.processes import ProcessRuntime, end, marked_processes
-from brokerproof.scenario import load_scenario
+from brokerproof.scenario import Scenario, load_scenario
 from brokerproof.timeline import Timeline
+from brokerproof.topology import Topology
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,22 @@ def reserve(
     Raises InputError before anything is made, MachineError where no slot becomes free.
     """
     scenario, topology = load_scenario(scenario_file, topologies, settings)
+    return begin(scenario, topology, directory=directory, run_id=run_id, settings=settings, triggered_at=triggered_at)
+
+
+def begin(
+    scenario: Scenario,
+    topology: Topology,
+    *,
+    directory: str,
+    run_id: str,
+    settings: Mapping[str, Any] | None = None,
+    triggered_at: int | None = None,
+) -> Run:
+    """Make the run's directory, take a slot of the machine and start the keeper.
+
+    Raises MachineError where no slot becomes free.
+    """
     slot = lease.take(directory, timeout_s=_SLOT_TIMEOUT_S)
     run = Run.create(
         directory,
@@ -166,7 +183,8 @@ def _which(healthy: Callable[[NodeSpec], bool], specs: list[NodeSpec]) -> Iterat
 
 def _initialize(run: Run, command: tuple[str, ...]) -> None:
     directory = Path(run.path("nodes", "initialize"))
-    (directory / "conf").mkdir(parents=True, exist_ok=True)
+    for folder in ("conf", "tmp"):
+        (directory / folder).mkdir(parents=True, exist_ok=True)
     (directory / "conf" / "hosts").write_text("127.0.0.1 localhost\n", encoding="utf-8")
     (directory / "conf" / "log4j2.yaml").write_text("Configuration:\n  status: ERROR\n", encoding="utf-8")
     try:

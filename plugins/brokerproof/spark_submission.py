@@ -49,7 +49,7 @@ def spark_conf(settings: Settings, *, local: bool, messages: int = 0) -> dict[st
         options = ["-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods", *spark_class_data.java_options()]
         if messages < _FEW_MESSAGES:
             # A task costs more than its share of so few rows; `verify` raises it where there are more.
-            conf["spark.sql.shuffle.partitions"] = "4"
+            conf["spark.sql.shuffle.partitions"] = str(min(8, max(2, os.cpu_count() or 2)))
             # Its code cache would be 48 MiB then, which the code that Spark generates fills.
             options += ["-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-XX:ReservedCodeCacheSize=240m"]
         conf["spark.driver.extraJavaOptions"] = " ".join(options)

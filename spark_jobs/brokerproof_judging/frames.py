@@ -12,6 +12,7 @@ import pyarrow as pa
 from brokerproof import clock
 from brokerproof.run import Run
 from brokerproof.tables import SCHEMAS
+from pyarrow.dataset import dataset
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -39,6 +40,14 @@ def read(spark: SparkSession, run: Run, table: str) -> DataFrame:
     if not run.exists("tables", table):
         return spark.createDataFrame([], schema(table))
     return spark.read.schema(schema(table)).parquet(location(run.table(table)))
+
+
+def size(run: Run, table: str) -> int:
+    """Rows of a table, as Parquet's footers have it; none is read, and Spark is not asked, which would take longer."""
+    filesystem, directory = fsspec.url_to_fs(run.table(table))
+    if not filesystem.exists(directory):
+        return 0
+    return int(dataset(directory, filesystem=filesystem, format="parquet").count_rows())
 
 
 def conform(frame: DataFrame, table: str) -> DataFrame:

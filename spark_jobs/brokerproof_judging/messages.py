@@ -111,8 +111,14 @@ _RAW = {
     **{"found_hash_low": "found_hash", "found_hash_high": "found_hash"},
 }
 _AT = "{" + ", ".join(f"{name}: {name}" for name in POSITION) + "}"
-_COPY = "{" + ", ".join(f"{name}: {value}" for name, value in
-                        [("partition", "partition"), *[(name, f"first.{name}") for name in POSITION]]) + "}"
+_COPY = (
+    "{"
+    + ", ".join(
+        f"{name}: {value}"
+        for name, value in [("partition", "partition"), *[(name, f"first.{name}") for name in POSITION]]
+    )
+    + "}"
+)
 _ACKED, _TRIED_THERE = "FILTER (acks > 0)", "FILTER (attempts > 0)"
 
 # One row per message and cluster of the topology, and per phantom and cluster where it is stored. Its first copy is
@@ -221,7 +227,8 @@ _PLACES = f"""
     UNION ALL BY NAME
     SELECT {_SHARED}, deliveries, {columns(*[f"delivery.{name}" for name in POSITION])}, false AS recovered,
         delivery.received_at AS first_received_at,
-        {columns(*[f"delivery.{name}" for name in ("consumer", "incarnation", "arrival")])}, {{at_subscription}} AS found
+        {columns(*[f"delivery.{name}" for name in ("consumer", "incarnation", "arrival")])},
+        {{at_subscription}} AS found
     FROM deliveries
 """
 

@@ -73,10 +73,10 @@ def _each(work: Work, schema: pa.Schema, batches: Batches) -> Batches:
 @contextmanager
 def database() -> Iterator[Connection]:
     """A database of its own, in memory and, where that is not enough, in this machine's directory for such files."""
-    # One thread: Spark already runs as many tasks as there are cores.
-    config = {"threads": 1, "memory_limit": _MEMORY, "preserve_insertion_order": False}
     with tempfile.TemporaryDirectory(prefix="brokerproof-judging-") as spill:
-        connection = duckdb.connect(config={**config, "temp_directory": spill})
+        # One thread: Spark already runs as many tasks as there are cores.
+        config = {"threads": "1", "memory_limit": _MEMORY, "preserve_insertion_order": "false", "temp_directory": spill}
+        connection = duckdb.connect(config=dict(config))
         try:
             yield connection
         finally:

@@ -114,7 +114,9 @@ def _highest(part: int, connection: parts.Connection) -> parts.Batches:
     at = _AT.format()
     query = f"""
         SELECT {columns(*SECOND)}, {columns(*[f"highest.{name}" for name in POSITION])}
-        FROM (SELECT {columns(*SECOND)}, max(CASE WHEN kind = 'settled' THEN {at} END) AS highest FROM rows GROUP BY ALL)
+        FROM (
+            SELECT {columns(*SECOND)}, max(CASE WHEN kind = 'settled' THEN {at} END) AS highest FROM rows GROUP BY ALL
+        )
     """
     return parts.answer(connection, query)
 

@@ -98,6 +98,34 @@ def _pulsar_versions() -> list[str]:
 SYSTEMS: Mapping[str, Callable[[], list[str]]] = {"pulsar": _pulsar_versions}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rehearsal:
+    """What has to be done once for a system's version, before the first run: see rehearsal.py.
+
+    `fetch` brings the version here; `done` says whether a run of `topology` would teach nothing more.
+    """
+
+    fetch: Callable[[], object]
+    done: Callable[[], bool]
+    topology: Mapping[str, Any]
+    namespace: str
+
+
+def rehearsal_for(system: str, version: str) -> Rehearsal:
+    """The rehearsal of a system's version. Raises InputError for a version that is not pinned."""
+    if system == "pulsar":
+        from brokerproof.drivers.pulsar import rehearsal
+        from brokerproof.drivers.pulsar.distribution import distribution
+
+        return Rehearsal(
+            fetch=lambda: distribution(version),
+            done=lambda: rehearsal.is_rehearsed(version),
+            topology=rehearsal.TOPOLOGY,
+            namespace=rehearsal.NAMESPACE,
+        )
+    raise ValueError(f"no driver for {system}")
+
+
 def driver_for(run: Run, *, patience_s: float = 10.0) -> Driver:
     """The driver of the run's system; it waits `patience_s` seconds for a node's answer before it asks the next one."""
     if run.topology.system == "pulsar":

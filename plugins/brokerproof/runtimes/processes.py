@@ -42,10 +42,10 @@ class ProcessRuntime:
         return self.nodes / name
 
     def prepare(self, spec: NodeSpec) -> None:
-        """Write the node's files and check that its ports are free."""
+        """Write the node's files and check that its ports are free; `tmp` is for what a node unpacks and forgets."""
         directory = self.directory(spec.name)
         try:
-            for folder in ("log", *spec.data):
+            for folder in ("log", "tmp", *spec.data):
                 (directory / folder).mkdir(parents=True, exist_ok=True)
             for name, content in spec.files.items():
                 path = directory / name

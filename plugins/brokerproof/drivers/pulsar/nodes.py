@@ -36,6 +36,8 @@ _JVM = (
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dlog4j2.is.webapp=false",
     "-Dlog4j.configurationFile={node}/conf/log4j2.yaml",
+    # RocksDB and Netty unpack libraries there, which a node that is killed cannot remove.
+    "-Djava.io.tmpdir={node}/tmp",
     "--enable-native-access=ALL-UNNAMED",
     *(part for module in _OPENS for part in ("--add-opens", f"{module}=ALL-UNNAMED")),
 )
