@@ -87,7 +87,7 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
             at_subscription=findings(Seen.SUBSCRIPTION, evidence.undone.given),
         )
         with watch.step("facts"):
-            told = _every(among, parts.look(among.by_message(gathered(**tables)), facts, facts.SCHEMA))
+            told = every(among, parts.look(among.by_message(gathered(**tables)), facts, facts.SCHEMA))
         with watch.step("tables"):
             places = spark.read.schema(frames.in_spark(PLACES)).parquet(frames.location(facts.directory))
             seen = Evidenced(
@@ -104,7 +104,7 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
                 forbidden=forbidden(run.scenario, run.topology),
             )
             found = among.by_message(searched(seen, among))
-            counts = counted(sizes["publishes"], _every(among, parts.look(found, results, results.SCHEMA)))
+            counts = counted(sizes["publishes"], every(among, parts.look(found, results, results.SCHEMA)))
         with watch.step("measurements"):
             heard = [json.loads(each) for each in told]
             problems = [*evidence.problems(run, attempts.logs(heard)), *attempts.problems(heard)]
@@ -194,7 +194,7 @@ def _parts(spark: SparkSession, rows: int) -> parts.Parts:
     return parts.Parts(max(least, wanted))
 
 
-def _every(among: parts.Parts, answers: DataFrame) -> list[str]:
+def every(among: parts.Parts, answers: DataFrame) -> list[str]:
     """What each part answered. Raises RunError where one did not, or twice."""
     rows = answers.collect()
     if sorted(row.part for row in rows) != list(range(among.count)):

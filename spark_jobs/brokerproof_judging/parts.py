@@ -88,9 +88,10 @@ def load(connection: Connection, name: str, batches: Batches, schema: pa.Schema)
     first = next(batches, None)
 
     def every() -> Batches:
+        # An iterator that has ended is not asked again: that of an empty Parquet file does not bear it.
         if first is not None:
             yield first
-        yield from batches
+            yield from batches
 
     reader = pa.RecordBatchReader.from_batches(schema if first is None else first.schema, every())
     connection.register("arriving", reader)

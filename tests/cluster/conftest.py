@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof import lifecycle
+from brokerproof import lifecycle, rehearsal
 from brokerproof.drivers.pulsar.driver import PulsarDriver
 from brokerproof.run import Run
 from brokerproof.runtimes.processes import ProcessRuntime
@@ -37,6 +37,8 @@ class Stretched:
 
 @pytest.fixture(scope="session")
 def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
+    # As `run` does before its first scenario on a machine.
+    rehearsal.prepare("pulsar", "4.0.8", print)
     run = lifecycle.reserve(
         ROOT / "dags" / "scenarios" / "sync_nominal.yaml",
         directory=str(tmp_path_factory.mktemp("stretched") / "run"),

@@ -6,9 +6,11 @@ import psutil
 import pulsar
 import pytest
 from brokerproof.clock import wait_until
+from brokerproof.drivers.base import rehearsal_for
 from brokerproof.drivers.clients import Settled, clients_for
 from brokerproof.errors import AdminError
 from brokerproof.faults import KINDS, Surroundings
+from brokerproof.rehearsal import prepare
 from brokerproof.topology import Role
 
 from .conftest import Stretched
@@ -27,6 +29,15 @@ def publish(stretched: Stretched, count: int) -> list[Settled]:
     finally:
         clients.close()
     return answers
+
+
+def test_a_machine_is_prepared_once(stretched: Stretched) -> None:
+    assert rehearsal_for("pulsar", stretched.run.scenario.version).done()
+
+    said: list[str] = []
+    prepare("pulsar", stretched.run.scenario.version, said.append)
+
+    assert said == []
 
 
 def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: Stretched) -> None:

@@ -7,12 +7,15 @@ one distribution; a JVM that finds it unfit starts without it.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import subprocess
 from pathlib import Path
 
 from brokerproof.java import cache_directory
 from brokerproof.topology import Role
+
+log = logging.getLogger(__name__)
 
 _DUMP_TIMEOUT_S = 120.0
 
@@ -36,10 +39,13 @@ def dump(path: Path, *, java: Path, pid: int) -> bool:
             check=False,
         )
         if result.returncode != 0 or not temporary.exists():
+            log.warning("Java kept no class data in %s: %s", path, result.stdout.decode(errors="replace").strip())
             return False
         temporary.replace(path)
     except subprocess.TimeoutExpired:
         return False
     finally:
-        temporary.unlink(missing_ok=True)
+        # Java lists the classes beside the archive, and leaves the list where it fails.
+        for left in (temporary, temporary.with_name(f"{temporary.name}.classlist")):
+            left.unlink(missing_ok=True)
     return True
