@@ -29,8 +29,8 @@ from brokerproof.runtimes.processes import MARK
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 0.5
-# A frozen node answers nobody; another one is asked before the gap in the samples grows.
-_PATIENCE_S = 0.75
+# A frozen node answers nobody; another one is asked early enough that two samples are less than a second apart.
+_PATIENCE_S = 0.45
 MAX_LIFE_S = 6 * 3600
 _WRITE_EVERY_S = 30.0
 
