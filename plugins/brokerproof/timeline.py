@@ -59,7 +59,10 @@ class Timeline:
 
     def _steady(self) -> None:
         self.announce(phase="warm-up")
-        target = self.scenario.workload.rate * STEADY_SHARE
+        # The counter counts a message in every cluster that it reaches.
+        workload, topology = self.scenario.workload, self.run.topology
+        copies = sum(len(topology.reached(home, workload.namespace)) for home in workload.homes(topology))
+        target = workload.rate * copies * STEADY_SHARE
         held: list[float] = []
         last: tuple[float, int] | None = None
         best = 0.0

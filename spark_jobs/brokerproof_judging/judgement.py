@@ -16,7 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from brokerproof_judging import attempts, frames, measured, messages, placement, recovery, results
+from brokerproof_judging import attempts, frames, measured, messages, placement, recovery, replication, results
 from brokerproof_judging.anomalies import SEARCHES, Evidenced, Facts, Seen, search, together, with_findings
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.samples import Samples
@@ -182,6 +182,7 @@ def _measurements(spark: SparkSession, run: Run, recorded: _Recorded, judged: Da
             *placement.of_owners(run, timeline, samples),
             *recovery.of_faults(run, timeline, samples, recorded.pacing, judged),
             *recovery.of_phases(run, timeline, judged),
+            *replication.of_lag(run, timeline, judged),
             recovery.of_sampling(run, timeline, samples),
         ],
     )

@@ -15,6 +15,10 @@ from brokerproof.scenario import Bound, Scenario
 RUN, END, NOTHING = "run", "end_of_run", "nothing"
 
 
+# (value, evidence, whether it is at least that)
+Answer = tuple[float | None, str, bool]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """One value; `at_least` where the real one is higher, because what was waited for had not come by then."""
