@@ -45,6 +45,9 @@ METRICS: Mapping[str, Metric] = {
     "longest_delivery_gap_s": _recovery("s", "fault", "longest time without any delivery from the effect on"),
     "rpo_messages": _recovery("messages", "fault", "messages acked before the effect that no cluster holds any more"),
     "rpo_s": _recovery("s", "fault", "age, at the effect, of the oldest message that `rpo_messages` counts"),
+    "lost_later_messages": _recovery(
+        "messages", "fault", "messages acked after the effect that no cluster holds any more"
+    ),
     "rereplicate_s": _recovery("s", "fault", "from the effect until no ledger was under-replicated any more"),
     "backlog_drain_s": _recovery("s", "fault", "from the effect until the subscriptions' backlog was drained"),
     "agree_s": _recovery(

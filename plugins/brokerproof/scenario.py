@@ -203,6 +203,11 @@ class Scenario(Document):
     workload: Workload
     phases: Phases = Phases()
     faults: list[Fault] = Field(default_factory=list)
+    destroyed: list[str] = Field(
+        default_factory=list,
+        description="clusters whose disks a fault destroys: what is missing there or never left there is counted and "
+        "legal, and `rpo_messages` has to bound what no cluster holds any more",
+    )
     owner: OwnerExpectation = OwnerExpectation()
     bounds: dict[str, Bound] = Field(
         default_factory=dict, description="by metric, or by `metric/subject` for one fault, phase or moment of it"
@@ -247,6 +252,18 @@ class Scenario(Document):
                     remedy=closest(fault.when.rereplicated, earlier),
                 )
             earlier.append(fault.name)
+        return self
+
+    @model_validator(mode="after")
+    def _destroyed_within_bounds(self) -> Self:
+        if self.destroyed and not any(fault.kind == "destroy" for fault in self.faults):
+            raise InputError("no fault destroys anything", field="destroyed", remedy="leave it out or add a `destroy`")
+        if self.destroyed and not any(key.split("/")[0] == "rpo_messages" for key in self.bounds):
+            raise InputError(
+                "nothing bounds what the destroyed clusters may lose",
+                field="bounds",
+                remedy="add `rpo_messages: {max: …}`",
+            )
         return self
 
     def bound(self, metric: str, subject: str) -> Bound | None:
@@ -330,6 +347,8 @@ def check(scenario: Scenario, topology: Topology) -> None:
                 remedy="rename one",
             )
         places.add((cluster, subscription.name))
+    for index, cluster in enumerate(scenario.destroyed):
+        _known(cluster, topology.clusters, "cluster", f"destroyed.{index}")
     for phase in ("steady", "recovery"):
         region = getattr(scenario.owner, phase)
         if region is not None:

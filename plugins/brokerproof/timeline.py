@@ -59,10 +59,8 @@ class Timeline:
 
     def _steady(self) -> None:
         self.announce(phase="warm-up")
-        # The counter counts a message in every cluster that it reaches.
-        workload, topology = self.scenario.workload, self.run.topology
-        copies = sum(len(topology.reached(home, workload.namespace)) for home in workload.homes(topology))
-        target = workload.rate * copies * STEADY_SHARE
+        workload = self.scenario.workload
+        target = workload.rate * len(workload.homes(self.run.topology)) * STEADY_SHARE
         held: list[float] = []
         last: tuple[float, int] | None = None
         best = 0.0

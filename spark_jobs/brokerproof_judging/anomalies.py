@@ -239,7 +239,10 @@ def with_findings(facts: DataFrame, seen: Seen, searched: DataFrame, undone: boo
 
 
 def illegal(scenario: Scenario, topology: Topology, anomaly: Column) -> Column:
-    """Whether `anomaly` is illegal at `subscription` of `cluster`, which is empty for a place in a log."""
+    """Whether `anomaly` is illegal at `subscription` of `cluster`, which is empty for a place in a log.
+
+    What a destroyed cluster lost, or had not yet sent on, is legal; `rpo_messages` bounds what nobody holds any more.
+    """
     types = {
         (each.cluster or next(iter(topology.clusters)), each.name): each.type
         for each in scenario.workload.subscriptions
@@ -248,7 +251,12 @@ def illegal(scenario: Scenario, topology: Topology, anomaly: Column) -> Column:
     for (cluster, name), type_ in types.items():
         here = (F.col("subscription") == name) & (F.col("cluster") == cluster)
         column = column.when(here, anomaly.isin(_forbidden(scenario, type_)))
-    return column.otherwise(anomaly.isin(_forbidden(scenario, None)))
+    column = column.otherwise(anomaly.isin(_forbidden(scenario, None)))
+    if not scenario.destroyed:
+        return column
+    missing = (F.col("subscription") == IN_LOG) & anomaly.isin(str(Anomaly.LOST), str(Anomaly.NOT_REPLICATED))
+    gone = F.col("cluster").isin(scenario.destroyed) | F.col("home").isin(scenario.destroyed)
+    return F.when(missing & gone, False).otherwise(column)
 
 
 def _forbidden(scenario: Scenario, subscription: SubscriptionType | None) -> list[str]:

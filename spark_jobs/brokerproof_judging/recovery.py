@@ -257,7 +257,10 @@ def _gap(pace: Pace, what: str) -> Answer:
 
 
 def _losses(messages: DataFrame, faults: list[FaultTimes]) -> dict[str, dict[str, Answer]]:
-    """Messages acked before the effect that no cluster holds any more; not known while one of them is unproven."""
+    """Acked messages that no cluster holds any more, by fault and whether they were acked before its effect or later.
+
+    Neither is known while one of them is unproven.
+    """
     settled = F.unix_micros("settled_at")
     lost, unproven = (F.array_contains("anomalies", name) for name in ("lost", "unproven"))
     columns = []
@@ -265,27 +268,33 @@ def _losses(messages: DataFrame, faults: list[FaultTimes]) -> dict[str, dict[str
         before = settled <= _span(fault).start_us
         columns += [
             F.count_if(lost & before).alias(f"lost{number}"),
+            F.count_if(lost & ~before).alias(f"later{number}"),
             F.min(F.when(lost & before, settled)).alias(f"oldest{number}"),
             F.count_if(unproven & before).alias(f"unproven{number}"),
+            F.count_if(unproven & ~before).alias(f"unproven_later{number}"),
         ]
     row = replication.missing_everywhere(messages).agg(*columns).collect()[0]
     answers: dict[str, dict[str, Answer]] = {}
     for number, fault in enumerate(faults):
-        count, oldest, doubtful = (row[f"{name}{number}"] for name in ("lost", "oldest", "unproven"))
-        if doubtful:
-            answer: Answer = (
-                None,
-                f"{doubtful} messages acked before the effect are missing, and nothing proves why",
-                False,
-            )
-            answers[fault.name] = {"rpo_messages": answer, "rpo_s": answer}
-            continue
+        oldest, doubtful, doubtful_later = (row[f"{name}{number}"] for name in ("oldest", "unproven", "unproven_later"))
         age = _since(oldest, _span(fault).start_us) if oldest is not None else 0.0
+        before_known = doubtful == 0
         answers[fault.name] = {
-            "rpo_messages": (float(count), "acked before the effect and held by no cluster", False),
-            "rpo_s": (age, "age of the oldest of them" if count else "none was lost", False),
+            "rpo_messages": (float(row[f"lost{number}"]), "acked before the effect and held by no cluster", False)
+            if before_known
+            else _doubtful(doubtful, "before"),
+            "rpo_s": (age, "age of the oldest of them" if oldest is not None else "none was lost", False)
+            if before_known
+            else _doubtful(doubtful, "before"),
+            "lost_later_messages": (float(row[f"later{number}"]), "acked after the effect, held by no cluster", False)
+            if doubtful_later == 0
+            else _doubtful(doubtful_later, "after"),
         }
     return answers
+
+
+def _doubtful(count: int, when: str) -> Answer:
+    return None, f"{count} messages acked {when} the effect are missing, and nothing proves why", False
 
 
 def _rereplicated(run: Run, samples: Samples, fault: FaultTimes, span: Span) -> Answer:

@@ -55,7 +55,7 @@ def messages(run: Run, logs: DataFrame, deliveries: DataFrame) -> DataFrame:
 
 def anomalies(run: Run, logs: DataFrame, deliveries: DataFrame) -> DataFrame:
     """One row per anomaly, message and place."""
-    columns = ["cluster", "topic", "partition", "subscription", "who", "number", "key", "found"]
+    columns = ["cluster", "topic", "partition", "subscription", "home", "who", "number", "key", "found"]
     found = logs.select(*columns).unionByName(deliveries.select(*columns)).filter(F.size("found") > 0)
     return (
         found.withColumn("each", F.explode("found"))

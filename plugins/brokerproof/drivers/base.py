@@ -75,7 +75,7 @@ class Driver(Protocol):
         """Rows of the `ledgers` table: where every segment of the topic is now, in every cluster."""
 
     def published(self) -> int:
-        """Messages that the topic's owners took in since they own it, those replicated to a cluster included.
+        """Messages that the topic's owners took in from producers since they own it, in all clusters published to.
 
         A counter that starts again with each owner.
         """

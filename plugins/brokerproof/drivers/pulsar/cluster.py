@@ -97,8 +97,10 @@ class PulsarCluster:
         return 0 if listed is None else len(listed)
 
     def published(self) -> int:
-        """Sum of the partitions' msgInCounter, which counts what was replicated to here too."""
-        return sum(self.brokers.get(path + "/stats")["msgInCounter"] for _, path in self.partitions)
+        """Sum of the partitions' msgInCounter, without what was replicated to here, which it counts too."""
+        stats = [self.brokers.get(path + "/stats") for _, path in self.partitions]
+        replicated = (other["msgInCount"] for one in stats for other in one["replication"].values())
+        return sum(one["msgInCounter"] for one in stats) - sum(replicated)
 
     # Samples
 

@@ -42,7 +42,11 @@ class PulsarDriver:
     @cached_property
     def home(self) -> PulsarCluster:
         """The cluster that the topic is published to; with several, the first."""
-        return self.clusters[self.run.scenario.workload.homes(self.topology)[0]]
+        return self.clusters[self._homes[0]]
+
+    @property
+    def _homes(self) -> list[str]:
+        return self.run.scenario.workload.homes(self.topology)
 
     @cached_property
     def holding(self) -> list[PulsarCluster]:
@@ -162,8 +166,8 @@ class PulsarDriver:
         return sum(cluster.under_replicated() for cluster in self.clusters.values())
 
     def published(self) -> int:
-        """Sum of msgInCounter over clusters and partitions."""
-        return sum(cluster.published() for cluster in self.holding)
+        """From the brokers' counters, over clusters and partitions."""
+        return sum(self.clusters[name].published() for name in self._homes)
 
     def ledgers(self, moment: str) -> list[dict[str, Any]]:
         """One row per ensemble segment, from BookKeeper's metadata."""
@@ -175,8 +179,7 @@ class PulsarDriver:
 
     def replicated(self) -> list[dict[str, Any]]:
         """From each replicator's cursor, whether it is at the last confirmed entry."""
-        homes = self.run.scenario.workload.homes(self.topology)
-        return [row for name in homes for row in self.clusters[name].replicated()]
+        return [row for name in self._homes for row in self.clusters[name].replicated()]
 
     def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """For each partition, up to where everything is acknowledged: the cursor's mark-delete position."""
