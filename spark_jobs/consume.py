@@ -2,8 +2,8 @@
 
 Usage: spark-submit consume.py RUN_DIR
 
-One Spark task a consumer, all at once. It ends by condition: the load has finished and the cluster itself says that
-every subscription is drained; or at a deadline, and then the drain is not proven.
+One Spark task a consumer, all at once. It ends by condition: the load has finished, and the clusters themselves say
+that replication and then every subscription is drained; or at a deadline, and then the drain is not proven.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ _SLACK_S = 360.0
 
 def consumers_of(run: Run) -> list[dict[str, Any]]:
     """One entry a task."""
-    home = next(iter(run.topology.clusters))
     return [
         {
             "subscription": subscription.name,
-            "cluster": subscription.cluster or home,
+            "cluster": subscription.cluster or _home(run),
             "consumer": f"{subscription.name}-c{number}",
         }
         for subscription in run.scenario.workload.subscriptions
         for number in range(subscription.consumers)
     ]
+
+
+def _home(run: Run) -> str:
+    return next(iter(run.topology.clusters))
 
 
 class Consumption:
@@ -52,7 +55,9 @@ class Consumption:
     def __init__(self, run: Run, index: int, task: dict[str, Any]) -> None:
         self.run, self.task = run, task
         self.subscription: Subscription = next(
-            one for one in run.scenario.workload.subscriptions if one.name == task["subscription"]
+            one
+            for one in run.scenario.workload.subscriptions
+            if one.name == task["subscription"] and (one.cluster or _home(run)) == task["cluster"]
         )
         self.announce = Announcer(run, f"consume-{index}")
         self.unconfirmed: deque[dict[str, Any]] = deque()
@@ -180,11 +185,10 @@ def watch(run: Run, ended: threading.Event) -> None:
             finished_at = time.monotonic()
         if finished_at is None and time.monotonic() < deadline:
             continue
-        try:
-            drained = driver.drained()
-        except AdminError as error:
-            drained = [_unproven(run, str(error))]
-        all_drained = bool(drained) and all(row["drained"] for row in drained)
+        # In this order: what replication brings later would find a subscription that counts as drained.
+        replicated = all(path["drained"] for path in driver.replicated())
+        drained = driver.drained()
+        all_drained = replicated and bool(drained) and all(row["drained"] for row in drained)
         late = finished_at is None or time.monotonic() > finished_at + settle_s
         if all_drained or late:
             break
@@ -200,7 +204,7 @@ def watch(run: Run, ended: threading.Event) -> None:
 
 def _unproven(run: Run, why: str) -> dict[str, Any]:
     return {
-        "cluster": next(iter(run.topology.clusters)),
+        "cluster": _home(run),
         "topic": run.scenario.topic,
         "partition": -1,
         "subscription": "",

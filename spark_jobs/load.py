@@ -33,19 +33,17 @@ _NO_TIMELINE_S = 300.0
 def producers_of(run: Run) -> list[dict[str, Any]]:
     """One entry a task: which cluster, which producer, which keys, which rate (messages per second)."""
     workload = run.scenario.workload
+    places = [(cluster, number) for cluster in workload.homes(run.topology) for number in range(workload.producers)]
     return [
         {
             "index": index,
             "cluster": cluster,
             "producer": f"{cluster}-p{number}",
-            "keys": [f"k{key}" for key in range(number, workload.keys, workload.producers)],
+            # A key belongs to one producer, of whichever cluster: order across two clusters is promised by nobody.
+            "keys": [f"k{key}" for key in range(index, workload.keys, len(places))],
             "rate": workload.rate / workload.producers,
         }
-        for index, (cluster, number) in enumerate(
-            (cluster, number)
-            for cluster in workload.produce_on or list(run.topology.clusters)[:1]
-            for number in range(workload.producers)
-        )
+        for index, (cluster, number) in enumerate(places)
     ]
 
 

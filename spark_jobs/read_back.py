@@ -2,15 +2,16 @@
 
 Usage: spark-submit read_back.py RUN_DIR
 
-The topic is closed first, so that what is read comes from disks and not from a broker's cache. One Spark task a
-partition. Where a log cannot be read to its end by a deadline, that is said, and no loss can be claimed.
+Of every cluster that messages had to reach, after replication between them has drained. The topic is closed first, so
+that what is read comes from disks and not from a broker's cache. One Spark task a partition and cluster. Where
+replication does not drain, or a log cannot be read to its end, by a deadline, that is said, and no loss can be claimed.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -84,44 +85,76 @@ def _row(received: Received) -> dict[str, Any]:
     }
 
 
-def _closed(driver: Driver) -> list[dict[str, Any]]:
-    """The logs to read, with their topic closed."""
+def _read(run: Run, log: dict[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """The evidence about one log, from what its reader said."""
+    last_confirmed = log["last_confirmed"]
+    return {
+        "cluster": log["cluster"],
+        "topic": run.scenario.topic,
+        "partition": log["partition"],
+        "last_confirmed": None if last_confirmed is None else ":".join(map(str, last_confirmed)),
+        "read_to_end": bool(said.get("read_to_end")),
+        "why": said.get("why", "the reader said nothing"),
+        "messages": said.get("read"),
+    }
+
+
+def _await_replication(run: Run, driver: Driver) -> None:
+    """Wait until replication has drained, and leave the evidence of whether it did in state/replication.json."""
+    drains: list[dict[str, Any]] = []
+
+    def drained() -> bool:
+        nonlocal drains
+        drains = driver.replicated()
+        return all(path["drained"] for path in drains)
+
+    settle_s = run.scenario.settle_s
+    try:
+        clock.wait_until(drained, timeout_s=settle_s, what="replication to drain", every_s=0.5)
+    except DeadlineError:
+        for path in drains:
+            if not path["drained"]:
+                path["why"] += f"; not drained after {settle_s:.0f} s"
+    run.leave_state("replication", {"drains": drains, "at": clock.now_us()})
+
+
+def _closed(run: Run, driver: Driver) -> list[dict[str, Any]]:
+    """The logs to read, `why` says which cannot be. Closes the topic in every cluster."""
     logs = driver.logs()
-    driver.unload()
+    for cluster in run.scenario.workload.reached(run.topology):
+        try:
+            driver.unload(cluster)
+        except BrokerproofError as error:
+            for log in logs:
+                if log["cluster"] == cluster:
+                    log["why"] = log["why"] or str(error)
     return logs
 
 
 def main() -> None:
     run = run_argument()
+    driver = driver_for(run)
+    _await_replication(run, driver)
     started_at = clock.now_us()
     evidence: dict[str, Any] = {"started_at": started_at, "logs": []}
     # Java takes some seconds to start, in which the topic is closed.
     with ThreadPoolExecutor(max_workers=1) as pool:
-        closed = pool.submit(_closed, driver_for(run))
+        closed = pool.submit(_closed, run, driver)
         spark = session("read_back")
-    try:
-        tasks = closed.result()
-    except BrokerproofError as error:
+    logs = closed.result()
+    tasks = [log for log in logs if log["why"] is None]
+    for log in logs:
+        if log["why"] is not None:
+            evidence["logs"].append(_read(run, log, {"why": log["why"]}))
+    if not tasks:
         # Nobody to read from: every log is unread, and the verdict cannot be more than unknown.
-        run.leave_state("read_back", evidence | {"finished_at": clock.now_us(), "why": str(error)})
-        raise SystemExit(f"the log cannot be read back: {error}") from None
+        why = "; ".join(log["why"] for log in logs)
+        run.leave_state("read_back", evidence | {"finished_at": clock.now_us(), "why": why})
+        raise SystemExit(f"no log can be read back: {why}")
     frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(one_task_each(run, tasks, _read_one), schema("stored"))
     append(frame, run, "stored")
     for index, task in enumerate(tasks):
-        said = read(run, f"read-back-{index}")
-        evidence["logs"].append(
-            {
-                "cluster": task["cluster"],
-                "topic": run.scenario.topic,
-                "partition": task["partition"],
-                "last_confirmed": None
-                if task["last_confirmed"] is None
-                else ":".join(map(str, task["last_confirmed"])),
-                "read_to_end": bool(said.get("read_to_end")),
-                "why": said.get("why", "the reader said nothing"),
-                "messages": said.get("read"),
-            }
-        )
+        evidence["logs"].append(_read(run, task, read(run, f"read-back-{index}")))
     run.leave_state("read_back", evidence | {"finished_at": clock.now_us()})
     spark.stop()
     # What was sampled so far has to be in the table before it is judged.

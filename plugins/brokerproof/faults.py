@@ -170,10 +170,10 @@ def resolve(targets: Targets, topology: Topology, driver: Driver) -> list[str]:
     if targets.nodes:
         names = list(targets.nodes)
     elif targets.now == "topic_owner":
-        owner = driver.owner()
+        owner = driver.owner(targets.cluster)
         names = [owner] if owner else []
     elif targets.now == "ledger_bookie":
-        names = driver.holders()
+        names = driver.holders(targets.cluster)
     else:
         names = list(topology.nodes)
     names = [
@@ -181,7 +181,7 @@ def resolve(targets: Targets, topology: Topology, driver: Driver) -> list[str]:
         for name in names
         if (targets.region is None or topology.nodes[name].region == targets.region)
         and (targets.role is None or topology.nodes[name].role is targets.role)
-        and (targets.cluster is None or topology.cluster_of(name) == targets.cluster)
+        and (targets.cluster is None or name in topology.clusters[targets.cluster].nodes)
     ][: targets.count]
     if not names:
         raise RunError(f"no node is {targets.model_dump(exclude_defaults=True)} now; the fault has no target")

@@ -117,7 +117,8 @@ def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
     """Put together what the display shows."""
     said = announcements.read(run, "run")
     counters: dict[str, int] = {}
-    for part in range(run.scenario.workload.producers):
+    workload = run.scenario.workload
+    for part in range(workload.producers * len(workload.homes(run.topology))):
         for name, value in announcements.read(run, f"load-{part}").items():
             if name in ("acked", "failed", "unknown"):
                 counters[name] = counters.get(name, 0) + int(value)
@@ -125,29 +126,46 @@ def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
     while consumed := announcements.read(run, f"consume-{part}"):
         counters["delivered"] = counters.get("delivered", 0) + int(consumed.get("delivered", 0))
         part += 1
-    topic = f"topic:{run.scenario.topic}"
+    owners = [value for (_, metric), value in latest.items() if metric == "owner" and value]
     run.write_json(
         "progress/live.json",
         {
             **said,
             "at": clock.now_us(),
             **counters,
-            "owner": latest.get((topic, "owner"), ""),
-            "alive": {
-                metric.removeprefix("alive_"): json.loads(value)
-                for (_, metric), value in latest.items()
-                if metric.startswith("alive_")
-            },
-            "under_replicated_ledgers": next(
-                (value for (_, metric), value in latest.items() if metric == "under_replicated_ledgers"), None
-            ),
-            "backlog": {
-                metric.removeprefix("backlog:"): value
-                for (_, metric), value in latest.items()
-                if metric.startswith("backlog:")
-            },
+            "owner": ", ".join(owners),
+            "alive": _alive(latest),
+            "under_replicated_ledgers": _under_replicated(latest),
+            "backlog": _backlogs(latest),
         },
     )
+
+
+def _alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
+    """Nodes listed alive, by role, of all clusters."""
+    alive: dict[str, list[str]] = {}
+    for (_, metric), value in latest.items():
+        if metric.startswith("alive_"):
+            alive.setdefault(metric.removeprefix("alive_"), []).extend(json.loads(value))
+    return alive
+
+
+def _under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
+    """Of all clusters together, None where nobody could be asked."""
+    said = [value for (_, metric), value in latest.items() if metric == "under_replicated_ledgers"]
+    known = [int(value) for value in said if value.isdigit()]
+    return str(sum(known)) if known else None
+
+
+def _backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
+    """Of every subscription, and of replication by where it goes; of several clusters with where it is."""
+    found: dict[str, str] = {}
+    for (source, metric), value in latest.items():
+        kind, _, name = metric.partition(":")
+        if kind in ("backlog", "replication_backlog"):
+            cluster = source.partition("@")[2]
+            found[f"{name}@{cluster}" if cluster and kind == "backlog" else name] = value
+    return found
 
 
 if __name__ == "__main__":

@@ -89,8 +89,9 @@ def provision(run: Run) -> None:
             runtime.prepare(specs[name])
         for number, group in enumerate(driver.start_order()):
             _start(driver.ready, runtime, [specs[name] for name in group], announce)
-            if number == 0 and (command := driver.initialize()):
-                _initialize(run, command)
+            if number == 0:
+                for command in driver.initialize():
+                    _initialize(run, command)
     except BaseException:
         runtime.release()
         raise

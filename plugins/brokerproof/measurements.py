@@ -43,13 +43,22 @@ METRICS: Mapping[str, Metric] = {
     "rto_s": _recovery("s", "fault", "from the effect until acks held the target rate again"),
     "longest_ack_gap_s": _recovery("s", "fault", "longest time without any ack from the effect on"),
     "longest_delivery_gap_s": _recovery("s", "fault", "longest time without any delivery from the effect on"),
-    "rpo_messages": _recovery("messages", "fault", "messages acked before the effect and lost"),
-    "rpo_s": _recovery("s", "fault", "age, at the effect, of the oldest message acked before it and lost"),
+    "rpo_messages": _recovery("messages", "fault", "messages acked before the effect that no cluster holds any more"),
+    "rpo_s": _recovery("s", "fault", "age, at the effect, of the oldest message that `rpo_messages` counts"),
+    "lost_later_messages": _recovery(
+        "messages", "fault", "messages acked after the effect that no cluster holds any more"
+    ),
     "rereplicate_s": _recovery("s", "fault", "from the effect until no ledger was under-replicated any more"),
     "backlog_drain_s": _recovery("s", "fault", "from the effect until the subscriptions' backlog was drained"),
+    "agree_s": _recovery(
+        "s", "fault", "from the failed nodes' return until no cluster was further behind another than before the effect"
+    ),
     "publish_latency_p50_ms": _recovery("ms", "phase", "median of the time from schedule to ack"),
     "publish_latency_p99_ms": _recovery("ms", "phase", "99th percentile of the time from schedule to ack"),
     "publish_latency_max_ms": _recovery("ms", "phase", "longest time from schedule to ack"),
+    "replication_lag_p50_ms": _recovery("ms", "way and phase", "median of the time from ack to delivery elsewhere"),
+    "replication_lag_p99_ms": _recovery("ms", "way and phase", "99th percentile of the time from ack to there"),
+    "replication_lag_max_ms": _recovery("ms", "way and phase", "longest time from ack to delivery elsewhere"),
     "rate_held": _recovery("share", "phase", "acked messages of the phase's schedule, as a share of the schedule"),
     "sampling_gap_s": _recovery("s", "run", "longest time between two samples: the platform's own sampling error"),
 }

@@ -69,13 +69,25 @@ class Workload(Document):
 
     @model_validator(mode="after")
     def _a_key_for_each_producer(self) -> Self:
-        if self.keys < self.producers:
+        if len(set(self.produce_on)) < len(self.produce_on):
+            raise InputError("names a cluster twice", field="produce_on", remedy="name each once")
+        producers = self.producers * max(1, len(self.produce_on))
+        if self.keys < producers:
             raise InputError(
-                f"{self.keys} keys cannot be shared out among {self.producers} producers",
+                f"{self.keys} keys cannot be shared out among {producers} producers",
                 field="keys",
-                remedy=f"give at least {self.producers}",
+                remedy=f"give at least {producers}",
             )
         return self
+
+    def homes(self, topology: Topology) -> list[str]:
+        """The clusters that are published to."""
+        return self.produce_on or list(topology.clusters)[:1]
+
+    def reached(self, topology: Topology) -> list[str]:
+        """The clusters whose logs have to hold messages: those published to, and those replicated to."""
+        homes = self.homes(topology)
+        return list(dict.fromkeys(name for home in homes for name in topology.reached(home, self.namespace)))
 
 
 class Phases(Document):
@@ -92,7 +104,7 @@ class Phases(Document):
 
 
 class Targets(Document):
-    """Which nodes a fault is done to: by name, by region and role, or by what they do at that moment."""
+    """Which nodes a fault is done to: by name, by cluster, region and role, or by what they do at that moment."""
 
     nodes: list[str] = Field(default_factory=list)
     cluster: str | None = None
@@ -105,10 +117,12 @@ class Targets(Document):
 
     @model_validator(mode="after")
     def _something(self) -> Self:
-        if not (self.nodes or self.region or self.role or self.now):
-            raise InputError("choose no node", remedy="give nodes, region, role or now")
-        if self.nodes and (self.region or self.role or self.now):
-            raise InputError("name nodes and select them too", remedy="give either `nodes` or region, role and now")
+        if not (self.nodes or self.cluster or self.region or self.role or self.now):
+            raise InputError("choose no node", remedy="give nodes, cluster, region, role or now")
+        if self.nodes and (self.cluster or self.region or self.role or self.now):
+            raise InputError(
+                "name nodes and select them too", remedy="give either `nodes` or cluster, region, role and now"
+            )
         return self
 
 
@@ -189,6 +203,11 @@ class Scenario(Document):
     workload: Workload
     phases: Phases = Phases()
     faults: list[Fault] = Field(default_factory=list)
+    destroyed: list[str] = Field(
+        default_factory=list,
+        description="clusters whose disks a fault destroys: what is missing there or never left there is counted and "
+        "legal, and `rpo_messages` has to bound what no cluster holds any more",
+    )
     owner: OwnerExpectation = OwnerExpectation()
     bounds: dict[str, Bound] = Field(
         default_factory=dict, description="by metric, or by `metric/subject` for one fault, phase or moment of it"
@@ -233,6 +252,18 @@ class Scenario(Document):
                     remedy=closest(fault.when.rereplicated, earlier),
                 )
             earlier.append(fault.name)
+        return self
+
+    @model_validator(mode="after")
+    def _destroyed_within_bounds(self) -> Self:
+        if self.destroyed and not any(fault.kind == "destroy" for fault in self.faults):
+            raise InputError("no fault destroys anything", field="destroyed", remedy="leave it out or add a `destroy`")
+        if self.destroyed and not any(key.split("/")[0] == "rpo_messages" for key in self.bounds):
+            raise InputError(
+                "nothing bounds what the destroyed clusters may lose",
+                field="bounds",
+                remedy="add `rpo_messages: {max: …}`",
+            )
         return self
 
     def bound(self, metric: str, subject: str) -> Bound | None:
@@ -296,12 +327,28 @@ def check(scenario: Scenario, topology: Topology) -> None:
     workload = scenario.workload
     for index, cluster in enumerate(workload.produce_on):
         _known(cluster, topology.clusters, "cluster", f"workload.produce_on.{index}")
-    clusters = workload.produce_on or list(topology.clusters)[:1]
-    for cluster in clusters:
+    for cluster in workload.homes(topology):
         _known(workload.namespace, topology.clusters[cluster].namespaces, "namespace", "workload.namespace")
+    places: set[tuple[str, str]] = set()
     for index, subscription in enumerate(workload.subscriptions):
-        if subscription.cluster:
-            _known(subscription.cluster, topology.clusters, "cluster", f"workload.subscriptions.{index}.cluster")
+        at = f"workload.subscriptions.{index}"
+        cluster = subscription.cluster or next(iter(topology.clusters))
+        _known(cluster, topology.clusters, "cluster", f"{at}.cluster")
+        if cluster not in workload.reached(topology):
+            raise InputError(
+                f"nothing that is published reaches `{cluster}`",
+                field=f"{at}.cluster",
+                remedy=closest(cluster, workload.reached(topology)),
+            )
+        if (cluster, subscription.name) in places:
+            raise InputError(
+                f"`{cluster}` has two subscriptions called `{subscription.name}`",
+                field=f"{at}.name",
+                remedy="rename one",
+            )
+        places.add((cluster, subscription.name))
+    for index, cluster in enumerate(scenario.destroyed):
+        _known(cluster, topology.clusters, "cluster", f"destroyed.{index}")
     for phase in ("steady", "recovery"):
         region = getattr(scenario.owner, phase)
         if region is not None:

@@ -59,7 +59,8 @@ class Timeline:
 
     def _steady(self) -> None:
         self.announce(phase="warm-up")
-        target = self.scenario.workload.rate * STEADY_SHARE
+        workload = self.scenario.workload
+        target = workload.rate * len(workload.homes(self.run.topology)) * STEADY_SHARE
         held: list[float] = []
         last: tuple[float, int] | None = None
         best = 0.0

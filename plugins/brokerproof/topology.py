@@ -109,7 +109,7 @@ class Cluster(Document):
     @field_validator("nodes")
     @classmethod
     def _named_like_hosts(cls, nodes: dict[str, Node]) -> dict[str, Node]:
-        for role in Role:
+        for role in (Role.BROKER, Role.BOOKIE):
             if not any(node.role is role for node in nodes.values()):
                 raise InputError(f"no node has the role `{role}`", remedy=f"add a node with `role: {role}`")
         return nodes
@@ -161,6 +161,11 @@ class Topology(Document):
     description: str
     system: str = Field("pulsar", description="the driver that runs it")
     clusters: dict[str, Cluster] = Field(min_length=1)
+    shared_metadata: dict[str, Node] = Field(
+        default_factory=dict,
+        description="nodes of one metadata store for all clusters, which then have none of their own: each cluster "
+        "under a chroot of its name, the root as their configuration store",
+    )
     settings: dict[Role, dict[str, str | int | float | bool]] = Field(
         default_factory=dict, description="the system's own configuration keys, by role"
     )
@@ -171,8 +176,14 @@ class Topology(Document):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        seen: set[str] = set()
+        seen: set[str] = set(self.shared_metadata)
+        for name, node in self.shared_metadata.items():
+            if node.role is not Role.METADATA:
+                raise InputError(
+                    f"is a {node.role}", field=f"shared_metadata.{name}.role", remedy="put it into its cluster's nodes"
+                )
         for cluster_name, cluster in self.clusters.items():
+            self._one_metadata_store(cluster_name)
             for name in cluster.nodes:
                 if name in seen:
                     raise InputError(
@@ -181,18 +192,51 @@ class Topology(Document):
                 seen.add(name)
             for name, namespace in cluster.namespaces.items():
                 for other in namespace.replicated_to:
+                    at = f"clusters.{cluster_name}.namespaces.{name}.replicated_to"
                     if other not in self.clusters:
                         raise InputError(
-                            f"no cluster is called `{other}`",
-                            field=f"clusters.{cluster_name}.namespaces.{name}.replicated_to",
-                            remedy=closest(other, self.clusters),
+                            f"no cluster is called `{other}`", field=at, remedy=closest(other, self.clusters)
                         )
+                    self._same_there(cluster_name, name, other, at)
         return self
+
+    def _one_metadata_store(self, cluster: str) -> None:
+        own = self.clusters[cluster].names(role=Role.METADATA)
+        if not own and not self.shared_metadata:
+            raise InputError(
+                "no node has the role `metadata`",
+                field=f"clusters.{cluster}.nodes",
+                remedy="add a node with `role: metadata`, or `shared_metadata` for all clusters",
+            )
+        if own and self.shared_metadata:
+            raise InputError(
+                "a second metadata store beside the shared one",
+                field=f"clusters.{cluster}.nodes.{own[0]}",
+                remedy="leave one of the two out",
+            )
+
+    def _same_there(self, cluster: str, name: str, other: str, at: str) -> None:
+        """A namespace that is replicated has to be in the other cluster; in one configuration store it is one."""
+        here, there = self.clusters[cluster].namespaces[name], self.clusters[other].namespaces.get(name)
+        if there is None:
+            raise InputError(
+                f"`{other}` has no namespace `{name}`", field=at, remedy=f"add it to clusters.{other}.namespaces"
+            )
+        different = here.model_copy(update={"isolation": None, "replicated_to": []}) != there.model_copy(
+            update={"isolation": None, "replicated_to": []}
+        )
+        if self.shared_metadata and (different or set(self.reached(cluster, name)) != set(self.reached(other, name))):
+            raise InputError(
+                f"`{name}` is one namespace in the shared metadata store, and `{other}` describes it differently",
+                field=at,
+                remedy="give both the same clusters, persistence and deduplication",
+            )
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
-        """All nodes of all clusters, by name."""
-        return {name: node for cluster in self.clusters.values() for name, node in cluster.nodes.items()}
+        """All nodes of all clusters and of the metadata store that they share, by name."""
+        own = {name: node for cluster in self.clusters.values() for name, node in cluster.nodes.items()}
+        return {**self.shared_metadata, **own}
 
     @cached_property
     def regions(self) -> list[str]:
@@ -200,8 +244,16 @@ class Topology(Document):
         return list(dict.fromkeys(node.region for node in self.nodes.values()))
 
     def cluster_of(self, node: str) -> str:
-        """Name of the cluster that a node belongs to."""
-        return next(name for name, cluster in self.clusters.items() if node in cluster.nodes)
+        """Name of the cluster that a node belongs to. Raises KeyError for a node of the shared metadata store."""
+        for name, cluster in self.clusters.items():
+            if node in cluster.nodes:
+                return name
+        raise KeyError(node)
+
+    def reached(self, home: str, namespace: str) -> list[str]:
+        """The clusters whose logs have to hold what is published to a namespace in `home`, `home` first."""
+        policies = self.clusters[home].namespaces.get(namespace)
+        return list(dict.fromkeys([home, *(policies.replicated_to if policies else [])]))
 
 
 def load_topology(name: str, directory: Path, overrides: Mapping[str, Any] | None = None) -> Topology:

@@ -15,7 +15,7 @@ from brokerproof.run import Run
 from brokerproof.verdict import Verdict, merge
 from pyspark.sql import DataFrame, SparkSession
 
-from brokerproof_judging import attempts, frames, measured, parts, placement, recovery
+from brokerproof_judging import attempts, frames, measured, parts, placement, recovery, replication
 from brokerproof_judging.anomalies import Evidenced, Seen, findings, forbidden, searched
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.messages import PLACES, Facts, gathered
@@ -102,6 +102,7 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
                 messages=replacement.beside("messages"),
                 anomalies=replacement.beside("anomalies"),
                 forbidden=forbidden(run.scenario, run.topology),
+                destroyed=run.scenario.destroyed,
             )
             found = among.by_message(searched(seen, among))
             counts = counted(sizes["publishes"], every(among, parts.look(found, results, results.SCHEMA)))
@@ -159,6 +160,7 @@ def _measurements(spark: SparkSession, run: Run, recorded: _Recorded, judged: Da
             *placement.of_owners(run, timeline, samples),
             *recovery.of_faults(run, timeline, samples, recorded.pacing, judged),
             *recovery.of_phases(run, timeline, judged),
+            *replication.of_lag(run, timeline, judged),
             recovery.of_sampling(run, timeline, samples),
         ],
     )

@@ -15,6 +15,10 @@ from brokerproof.scenario import Bound, Scenario
 RUN, END, NOTHING = "run", "end_of_run", "nothing"
 
 
+# (value, evidence, whether it is at least that)
+Answer = tuple[float | None, str, bool]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """One value; `at_least` where the real one is higher, because what was waited for had not come by then."""
@@ -63,4 +67,7 @@ def _bound(scenario: Scenario, measured: Measured) -> Bound | None:
     if bound is None and measured.metric == "owner_in_region":
         # Naming the region under `owner` is the expectation; it needs no second line under `bounds`.
         return Bound(min=1.0)
+    if bound is None and measured.metric == "lost_later_messages" and scenario.destroyed:
+        # What a destroyed cluster took with it is bounded by `rpo_messages`; nothing excuses what was acked later.
+        return Bound(max=0.0)
     return bound

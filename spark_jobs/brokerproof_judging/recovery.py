@@ -15,7 +15,8 @@ from brokerproof.topology import Role
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measured import RUN, Measured
+from brokerproof_judging import replication
+from brokerproof_judging.measured import RUN, Answer, Measured
 from brokerproof_judging.pace import HELD_SECONDS, HELD_SHARE, Pace, paces
 from brokerproof_judging.samples import Samples, Series, names
 from brokerproof_judging.timeline import FaultTimes, Span, Timeline
@@ -26,9 +27,6 @@ FAULT_METRICS = tuple(
 
 # Kinds of source that are sampled all the time; others speak only when something happens.
 _SAMPLED = {"cluster", "topic", "bookie"}
-
-# (value in seconds, evidence, whether it is at least that)
-Answer = tuple[float | None, str, bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +80,7 @@ def of_faults(
             **losses[fault.name],
             "rereplicate_s": _rereplicated(run, samples, fault, span),
             "backlog_drain_s": _drained(samples, span, timeline),
+            "agree_s": replication.agreed(samples, fault, timeline),
         }
         for metric in FAULT_METRICS:
             value, evidence, at_least = answers[metric]
@@ -101,13 +100,10 @@ def of_phases(run: Run, timeline: Timeline, messages: DataFrame) -> Iterator[Mea
                 yield Measured(metric=metric, subject=phase, value=None, evidence="the load never became steady")
         return
     scheduled, latency = F.unix_micros("scheduled_at"), F.unix_micros("settled_at") - F.unix_micros("scheduled_at")
-    phase_of = F.lit(None).cast("string")
-    for name, span in timeline.phases.items():
-        phase_of = F.when((scheduled >= span.start_us) & (scheduled < span.end_us), name).otherwise(phase_of)
     rows = (
         at_home(messages)
         .filter(F.col("outcome") == Outcome.ACKED)
-        .select(phase_of.alias("phase"), latency.alias("latency"))
+        .select(timeline.phase_of(scheduled).alias("phase"), latency.alias("latency"))
         .filter("phase IS NOT NULL")
         .groupBy("phase")
         .agg(
@@ -261,7 +257,10 @@ def _gap(pace: Pace, what: str) -> Answer:
 
 
 def _losses(messages: DataFrame, faults: list[FaultTimes]) -> dict[str, dict[str, Answer]]:
-    """Messages acked before the effect and lost; not known while one of them is unproven."""
+    """Acked messages that no cluster holds any more, by fault and whether they were acked before its effect or later.
+
+    Neither is known while one of them is unproven.
+    """
     settled = F.unix_micros("settled_at")
     lost, unproven = (F.array_contains("anomalies", name) for name in ("lost", "unproven"))
     columns = []
@@ -269,32 +268,38 @@ def _losses(messages: DataFrame, faults: list[FaultTimes]) -> dict[str, dict[str
         before = settled <= _span(fault).start_us
         columns += [
             F.count_if(lost & before).alias(f"lost{number}"),
+            F.count_if(lost & ~before).alias(f"later{number}"),
             F.min(F.when(lost & before, settled)).alias(f"oldest{number}"),
             F.count_if(unproven & before).alias(f"unproven{number}"),
+            F.count_if(unproven & ~before).alias(f"unproven_later{number}"),
         ]
-    row = at_home(messages).filter(F.size("anomalies") > 0).agg(*columns).collect()[0]
+    row = replication.missing_everywhere(messages).agg(*columns).collect()[0]
     answers: dict[str, dict[str, Answer]] = {}
     for number, fault in enumerate(faults):
-        count, oldest, doubtful = (row[f"{name}{number}"] for name in ("lost", "oldest", "unproven"))
-        if doubtful:
-            answer: Answer = (
-                None,
-                f"{doubtful} messages acked before the effect are missing, and nothing proves why",
-                False,
-            )
-            answers[fault.name] = {"rpo_messages": answer, "rpo_s": answer}
-            continue
+        oldest, doubtful, doubtful_later = (row[f"{name}{number}"] for name in ("oldest", "unproven", "unproven_later"))
         age = _since(oldest, _span(fault).start_us) if oldest is not None else 0.0
+        before_known = doubtful == 0
         answers[fault.name] = {
-            "rpo_messages": (float(count), "acked before the effect and lost", False),
-            "rpo_s": (age, "age of the oldest of them" if count else "none was lost", False),
+            "rpo_messages": (float(row[f"lost{number}"]), "acked before the effect and held by no cluster", False)
+            if before_known
+            else _doubtful(doubtful, "before"),
+            "rpo_s": (age, "age of the oldest of them" if oldest is not None else "none was lost", False)
+            if before_known
+            else _doubtful(doubtful, "before"),
+            "lost_later_messages": (float(row[f"later{number}"]), "acked after the effect, held by no cluster", False)
+            if doubtful_later == 0
+            else _doubtful(doubtful_later, "after"),
         }
     return answers
 
 
+def _doubtful(count: int, when: str) -> Answer:
+    return None, f"{count} messages acked {when} the effect are missing, and nothing proves why", False
+
+
 def _rereplicated(run: Run, samples: Samples, fault: FaultTimes, span: Span) -> Answer:
     """Until the first sample of 0 after one above 0, in every cluster of a target where it rose."""
-    clusters = {run.topology.cluster_of(target) for target in fault.targets if target in run.topology.nodes}
+    clusters = {name for name, each in run.topology.clusters.items() if each.nodes.keys() & set(fault.targets)}
     times: list[int] = []
     waiting: list[Series] = []
     for cluster, values in samples.of_metric("cluster", "under_replicated_ledgers"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,16 @@ from brokerproof.tables import SCHEMAS
 from brokerproof_judging import parts
 from brokerproof_judging.identity import IN_LOG, PLACE, PRODUCER, SEQ, columns
 
-# What is illegal at each place of `f`: as the place's own row says, or else as the row without a cluster does.
+# What is illegal at each place of `f`: as the place's own row says, or else as the row without a cluster does. What a
+# destroyed cluster lost, or had not yet sent on, is legal; `rpo_messages` bounds what nobody holds any more.
 LEGALITY = "LEFT JOIN forbidden r ON (r.cluster, r.subscription) = (f.cluster, f.subscription)"
-FORBIDDEN = "coalesce(r.forbidden, (SELECT d.forbidden FROM forbidden d WHERE d.cluster IS NULL))"
+_RULED = "coalesce(r.forbidden, (SELECT d.forbidden FROM forbidden d WHERE d.cluster IS NULL))"
+_GONE = "SELECT name FROM destroyed"
+FORBIDDEN = f"""
+    CASE WHEN f.subscription = '{IN_LOG}' AND (f.cluster IN ({_GONE}) OR coalesce(f.home IN ({_GONE}), false))
+    THEN list_filter({_RULED}, lambda each: each NOT IN ('{Anomaly.LOST}', '{Anomaly.NOT_REPLICATED}'))
+    ELSE {_RULED} END
+"""
 
 # A message may have been found by a search more than once at a place; one anomaly is told once.
 _JOINED = f"""
@@ -76,6 +83,7 @@ class Results:
     messages: str
     anomalies: str
     forbidden: pa.Table
+    destroyed: Sequence[str]
 
     SCHEMA = "part int, counts string"
 
@@ -85,7 +93,8 @@ class Results:
         Raises RunError where a search found something at a place that there is not.
         """
         parts.read(connection, "places", self.places, part)
-        parts.give(connection, {"forbidden": self.forbidden})
+        destroyed = parts.table("name string", [(name,) for name in self.destroyed])
+        parts.give(connection, {"forbidden": self.forbidden, "destroyed": destroyed})
         connection.execute(_JOINED)
         self._nothing_left_over(connection)
         for table, directory, query in (

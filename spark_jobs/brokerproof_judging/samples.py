@@ -25,7 +25,7 @@ class Samples:
     @classmethod
     def of(cls, observations: DataFrame) -> Samples:
         """From the table `observations`."""
-        value = F.when(F.expr(f"{_METRICS} OR metric LIKE 'backlog:%'"), F.col("value")).alias("value")
+        value = F.when(F.expr(f"{_METRICS} OR metric RLIKE '^(replication_)?backlog:'"), F.col("value")).alias("value")
         series: dict[tuple[str, str], Series] = defaultdict(list)
         times: dict[str, set[int]] = defaultdict(set)
         for row in observations.select(F.unix_micros("at").alias("at"), "source", "metric", value).collect():

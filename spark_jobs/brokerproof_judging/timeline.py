@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from brokerproof.run import Run
 from brokerproof.tables import FaultState
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 PHASES = ("steady", "impact", "recovery")
@@ -35,12 +35,14 @@ class Span:
 class FaultTimes:
     """A fault with what it was done to. Its span goes from its effect to the next fault's, or to the load's end.
 
-    `span` is None where it cannot be told, `why` says why.
+    `span` is None where it cannot be told, `why` says why. `healed_us` is when its targets were healthy again, None
+    where they never were.
     """
 
     name: str
     targets: tuple[str, ...] = ()
     span: Span | None = None
+    healed_us: int | None = None
     why: str = ""
 
 
@@ -66,6 +68,7 @@ class Timeline:
             spans = (Span(start_us=start, end_us=end) for start, end in pairwise(edges))
             phases = dict(zip(PHASES, spans, strict=True))
         effects: dict[str, int] = {}
+        healed: dict[str, int] = {}
         targets: dict[str, tuple[str, ...]] = {}
         # As numbers: Spark hands times out without their zone.
         rows = changes.select("fault", "targets", "state", F.unix_micros("at").alias("at_us")).collect()
@@ -73,6 +76,8 @@ class Timeline:
             targets[row.fault] = tuple(row.targets or ()) or targets.get(row.fault, ())
             if row.state == FaultState.EFFECTIVE:
                 effects.setdefault(row.fault, row.at_us)
+            elif row.state == FaultState.RECOVERED:
+                healed[row.fault] = row.at_us
         names = list(dict.fromkeys([*(fault.name for fault in run.scenario.faults), *targets]))
         faults = []
         for name in names:
@@ -84,5 +89,14 @@ class Timeline:
             else:
                 end = min([other for other in effects.values() if other > at] + [max(edges[-1], at)])
                 span = Span(start_us=at, end_us=end)
-            faults.append(FaultTimes(name=name, targets=targets.get(name, ()), span=span, why=why))
+            faults.append(
+                FaultTimes(name=name, targets=targets.get(name, ()), span=span, healed_us=healed.get(name), why=why)
+            )
         return cls(phases=phases, faults=tuple(faults))
+
+    def phase_of(self, at_us: Column) -> Column:
+        """The name of the phase that a moment is in, null where it is in none."""
+        phase = F.lit(None).cast("string")
+        for name, span in self.phases.items():
+            phase = F.when((at_us >= span.start_us) & (at_us < span.end_us), name).otherwise(phase)
+        return phase

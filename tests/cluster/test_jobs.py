@@ -21,10 +21,8 @@ def submit(run: Run, job: str, *arguments: str) -> None:
     submit_here(from_environment(), job, [run.directory, *arguments])
 
 
-@pytest.fixture(scope="module")
-def judged(stretched: Stretched) -> Run:
+def run_jobs(run: Run) -> Run:
     """A run without faults, from its load to its judgement."""
-    run = stretched.reserved
     failures: list[BaseException] = []
 
     def side_by_side(act: Callable[[], None]) -> threading.Thread:
@@ -46,6 +44,11 @@ def judged(stretched: Stretched) -> Run:
     submit(run, "read_back")
     submit(run, "verify", "--expectations", str(ROOT / "expectations"))
     return run
+
+
+@pytest.fixture(scope="module")
+def judged(stretched: Stretched) -> Run:
+    return run_jobs(stretched.reserved)
 
 
 def test_a_run_without_faults_passes(judged: Run) -> None:

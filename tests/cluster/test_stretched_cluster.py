@@ -55,7 +55,7 @@ def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: Stretc
 def test_every_ledger_has_one_copy_in_each_region(stretched: Stretched) -> None:
     for _ in range(4):
         assert {answer.outcome for answer in publish(stretched, 20)} == {"acked"}
-        stretched.driver.unload()  # the next one opens another ledger
+        stretched.driver.unload("mycluster")  # the next one opens another ledger
     rows = stretched.driver.ledgers("test")
     assert len({row["ledger_id"] for row in rows}) >= 4
     assert {tuple(row["regions"]) for row in rows} == {("eu", "us")}
@@ -82,21 +82,21 @@ def test_what_was_published_counts_where_it_was_acked(stretched: Stretched) -> N
 
 def test_all_nodes_are_listed_alive_and_nothing_is_under_replicated(stretched: Stretched) -> None:
     alive = stretched.driver.alive()
-    assert alive["brokers"] == sorted(stretched.driver.cluster.names(role=Role.BROKER))
-    assert alive["bookies"] == sorted(stretched.driver.cluster.names(role=Role.BOOKIE))
+    assert alive["brokers"] == sorted(stretched.driver.home.cluster.names(role=Role.BROKER))
+    assert alive["bookies"] == sorted(stretched.driver.home.cluster.names(role=Role.BOOKIE))
     assert stretched.driver.under_replicated() == 0
 
 
 def test_a_setting_changed_behind_its_back_is_named(stretched: Stretched) -> None:
     stretched.driver.check_configuration()
     path = "/admin/v2/namespaces/mytenant/eu/retention"
-    kept = stretched.driver.brokers.get(path)
-    stretched.driver.brokers.change("POST", path, {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1})
+    kept = stretched.driver.home.brokers.get(path)
+    stretched.driver.home.brokers.change("POST", path, {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1})
     try:
         with pytest.raises(AdminError, match="retention of mytenant/eu"):
             stretched.driver.check_configuration()
     finally:
-        stretched.driver.brokers.change("POST", path, kept)
+        stretched.driver.home.brokers.change("POST", path, kept)
     stretched.driver.check_configuration()
 
 
@@ -123,7 +123,7 @@ def test_the_samplers_say_what_the_cluster_says(stretched: Stretched) -> None:
     assert samples[topic, "owner"].startswith("broker-eu-")
     assert int(samples[topic, "published"]) > 0
     assert samples["cluster:mycluster", "under_replicated_ledgers"] == "0"
-    for bookie in stretched.driver.cluster.names(role=Role.BOOKIE):
+    for bookie in stretched.driver.home.cluster.names(role=Role.BOOKIE):
         assert int(samples[f"bookie:{bookie}", "bytes_written"]) > 0
 
 

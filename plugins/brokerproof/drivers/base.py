@@ -30,8 +30,8 @@ class Driver(Protocol):
     def start_order(self) -> list[list[str]]:
         """Nodes in groups: each group starts, in parallel, when the one before is healthy."""
 
-    def initialize(self) -> tuple[str, ...] | None:
-        """The program that has to run once between the first group and the second, if any."""
+    def initialize(self) -> list[tuple[str, ...]]:
+        """The programs that have to run once, one after the other, between the first group and the second."""
 
     def healthy(self, spec: NodeSpec) -> bool:
         """Whether the node itself says that it is healthy."""
@@ -51,11 +51,13 @@ class Driver(Protocol):
     def check_configuration(self) -> None:
         """Read everything back that `configure` set. Raises AdminError naming what did not take."""
 
-    def owner(self) -> str | None:
-        """The node that owns the topic now (the first partition of a partitioned one)."""
+    def owner(self, cluster: str | None = None) -> str | None:
+        """The node that owns the topic now (the first partition of a partitioned one), in a cluster or in the first
+        that is published to."""
 
-    def holders(self) -> list[str]:
-        """The nodes that the newest entries of the topic go to now."""
+    def holders(self, cluster: str | None = None) -> list[str]:
+        """The nodes that the newest entries of the topic go to now, in a cluster or in the first that is published
+        to."""
 
     def alive(self) -> dict[str, list[str]]:
         """Nodes that the cluster itself lists as alive, by role."""
@@ -66,26 +68,41 @@ class Driver(Protocol):
         They raise where nobody answers, which is recorded as such.
         """
 
-    def under_replicated(self) -> int | None:
-        """Ledgers waiting for another copy, None where nobody could be asked."""
+    def under_replicated(self) -> int:
+        """Ledgers waiting for another copy, in all clusters. Raises AdminError where one does not answer."""
 
     def ledgers(self, moment: str) -> list[dict[str, Any]]:
-        """Rows of the `ledgers` table: where every segment of the topic is now."""
+        """Rows of the `ledgers` table: where every segment of the topic is now, in every cluster."""
 
     def published(self) -> int:
-        """Messages that the topic's owner took in since it owns it (a counter that starts again with each owner)."""
+        """Messages that the topic's owners took in from producers since they own it, in all clusters published to.
+
+        A counter that starts again with each owner.
+        """
 
     def drained(self) -> list[dict[str, Any]]:
-        """For each partition and subscription: cluster, topic, partition, subscription, drained, backlog, why."""
+        """For each partition and subscription: cluster, topic, partition, subscription, drained, backlog, why.
+
+        A cluster that does not answer is not drained, and why says so.
+        """
+
+    def replicated(self) -> list[dict[str, Any]]:
+        """For each way that the topic is replicated: topic, from, to, drained, backlog, why.
+
+        `drained` where everything that is in the log of `from` is in that of `to`; False where nobody could be asked.
+        """
 
     def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """For each partition, the position up to which the cluster holds everything acknowledged."""
 
     def logs(self) -> list[dict[str, Any]]:
-        """For each log that has to be read back: cluster, partition, last_confirmed ([ledger, entry] or None)."""
+        """For each log that has to be read back: cluster, partition, last_confirmed ([ledger, entry] or None), why.
 
-    def unload(self) -> None:
-        """Close the topic, so that it is read from disks next and not from a cache."""
+        `why` says why the log cannot be read, or nothing.
+        """
+
+    def unload(self, cluster: str) -> None:
+        """Close the topic in a cluster, so that it is read from disks next and not from a cache."""
 
 
 def _pulsar_versions() -> list[str]:

@@ -45,10 +45,10 @@ class Nodes:
     def under_replicated(self) -> int:
         return self.short
 
-    def owner(self) -> str:
+    def owner(self, cluster: str | None = None) -> str:
         return "broker-eu-1"
 
-    def holders(self) -> list[str]:
+    def holders(self, cluster: str | None = None) -> list[str]:
         return ["bookie-eu-2", "bookie-us-1"]
 
     def healthy(self, spec: Any) -> bool:
@@ -219,7 +219,7 @@ def test_what_was_injected_is_undone_though_the_timeline_failed(tmp_path: Path) 
         },
     ]
     run, nodes = make(tmp_path, faults)
-    nodes.holders = lambda: []  # type: ignore[method-assign]
+    nodes.holders = lambda cluster=None: []  # type: ignore[method-assign]
     real = nodes.kill
 
     def kill(name: str) -> None:

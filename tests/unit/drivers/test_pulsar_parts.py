@@ -49,7 +49,7 @@ def test_what_was_set_is_read_back(topology: Topology) -> None:
     cluster, workload = Cluster(), Workload(namespace="mytenant/eu")
     at = addresses(topology, 0)
     policies.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
-    policies.check(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
+    policies.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_setting_that_did_not_take_is_named(topology: Topology, forgotten: str
     at = addresses(topology, 0)
     policies.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
     with pytest.raises(AdminError, match=named):
-        policies.check(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
+        policies.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
 
 
 def test_a_region_is_a_subnet_and_slots_do_not_overlap(topology: Topology) -> None:

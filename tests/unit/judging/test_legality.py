@@ -21,6 +21,20 @@ PLACES = {
 }
 
 
+def forbidden_at(connection, history, places, destroyed=()):
+    """What is illegal at each (cluster, subscription) of `places`, given with the home of what was published."""
+    parts.give(
+        connection,
+        {
+            "places": parts.table("cluster string, subscription string, home string", places),
+            "forbidden": forbidden(history.scenario, history.topology),
+            "destroyed": parts.table("name string", [(name,) for name in destroyed]),
+        },
+    )
+    rows = parts.rows(connection, f"SELECT f.*, {FORBIDDEN} AS forbidden FROM places f {LEGALITY}")
+    return {(row["cluster"], row["subscription"]): set(row["forbidden"]) for row in rows}
+
+
 @pytest.mark.parametrize("guarantee", Guarantee)
 def test_it_is_what_the_guarantee_says_of_every_place(guarantee):
     tightened, loosened = [Anomaly.DELIVERED_TWICE], [Anomaly.PHANTOM]
@@ -36,12 +50,9 @@ def test_it_is_what_the_guarantee_says_of_every_place(guarantee):
         ],
     )
     with parts.database() as connection:
-        places = parts.table("cluster string, subscription string", list(PLACES))
-        parts.give(connection, {"places": places, "forbidden": forbidden(history.scenario, history.topology)})
+        found = forbidden_at(connection, history, [(*place, place[0]) for place in PLACES])
 
-        found = parts.rows(connection, f"SELECT f.*, {FORBIDDEN} AS forbidden FROM places f {LEGALITY}")
-
-    assert {(row["cluster"], row["subscription"]): set(row["forbidden"]) for row in found} == {
+    assert found == {
         place: {
             anomaly
             for anomaly in Anomaly
@@ -49,3 +60,21 @@ def test_it_is_what_the_guarantee_says_of_every_place(guarantee):
         }
         for place, type_ in PLACES.items()
     }
+
+
+def test_what_a_destroyed_cluster_lost_or_had_not_sent_on_is_legal():
+    history = History(clusters=("main", "other"))
+    missing = {Anomaly.LOST, Anomaly.NOT_REPLICATED}
+    with parts.database() as connection:
+        everywhere = forbidden_at(connection, history, [("main", IN_LOG, "main"), ("other", IN_LOG, "other")])
+        with_main_gone = forbidden_at(
+            connection,
+            history,
+            [("main", IN_LOG, "main"), ("other", IN_LOG, "other"), ("main", "audit", "main")],
+            destroyed=["main"],
+        )
+
+    assert all(missing <= forbidden for forbidden in everywhere.values())
+    assert missing.isdisjoint(with_main_gone["main", IN_LOG])
+    assert missing <= with_main_gone["other", IN_LOG]
+    assert missing <= with_main_gone["main", "audit"]

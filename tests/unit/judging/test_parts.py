@@ -93,6 +93,7 @@ def test_an_anomaly_at_a_place_without_facts_is_an_error(tmp_path):
         messages=str(tmp_path / "messages"),
         anomalies=str(tmp_path / "anomalies"),
         forbidden=pa.table({"cluster": [None], "subscription": [""], "forbidden": [["lost"]]}),
+        destroyed=[],
     )
     found = parts.table(
         "who string, number int64, topic string, cluster string, subscription string, anomaly string, cause string, "

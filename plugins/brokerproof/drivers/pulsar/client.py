@@ -15,8 +15,9 @@ from brokerproof.scenario import Subscription
 from brokerproof.tables import Outcome
 from brokerproof.topology import Role
 
-# Identity travels beside the payload, so that a corrupted payload still says whose it is.
-_PRODUCER, _SEQ = "bp-producer", "bp-seq"
+# Identity travels beside the payload, so that a corrupted payload still says whose it is. The client does not show the
+# broker's own `replicated_from` (3.13 has no accessor for it), so a message also says where it was published.
+_PRODUCER, _SEQ, _HOME = "bp-producer", "bp-seq", "bp-home"
 
 _TYPES = {
     SubscriptionType.EXCLUSIVE: pulsar.ConsumerType.Exclusive,
@@ -38,7 +39,7 @@ class PulsarClients:
     """One client of one cluster."""
 
     def __init__(self, run: Run, cluster: str) -> None:
-        self._run = run
+        self._run, self._cluster = run, cluster
         self._settings = run.scenario.workload.client
         addresses = run.facts["addresses"]
         brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
@@ -54,6 +55,7 @@ class PulsarClients:
         """A producer; messages of a key go to one partition."""
         return PulsarProducer(
             name,
+            self._cluster,
             self._client.create_producer(
                 self._run.scenario.topic,
                 producer_name=name,
@@ -78,13 +80,14 @@ class PulsarClients:
                 consumer_name=name,
                 receiver_queue_size=self._settings.receiver_queue,
                 initial_position=pulsar.InitialPosition.Earliest,
-            )
+            ),
+            self._cluster,
         )
 
     def reader(self, partition: int) -> PulsarReader:
         """A reader of one partition."""
         topic = self._run.scenario.topic + (f"-partition-{partition}" if partition >= 0 else "")
-        return PulsarReader(self._client.create_reader(topic, MessageId.earliest), partition)
+        return PulsarReader(self._client.create_reader(topic, MessageId.earliest), self._cluster, partition)
 
     def close(self) -> None:
         """Close the client."""
@@ -94,8 +97,9 @@ class PulsarClients:
 class PulsarProducer:
     """One producer."""
 
-    def __init__(self, name: str, producer: pulsar.Producer) -> None:
-        self._name, self._producer = name, producer
+    def __init__(self, name: str, cluster: str, producer: pulsar.Producer) -> None:
+        self._identity = {_PRODUCER: name, _HOME: cluster}
+        self._producer = producer
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
         """Publish; `settle` runs on the client's I/O thread and must be quick."""
@@ -105,7 +109,7 @@ class PulsarProducer:
 
         try:
             self._producer.send_async(
-                payload, answered, properties={_PRODUCER: self._name, _SEQ: str(seq)}, partition_key=key
+                payload, answered, properties=self._identity | {_SEQ: str(seq)}, partition_key=key
             )
         except pulsar.PulsarException as error:
             settle(Settled(Outcome.UNKNOWN, error=type(error).__name__))
@@ -118,13 +122,13 @@ class PulsarProducer:
 class PulsarConsumer:
     """One consumer."""
 
-    def __init__(self, consumer: pulsar.Consumer) -> None:
-        self._consumer = consumer
+    def __init__(self, consumer: pulsar.Consumer, cluster: str) -> None:
+        self._consumer, self._cluster = consumer, cluster
 
     def receive(self, timeout_s: float) -> Received | None:
         """The next message."""
         try:
-            return _received(self._consumer.receive(timeout_millis=int(timeout_s * 1000)), None)
+            return _received(self._consumer.receive(timeout_millis=int(timeout_s * 1000)), self._cluster, None)
         except pulsar.Timeout:
             return None
 
@@ -140,13 +144,14 @@ class PulsarConsumer:
 class PulsarReader:
     """One reader."""
 
-    def __init__(self, reader: pulsar.Reader, partition: int) -> None:
-        self._reader, self._partition = reader, partition
+    def __init__(self, reader: pulsar.Reader, cluster: str, partition: int) -> None:
+        self._reader, self._cluster, self._partition = reader, cluster, partition
 
     def read(self, timeout_s: float) -> Received | None:
         """The next message."""
         try:
-            return _received(self._reader.read_next(timeout_millis=int(timeout_s * 1000)), self._partition)
+            message = self._reader.read_next(timeout_millis=int(timeout_s * 1000))
+            return _received(message, self._cluster, self._partition)
         except pulsar.Timeout:
             return None
 
@@ -171,11 +176,12 @@ def _settled(result: pulsar.Result, message_id: MessageId) -> Settled:
     return Settled(Outcome.ACKED, partition=message_id.partition(), position=position)
 
 
-def _received(message: pulsar.Message, partition: int | None) -> Received:
+def _received(message: pulsar.Message, cluster: str, partition: int | None) -> Received:
+    """`replicated_from` is what the message says of its home, where that is not the cluster it was read from."""
     identity = message.properties()
     message_id = message.message_id()
     batch = message_id.batch_index()
-    seq = identity.get(_SEQ, "")
+    seq, home = identity.get(_SEQ, ""), identity.get(_HOME)
     return Received(
         producer=identity.get(_PRODUCER),
         seq=int(seq) if seq.isdigit() else None,
@@ -185,6 +191,6 @@ def _received(message: pulsar.Message, partition: int | None) -> Received:
         position=Position(message_id.ledger_id(), message_id.entry_id(), None if batch < 0 else batch),
         redelivery_count=message.redelivery_count(),
         published_at=message.publish_timestamp() * 1000,
-        replicated_from=None,
+        replicated_from=home if home is not None and home != cluster else None,
         handle=message,
     )

@@ -79,9 +79,15 @@ class Layout:
     topology: Topology
     addresses: Mapping[str, str]
 
-    def metadata_url(self, cluster: Cluster) -> str:
-        """`HOST:2181,…` of the cluster's metadata store."""
-        return ",".join(f"{self.addresses[name]}:{METADATA_PORT}" for name in cluster.names(role=Role.METADATA))
+    def metadata_url(self, cluster_name: str) -> str:
+        """`HOST:2181,…` of the cluster's metadata store; in a shared one with a chroot, `…/CLUSTER`."""
+        chroot = f"/{cluster_name}" if self.topology.shared_metadata else ""
+        return self.configuration_url(cluster_name) + chroot
+
+    def configuration_url(self, cluster_name: str) -> str:
+        """`HOST:2181,…` of what the cluster knows tenants, namespaces and other clusters from."""
+        names = list(self.topology.shared_metadata) or self.topology.clusters[cluster_name].names(role=Role.METADATA)
+        return ",".join(f"{self.addresses[name]}:{METADATA_PORT}" for name in names)
 
     def web_urls(self, cluster: Cluster) -> str:
         """The brokers' admin URL, all hosts in one."""
@@ -103,6 +109,11 @@ def node_specs(layout: Layout, cluster_name: str) -> dict[str, NodeSpec]:
     return {name: make[node.role](layout, cluster_name, name, node) for name, node in cluster.nodes.items()}
 
 
+def shared_metadata_specs(layout: Layout) -> dict[str, NodeSpec]:
+    """The specs of the metadata store that all clusters share, by name."""
+    return {name: _metadata(layout, "", name, node) for name, node in layout.topology.shared_metadata.items()}
+
+
 def initialize_command(layout: Layout, cluster_name: str) -> tuple[str, ...]:
     """The program that writes a new cluster's metadata."""
     cluster = layout.topology.clusters[cluster_name]
@@ -110,8 +121,8 @@ def initialize_command(layout: Layout, cluster_name: str) -> tuple[str, ...]:
         *_java(layout, Role.BROKER, heap_mb=128),
         "org.apache.pulsar.PulsarClusterMetadataSetup",
         *("--cluster", cluster_name),
-        *("--metadata-store", f"zk:{layout.metadata_url(cluster)}"),
-        *("--configuration-metadata-store", f"zk:{layout.metadata_url(cluster)}"),
+        *("--metadata-store", f"zk:{layout.metadata_url(cluster_name)}"),
+        *("--configuration-metadata-store", f"zk:{layout.configuration_url(cluster_name)}"),
         *("--web-service-url", layout.web_urls(cluster)),
         *("--broker-service-url", layout.service_url(cluster)),
     )
@@ -159,7 +170,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         "journalDirectory": "{node}/data/journal",
         "ledgerDirectories": "{node}/data/ledgers",
         "indexDirectories": "{node}/data/index",
-        "zkServers": layout.metadata_url(cluster),
+        "zkServers": layout.metadata_url(cluster_name),
         "httpServerEnabled": "true",
         "httpServerHost": address,
         "httpServerPort": BOOKIE_HTTP_PORT,
@@ -180,7 +191,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         settings |= {
             "ensemblePlacementPolicy": _REGION_AWARE,
             "reppDnsResolverClass": "org.apache.pulsar.bookie.rackawareness.BookieRackAffinityMapping",
-            "metadataServiceUri": f"metadata-store:zk:{layout.metadata_url(cluster)}",
+            "metadataServiceUri": f"metadata-store:zk:{layout.metadata_url(cluster_name)}",
         }
     settings |= layout.topology.settings.get(Role.BOOKIE, {})
     heap = layout.topology.heap_mb[Role.BOOKIE]
@@ -216,8 +227,8 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
     address = layout.addresses[name]
     pinned = placement.bookies is BookiePlacement.PINNED
     settings: dict[str, object] = {
-        "metadataStoreUrl": f"zk:{layout.metadata_url(cluster)}",
-        "configurationMetadataStoreUrl": f"zk:{layout.metadata_url(cluster)}",
+        "metadataStoreUrl": f"zk:{layout.metadata_url(cluster_name)}",
+        "configurationMetadataStoreUrl": f"zk:{layout.configuration_url(cluster_name)}",
         "clusterName": cluster_name,
         "advertisedAddress": address,
         "bindAddress": address,

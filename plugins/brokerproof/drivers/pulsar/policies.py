@@ -17,6 +17,19 @@ _RACKS = "/admin/v2/bookies/racks-info"
 _RETENTION = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 
+# What a cluster is registered with: {"serviceUrl": …, "brokerServiceUrl": …}.
+Registration = Mapping[str, str]
+
+
+def register(brokers: Admin, registrations: Mapping[str, Registration]) -> None:
+    """Make clusters known, by name, to the cluster that `brokers` belong to. Each registered itself when it was made.
+
+    Apart from `apply`, because a tenant can be allowed only clusters that are known.
+    """
+    for name, registration in registrations.items():
+        brokers.change("PUT", f"/admin/v2/clusters/{name}", dict(registration), accept=(409,))
+
+
 def apply(
     brokers: Admin, cluster_name: str, topology: Topology, addresses: Mapping[str, str], workload: Workload
 ) -> None:
@@ -29,7 +42,8 @@ def apply(
         brokers.change("PUT", f"/admin/v2/tenants/{tenant}", body, accept=(409,))
     for name, namespace in cluster.namespaces.items():
         at = f"/admin/v2/namespaces/{name}"
-        brokers.change("PUT", at, {"replication_clusters": [cluster_name, *namespace.replicated_to]}, accept=(409,))
+        clusters = topology.reached(cluster_name, name)
+        brokers.change("PUT", at, {"replication_clusters": clusters}, accept=(409,))
         brokers.change("POST", f"{at}/retention", _RETENTION)
         brokers.change("POST", f"{at}/persistence", _persistence(namespace))
         brokers.change("POST", f"{at}/deduplication", namespace.deduplication)
@@ -48,7 +62,12 @@ def apply(
 
 
 def check(
-    brokers: Admin, cluster_name: str, topology: Topology, addresses: Mapping[str, str], workload: Workload
+    brokers: Admin,
+    cluster_name: str,
+    topology: Topology,
+    addresses: Mapping[str, str],
+    workload: Workload,
+    registrations: Mapping[str, Registration],
 ) -> None:
     """Read everything back. Raises AdminError naming every setting that did not take."""
     cluster = topology.clusters[cluster_name]
@@ -58,6 +77,10 @@ def check(
         if found != wanted:
             wrong.append(f"{what} is {found!r}, not {wanted!r}")
 
+    for name, registration in registrations.items():
+        found = brokers.get(f"/admin/v2/clusters/{name}")
+        for key, value in registration.items():
+            compare(f"{key} of {name}", found.get(key), value)
     found_racks = brokers.get(_RACKS)
     for key, rack, group in racks(cluster, addresses):
         compare(f"rack of {key} in group {group}", found_racks.get(group, {}).get(key, {}).get("rack"), rack)
@@ -66,7 +89,7 @@ def check(
         compare(
             f"clusters of {name}",
             sorted(brokers.get(f"{at}/replication")),
-            sorted([cluster_name, *namespace.replicated_to]),
+            sorted(topology.reached(cluster_name, name)),
         )
         compare(f"retention of {name}", brokers.get(f"{at}/retention"), _RETENTION)
         found = brokers.get(f"{at}/persistence")

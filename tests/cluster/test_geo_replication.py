@@ -1,0 +1,185 @@
+"""Two real clusters that replicate to each other: what arrives, what proves it, and what the proof is worth."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from brokerproof import lifecycle
+from brokerproof.clock import wait_until
+from brokerproof.drivers.clients import Received, Settled, clients_for
+from brokerproof.drivers.pulsar.driver import PulsarDriver
+from brokerproof.errors import AdminError
+from brokerproof.outcome import outcome
+from brokerproof.run import Run
+from brokerproof.topology import Role
+
+from .conftest import ROOT, Stretched
+from .test_jobs import run_jobs, submit
+
+EU, US = "cluster-eu", "cluster-us"
+
+
+@pytest.fixture(scope="module")
+def geo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
+    """A configured `geo_replication`, with a topic for tests beside that of the jobs."""
+    run = lifecycle.reserve(
+        ROOT / "dags" / "scenarios" / "geo_nominal.yaml",
+        directory=str(tmp_path_factory.mktemp("geo") / "run"),
+        run_id="geo",
+        topologies=ROOT / "topologies",
+        settings={"phases": {"steady_s": 4, "impact_s": 4, "recovery_s": 2}, "workload.rate": 200, "settle_s": 60},
+    )
+    try:
+        lifecycle.provision(run)
+        lifecycle.configure(run)
+        workload = run.scenario.workload.model_copy(update={"topic": "tests"})
+        tests = Run.create(
+            str(tmp_path_factory.mktemp("tests") / "run"),
+            run_id="tests",
+            scenario=run.scenario.model_copy(update={"workload": workload}),
+            topology=run.topology,
+            addresses=run.facts["addresses"],
+        )
+        yield Stretched(tests, PulsarDriver(tests), lifecycle.runtime_of(run), run)
+    finally:
+        lifecycle.release(run)
+
+
+def publish(geo: Stretched, cluster: str, count: int) -> None:
+    answers: list[Settled] = []
+    clients = clients_for(geo.run, cluster)
+    try:
+        producer = clients.producer(f"{cluster}-p0")
+        for seq in range(count):
+            producer.send(seq, "k0", b"x" * 100, answers.append)
+        wait_until(lambda: len(answers) == count, timeout_s=30, what="all answers")
+        producer.close()
+    finally:
+        clients.close()
+    assert {answer.outcome for answer in answers} == {"acked"}
+
+
+def read(geo: Stretched, cluster: str) -> list[Received]:
+    clients = clients_for(geo.run, cluster)
+    try:
+        reader = clients.reader(-1)
+        found = []
+        while not reader.at_end():
+            if (received := reader.read(5)) is not None:
+                found.append(received)
+        return found
+    finally:
+        clients.close()
+
+
+def drain(geo: Stretched) -> None:
+    wait_until(
+        lambda: all(way["drained"] for way in geo.driver.replicated()), timeout_s=60, what="replication to drain"
+    )
+
+
+def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(geo: Stretched) -> None:
+    for cluster in (EU, US):
+        publish(geo, cluster, 50)
+    drain(geo)
+    assert Counter((one.producer, one.replicated_from) for one in read(geo, EU)) == {
+        ("cluster-eu-p0", None): 50,
+        ("cluster-us-p0", US): 50,
+    }
+    assert Counter((one.producer, one.replicated_from) for one in read(geo, US)) == {
+        ("cluster-eu-p0", EU): 50,
+        ("cluster-us-p0", None): 50,
+    }
+
+
+def test_what_a_message_says_of_its_origin_is_what_the_broker_says(geo: Stretched) -> None:
+    publish(geo, EU, 5)
+    drain(geo)
+    cluster = geo.driver.clusters[US]
+    address = geo.run.facts["addresses"][cluster.owner()]
+    for one in read(geo, US)[-5:]:
+        path = f"{cluster.partitions[0][1]}/ledger/{one.position.ledger_id}/entry/{one.position.entry_id}"
+        answer = httpx.get(f"http://{address}:8080{path}", trust_env=False)
+        assert answer.headers.get("X-Pulsar-replicated-from") == one.replicated_from == EU
+
+
+def test_both_clusters_know_each_other_and_a_changed_address_is_named(geo: Stretched) -> None:
+    geo.driver.check_configuration()
+    brokers, path = geo.driver.clusters[EU].brokers, f"/admin/v2/clusters/{US}"
+    kept = brokers.get(path)
+    brokers.change("POST", path, {**kept, "brokerServiceUrl": "pulsar://127.9.9.9:6650"})
+    try:
+        with pytest.raises(AdminError, match="brokerServiceUrl of cluster-us"):
+            geo.driver.check_configuration()
+    finally:
+        brokers.change("POST", path, kept)
+    geo.driver.check_configuration()
+
+
+@pytest.fixture(scope="module")
+def judged(geo: Stretched) -> Run:
+    """A run of the jobs without faults, from its load to its judgement."""
+    return run_jobs(geo.reserved)
+
+
+def test_every_message_reaches_both_clusters_and_their_subscriptions(judged: Run) -> None:
+    result = outcome(judged)
+    assert result["verdict"] == "passed", result["why"]
+    counts = result["counts"]
+    assert counts["stored"] == counts["deliveries"] == 2 * counts["acked"]
+    stored = pq.read_table(judged.table("stored"), columns=["cluster", "replicated_from"]).to_pylist()
+    places = Counter((row["cluster"], row["replicated_from"]) for row in stored)
+    assert set(places) == {(EU, None), (EU, US), (US, None), (US, EU)}
+    assert len(set(places.values())) == 1
+
+
+def test_clients_stayed_on_their_own_cluster(judged: Run) -> None:
+    rows = pq.read_table(judged.table("publishes"), columns=["cluster", "producer", "key"]).to_pylist()
+    assert {row["producer"].rsplit("-", 1)[0] for row in rows if row["cluster"] == EU} == {EU}
+    keys = {(row["key"], row["producer"]) for row in rows}
+    assert len(keys) == len({key for key, _ in keys}), "a key has two producers"
+
+
+def damaged(judged: Run, directory: Path) -> tuple[Run, tuple[str, int]]:
+    """A copy of the run in which us lacks one message that eu published."""
+    run = Run(str(directory))
+    shutil.copytree(judged.directory, run.directory, ignore=shutil.ignore_patterns("nodes", "report"))
+    stored = pq.read_table(judged.table("stored")).to_pylist()
+    gone = next((row["producer"], row["seq"]) for row in stored if row["cluster"] == US and row["replicated_from"])
+    shutil.rmtree(run.table("stored"))
+    run.append("stored", [row for row in stored if (row["cluster"], row["producer"], row["seq"]) != (US, *gone)])
+    return run, gone
+
+
+def test_one_message_missing_in_the_other_cluster_is_found(judged: Run, tmp_path: Path) -> None:
+    run, gone = damaged(judged, tmp_path / "damaged")
+    submit(run, "verify", "--expectations", str(ROOT / "expectations"))
+    result = outcome(run)
+    assert result["verdict"] == "failed"
+    assert result["counts"]["illegal"]["not_replicated"] == 1
+    (found,) = pq.read_table(run.table("anomalies")).to_pylist()
+    assert (found["anomaly"], found["cluster"], found["producer"], found["seq"]) == ("not_replicated", US, *gone)
+
+
+def test_replication_is_not_drained_while_the_other_cluster_is_down_and_is_after_its_return(geo: Stretched) -> None:
+    brokers = geo.driver.clusters[US].cluster.names(role=Role.BROKER)
+    for name in brokers:
+        geo.runtime.kill(name)
+    publish(geo, EU, 20)
+    to_us, from_us = geo.driver.replicated()
+    assert (to_us["drained"], from_us["drained"]) == (False, False)
+    assert "the replicator of the topic is at" in to_us["why"]
+    assert "no node answers" in from_us["why"]
+    before = len(read(geo, EU))
+    specs = geo.driver.specs()
+    for name in brokers:
+        geo.runtime.start(specs[name])
+    wait_until(lambda: all(geo.driver.healthy(specs[name]) for name in brokers), timeout_s=90, what="their health")
+    drain(geo)
+    assert len(read(geo, US)) == before

@@ -1,0 +1,149 @@
+"""The jobs over several clusters: who publishes and consumes where, and when they stop waiting."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import consume
+import load
+import pytest
+import read_back
+from brokerproof import clock, keeper
+from brokerproof.run import Run
+from brokerproof.scenario import load_scenario
+
+ROOT = Path(__file__).parents[3]
+EU, US = "cluster-eu", "cluster-us"
+
+
+def run_of(tmp_path: Path, **settings: Any) -> Run:
+    scenario, topology = load_scenario(ROOT / "dags/scenarios/geo_nominal.yaml", ROOT / "topologies", settings)
+    return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
+
+
+class Clusters:
+    """A driver whose replication and subscriptions drain when they are told to."""
+
+    def __init__(self, *, replicated_after: int, drained_after: int = 0) -> None:
+        self.replicated_after, self.drained_after = replicated_after, drained_after
+        self.asked: list[str] = []
+        self.unloaded: list[str] = []
+        self.unread: str | None = None
+
+    def replicated(self) -> list[dict[str, Any]]:
+        self.asked.append("replicated")
+        drained = self.asked.count("replicated") > self.replicated_after
+        return [{"topic": "t", "from": EU, "to": US, "drained": drained, "backlog": 0, "why": "12 behind"}]
+
+    def drained(self) -> list[dict[str, Any]]:
+        self.asked.append("drained")
+        drained = self.asked.count("drained") > self.drained_after
+        return [{"cluster": US, "topic": "t", "partition": -1, "subscription": "audit", "drained": drained, "why": ""}]
+
+    def logs(self) -> list[dict[str, Any]]:
+        return [
+            {"cluster": name, "partition": -1, "last_confirmed": None, "why": self.unread if name == EU else None}
+            for name in (EU, US)
+        ]
+
+    def unload(self, cluster: str) -> None:
+        self.unloaded.append(cluster)
+
+
+def test_every_cluster_gets_its_producers_and_a_key_belongs_to_one_of_all(tmp_path: Path) -> None:
+    tasks = load.producers_of(run_of(tmp_path))
+    assert [(task["cluster"], task["producer"]) for task in tasks] == [
+        (EU, "cluster-eu-p0"),
+        (EU, "cluster-eu-p1"),
+        (US, "cluster-us-p0"),
+        (US, "cluster-us-p1"),
+    ]
+    keys = [key for task in tasks for key in task["keys"]]
+    assert len(keys) == len(set(keys)) == 100
+    assert sum(task["rate"] for task in tasks) == 1000
+
+
+def test_subscriptions_of_one_name_are_consumed_on_both_clusters(tmp_path: Path) -> None:
+    run = run_of(tmp_path, **{"workload.subscriptions.1.type": "exclusive"})
+    tasks = consume.consumers_of(run)
+    assert [(task["cluster"], task["subscription"]) for task in tasks] == [(EU, "audit"), (US, "audit")]
+    types = [consume.Consumption(run, index, task).subscription.type for index, task in enumerate(tasks)]
+    assert types == ["failover", "exclusive"]
+
+
+def watched(run: Run, clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consume, "driver_for", lambda run: clusters)
+    run.leave_state("load", {"finished": True})
+    consume.watch(run, threading.Event())
+
+
+def test_consuming_goes_on_until_replication_has_drained_although_the_subscriptions_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, clusters = run_of(tmp_path), Clusters(replicated_after=2)
+    watched(run, clusters, monkeypatch)
+    # In each round replication is asked first: what it brings later would not be seen as a backlog.
+    assert clusters.asked == ["replicated", "drained"] * 3
+    assert all(row["drained"] for row in run.state("consume")["subscriptions"])
+
+
+def test_consuming_ends_at_its_deadline_where_replication_never_drains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path, settle_s=0.6)
+    watched(run, Clusters(replicated_after=1000), monkeypatch)
+    assert run.state("consume_stop") is not None
+
+
+def test_reading_back_waits_for_replication_and_leaves_the_proof(tmp_path: Path) -> None:
+    run, clusters = run_of(tmp_path), Clusters(replicated_after=1)
+    read_back._await_replication(run, clusters)  # type: ignore[arg-type]
+    assert clusters.asked == ["replicated", "replicated"]
+    (drain,) = run.state("replication")["drains"]
+    assert (drain["from"], drain["to"], drain["drained"]) == (EU, US, True)
+
+
+def test_replication_that_never_drains_is_left_as_not_drained(tmp_path: Path) -> None:
+    run = run_of(tmp_path, settle_s=0.3)
+    read_back._await_replication(run, Clusters(replicated_after=1000))  # type: ignore[arg-type]
+    (drain,) = run.state("replication")["drains"]
+    assert not drain["drained"]
+    assert drain["why"] == "12 behind; not drained after 0 s"
+
+
+def test_a_log_that_cannot_be_read_does_not_hide_the_other(tmp_path: Path) -> None:
+    clusters = Clusters(replicated_after=0)
+    clusters.unread = "no node answers"
+    run = run_of(tmp_path)
+    logs = read_back._logs(run, clusters)  # type: ignore[arg-type]
+    assert clusters.unloaded == [EU, US]
+    assert [(log["cluster"], log["why"]) for log in logs] == [(EU, "no node answers"), (US, None)]
+    evidence = read_back._read(run, logs[0], {"why": logs[0]["why"]})
+    assert (evidence["cluster"], evidence["read_to_end"], evidence["why"]) == (EU, False, "no node answers")
+
+
+def test_the_display_adds_the_clusters_up(tmp_path: Path) -> None:
+    run = run_of(tmp_path)
+    for part in range(4):
+        run.write_json(f"progress/load-{part}.json", {"acked": 10})
+    at = "topic:persistent://world/global/orders@"
+    latest = {
+        (f"{at}{EU}", "owner"): "broker-eu-1",
+        (f"{at}{US}", "owner"): "broker-us-2",
+        (f"{at}{US}", "backlog:audit"): "3",
+        (f"{at}{US}", "replication_backlog:cluster-us>cluster-eu"): "5",
+        (f"cluster:{EU}", "alive_brokers"): '["broker-eu-1"]',
+        (f"cluster:{US}", "alive_brokers"): '["broker-us-2"]',
+        (f"cluster:{EU}", "under_replicated_ledgers"): "1",
+        (f"cluster:{US}", "under_replicated_ledgers"): "2",
+    }
+    keeper._write_live(run, latest)
+    live = run.read_json("progress", "live.json")
+    assert live["acked"] == 40
+    assert live["owner"] == "broker-eu-1, broker-us-2"
+    assert live["alive"] == {"brokers": ["broker-eu-1", "broker-us-2"]}
+    assert live["under_replicated_ledgers"] == "3"
+    assert live["backlog"] == {"audit@cluster-us": "3", "cluster-us>cluster-eu": "5"}
+    assert live["at"] <= clock.now_us()
