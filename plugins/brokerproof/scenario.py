@@ -41,6 +41,9 @@ class Subscription(Document):
     type: SubscriptionType = SubscriptionType.FAILOVER
     consumers: int = Field(1, ge=1)
     cluster: str | None = Field(None, description="cluster that it is made on; the topology's first by default")
+    region: str | None = Field(
+        None, description="region that its consumers are in, across links; beside the cluster by default"
+    )
 
     @model_validator(mode="after")
     def _exclusive_is_alone(self) -> Self:
@@ -64,6 +67,9 @@ class Workload(Document):
     keys: int = Field(100, ge=1, description="different keys; each belongs to one producer")
     producers: int = Field(2, ge=1, description="producers on each of `produce_on`")
     produce_on: list[str] = Field(default_factory=list, description="clusters; the topology's first by default")
+    region: str | None = Field(
+        None, description="region that the producers are in, across links; beside the cluster by default"
+    )
     subscriptions: list[Subscription] = Field(default_factory=lambda: [Subscription(name="audit")])
     client: Client = Client()
 
@@ -302,6 +308,20 @@ def check(scenario: Scenario, topology: Topology) -> None:
     for index, subscription in enumerate(workload.subscriptions):
         if subscription.cluster:
             _known(subscription.cluster, topology.clusters, "cluster", f"workload.subscriptions.{index}.cluster")
+    placed = {
+        "workload.region": workload.region,
+        **{f"workload.subscriptions.{index}.region": one.region for index, one in enumerate(workload.subscriptions)},
+    }
+    for field, region in placed.items():
+        if region is None:
+            continue
+        _known(region, topology.regions, "region", field)
+        if not topology.links:
+            raise InputError(
+                f"topology `{scenario.topology}` has no links, so that its clients are in no region",
+                field=field,
+                remedy="leave it out, or use a topology with `links`",
+            )
     for phase in ("steady", "recovery"):
         region = getattr(scenario.owner, phase)
         if region is not None:

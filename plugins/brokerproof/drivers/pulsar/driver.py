@@ -17,8 +17,10 @@ from brokerproof.drivers.pulsar import class_data, nodes, policies
 from brokerproof.drivers.pulsar.admin import Admin
 from brokerproof.drivers.pulsar.distribution import distribution
 from brokerproof.drivers.pulsar.metrics import bookie_counters
+from brokerproof.drivers.pulsar.sight import Sight
 from brokerproof.errors import AdminError
 from brokerproof.java import java_home
+from brokerproof.link.routes import Route
 from brokerproof.run import Run
 from brokerproof.runtimes.base import NodeSpec
 from brokerproof.topology import Cluster, Role
@@ -32,7 +34,8 @@ class PulsarDriver:
         self._patience_s = patience_s
         self.topology = run.topology
         self.addresses: Mapping[str, str] = run.facts["addresses"]
-        self._node_at = {address: name for name, address in self.addresses.items()}
+        self._sight = Sight(topology=self.topology, addresses=self.addresses, views=run.facts.get("views", {}))
+        self._node_at = {host: name for hosts in (self.addresses, self._sight.hosts) for name, host in hosts.items()}
         self._http = httpx.Client(timeout=httpx.Timeout(min(5.0, patience_s), connect=1.0), trust_env=False)
 
     @cached_property
@@ -41,8 +44,7 @@ class PulsarDriver:
         return nodes.Layout(
             distribution=distribution(self.run.scenario.version),
             java=java_home() / "bin" / "java",
-            topology=self.topology,
-            addresses=self.addresses,
+            sight=self._sight,
         )
 
     @cached_property
@@ -78,6 +80,10 @@ class PulsarDriver:
             for cluster in self.topology.clusters
             for name, spec in nodes.node_specs(self.layout, cluster).items()
         }
+
+    def routes(self) -> list[Route]:
+        """Of nodes by name, and of brokers and clients by listener."""
+        return self._sight.routes()
 
     def start_order(self) -> list[list[str]]:
         """Metadata stores, then bookies, then brokers."""
@@ -121,12 +127,12 @@ class PulsarDriver:
 
     def configure(self) -> list[str]:
         """Racks, tenants, namespaces, isolation; brokers restart because they look their own region up once."""
-        policies.apply(self.brokers, self.home, self.topology, self.addresses, self.run.scenario.workload)
+        policies.apply(self.brokers, self.home, self.topology, self._sight.hosts, self.run.scenario.workload)
         return self.cluster.names(role=Role.BROKER)
 
     def check_configuration(self) -> None:
         """Everything that `configure` set, read back."""
-        policies.check(self.brokers, self.home, self.topology, self.addresses, self.run.scenario.workload)
+        policies.check(self.brokers, self.home, self.topology, self._sight.hosts, self.run.scenario.workload)
 
     # What the cluster says
 
