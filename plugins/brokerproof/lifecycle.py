@@ -104,7 +104,9 @@ def configure(run: Run) -> None:
 
 def break_it(run: Run) -> None:
     """Run the timeline of faults against the loaded cluster; heals what is not permanent, always."""
-    Timeline(run, driver_for(run), runtime_of(run), announce=Announcer(run, "run")).execute()
+    runtime = runtime_of(run)
+    link = process.Link(runtime.nodes) if run.topology.links else None
+    Timeline(run, driver_for(run), runtime, announce=Announcer(run, "run"), link=link).execute()
 
 
 def release(run: Run) -> list[str]:

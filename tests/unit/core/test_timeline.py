@@ -12,7 +12,7 @@ from brokerproof import clock, timeline
 from brokerproof.errors import BrokerproofError, DeadlineError, NodeError, RunError
 from brokerproof.faults import KINDS, Surroundings, resolve
 from brokerproof.run import Run
-from brokerproof.scenario import Targets, load_scenario
+from brokerproof.scenario import Fault, Targets, load_scenario
 from brokerproof.timeline import Timeline
 
 ROOT = Path(__file__).parents[3]
@@ -178,6 +178,17 @@ def test_a_frozen_node_is_seen_stopped_and_goes_on(tmp_path: Path) -> None:
     assert [line for line in nodes.log if "broker" in line] == ["pause broker-eu-1", "resume broker-eu-1"]
 
 
+def test_a_node_that_ends_when_it_wakes_up_is_started_again(tmp_path: Path) -> None:
+    fault = {"name": "froze", "kind": "pause", "targets": {"nodes": ["bookie-eu-1"]}, "heal_at_s": 0.3}
+    run, nodes = make(tmp_path, [fault])
+    nodes.resume = lambda name: (nodes.frozen.discard(name), nodes.up.discard(name))  # type: ignore[method-assign,assign,func-returns-value]
+    execute(run, nodes)
+    assert "start bookie-eu-1" in nodes.log
+    rows = pq.read_table(run.table("faults")).to_pylist()
+    evidence = next(row["evidence"] for row in rows if row["state"] == "recovered")
+    assert json.loads(evidence)["started_again"] == ["bookie-eu-1"]
+
+
 def test_a_node_that_does_not_freeze_is_a_problem_and_is_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +203,8 @@ def test_a_node_that_does_not_freeze_is_a_problem_and_is_undone(
 
 def test_a_runtime_that_cannot_freeze_says_so(tmp_path: Path) -> None:
     _, nodes = make(tmp_path, [])
-    around = Surroundings(nodes, object(), nodes.specs())  # type: ignore[arg-type]
+    fault = Fault(name="froze", kind="pause", targets=Targets(nodes=["broker-eu-1"]))
+    around = Surroundings(driver=nodes, runtime=object(), specs=nodes.specs(), link=None, fault=fault)  # type: ignore[arg-type]
     with pytest.raises(RunError, match="the runtime object cannot freeze nodes"):
         KINDS["pause"].inject(around, ["broker-eu-1"])
 
