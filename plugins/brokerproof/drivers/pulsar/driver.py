@@ -68,7 +68,9 @@ class PulsarDriver:
         return self._admin(Role.BOOKIE, nodes.BOOKIE_HTTP_PORT)
 
     def _admin(self, role: Role, port: int) -> Admin:
-        names = self.cluster.names(role=role)
+        stores = {self.topology.nodes[name].region for name in self.cluster.names(role=Role.METADATA)}
+        # A node that is cut off from the metadata store answers from memory, so those beside it are asked first.
+        names = sorted(self.cluster.names(role=role), key=lambda name: self.topology.nodes[name].region not in stores)
         return Admin([f"http://{self.addresses[name]}:{port}" for name in names], timeout_s=self._patience_s)
 
     # The nodes' life
