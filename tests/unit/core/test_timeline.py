@@ -121,9 +121,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def execute(run: Run, nodes: Nodes) -> list[dict[str, Any]]:
+def execute(run: Run, nodes: Nodes, link: Any = None) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
-    Timeline(run, nodes, nodes, announce=lambda **content: said.append(content)).execute()  # type: ignore[arg-type]
+    Timeline(run, nodes, nodes, announce=lambda **content: said.append(content), link=link).execute()  # type: ignore[arg-type]
     return said
 
 
@@ -264,6 +264,29 @@ def test_a_failed_load_ends_the_wait_at_once(tmp_path: Path) -> None:
     run.leave_state("problem-load", {"step": "load", "problem": "no slots"})
     with pytest.raises(RunError, match="no slots"):
         execute(run, nodes)
+
+
+def test_a_link_that_died_is_a_problem_though_every_fault_was_undone(tmp_path: Path) -> None:
+    class Dead:
+        def ping(self) -> int:
+            raise NodeError("the link process (pid 1) does not answer `ping`")
+
+    run, nodes = make(tmp_path, [])
+    execute(run, nodes, link=Dead())
+    assert run.state("break_it")["problems"] == [
+        "the regions are joined no longer: the link process (pid 1) does not answer `ping`"
+    ]
+
+
+def test_a_fault_leaves_down_what_another_one_keeps_down(tmp_path: Path) -> None:
+    faults = [
+        {"name": "gone", "kind": "kill", "permanent": True, "targets": {"nodes": ["bookie-eu-1"]}},
+        {"name": "froze", "kind": "pause", "at_s": 0.1, "heal_at_s": 0.3, "targets": {"nodes": ["bookie-eu-1"]}},
+    ]
+    run, nodes = make(tmp_path, faults)
+    nodes.healthy = lambda spec: True  # type: ignore[method-assign]
+    execute(run, nodes)
+    assert "start bookie-eu-1" not in nodes.log
 
 
 def test_repair_that_does_not_end_is_a_problem_and_not_overlooked(tmp_path: Path) -> None:
