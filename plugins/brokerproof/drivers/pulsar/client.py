@@ -40,7 +40,7 @@ class PulsarClients:
     def __init__(self, run: Run, cluster: str, region: str | None = None) -> None:
         self._run = run
         self._settings = run.scenario.workload.client
-        sight = Sight(topology=run.topology, addresses=run.facts["addresses"], views=run.facts.get("views", {}))
+        sight = Sight.of(run)
         brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
         self._client = pulsar.Client(
             "pulsar://" + ",".join(sight.service(name, region) for name in brokers),

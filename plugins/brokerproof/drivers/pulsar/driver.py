@@ -34,7 +34,7 @@ class PulsarDriver:
         self._patience_s = patience_s
         self.topology = run.topology
         self.addresses: Mapping[str, str] = run.facts["addresses"]
-        self._sight = Sight(topology=self.topology, addresses=self.addresses, views=run.facts.get("views", {}))
+        self._sight = Sight.of(run)
         self._node_at = {host: name for hosts in (self.addresses, self._sight.hosts) for name, host in hosts.items()}
         self._http = httpx.Client(timeout=httpx.Timeout(min(5.0, patience_s), connect=1.0), trust_env=False)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from brokerproof.link.routes import Route
+from brokerproof.run import Run
 from brokerproof.topology import Role, Topology, brokers_in, clients_in
 
 METADATA_PORT, BOOKIE_PORT, BROKER_PORT = 2181, 3181, 6650
@@ -36,6 +37,11 @@ class Sight:
     topology: Topology
     addresses: Mapping[str, str]
     views: Mapping[str, Mapping[str, str]]
+
+    @classmethod
+    def of(cls, run: Run) -> Sight:
+        """As a run was reserved."""
+        return cls(topology=run.topology, addresses=run.facts["addresses"], views=run.facts.get("views", {}))
 
     @cached_property
     def hosts(self) -> Mapping[str, str]:
