@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import brokerproof.link_faults  # noqa: F401 - registers its kinds
-from brokerproof.errors import RunError
+from brokerproof.errors import InputError, RunError
 from brokerproof.fault_kind import KINDS, Kind, Surroundings, register
 from brokerproof.runtimes.base import SupportsPause
 
 if TYPE_CHECKING:
     from brokerproof.drivers.base import Driver
-    from brokerproof.scenario import Targets
+    from brokerproof.scenario import Fault, Targets
     from brokerproof.topology import Topology
 
 __all__ = ["KINDS", "Kind", "Surroundings", "register", "resolve"]
@@ -115,6 +115,32 @@ class Pause(Kind):
     def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         around.supervise(targets)
         return super().healed(around, targets)
+
+
+@register
+class Unload(Kind):
+    """Closes the topic where it is open, so that its owner is chosen anew: how an operator brings it back."""
+
+    name = "unload"
+
+    def check(self, fault: Fault, topology: Topology) -> None:
+        super().check(fault, topology)
+        if fault.targets.now != "topic_owner":
+            raise InputError(
+                "`unload` is done to the topic's owner",
+                field="targets.now",
+                remedy="give `targets: {now: topic_owner}`",
+            )
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.driver.unload()
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        owner = around.driver.owner()
+        return None if owner is None or owner in targets else json.dumps({"owner": owner})
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """The topic is open again, elsewhere."""
 
 
 def _freezer(around: Surroundings) -> SupportsPause:

@@ -84,6 +84,7 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
         ),
         ({"faults.0.kind": "partition"}, "faults.0.kind", "use a topology with `links`"),
         ({"faults.0.link": {"delay_ms": 5}}, "faults.0.link", "leave it out"),
+        ({"faults.0.kind": "unload"}, "faults.0.targets.now", "now: topic_owner"),
         ({"workload.region": "eu"}, "workload.region", "use a topology with `links`"),
         (
             {"workload.subscriptions": [{"name": "audit", "region": "eu"}]},

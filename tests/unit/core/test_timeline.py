@@ -26,6 +26,7 @@ class Nodes:
         self.up = set(run.topology.nodes)
         self.count = 0
         self.log: list[str] = []
+        self.owners = ["broker-eu-1", "broker-us-1"]
         self.frozen: set[str] = set()
         self.refuse_start = False
         self.rate = 100_000
@@ -46,7 +47,11 @@ class Nodes:
         return self.short
 
     def owner(self) -> str:
-        return "broker-eu-1"
+        return self.owners[0]
+
+    def unload(self) -> None:
+        self.log.append("unload")
+        self.owners.append(self.owners.pop(0))
 
     def holders(self) -> list[str]:
         return ["bookie-eu-2", "bookie-us-1"]
@@ -207,6 +212,23 @@ def test_a_runtime_that_cannot_freeze_says_so(tmp_path: Path) -> None:
     around = Surroundings(driver=nodes, runtime=object(), specs=nodes.specs(), link=None, fault=fault)  # type: ignore[arg-type]
     with pytest.raises(RunError, match="the runtime object cannot freeze nodes"):
         KINDS["pause"].inject(around, ["broker-eu-1"])
+
+
+def test_an_unloaded_topic_is_seen_at_another_owner(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [{"name": "back", "kind": "unload", "targets": {"now": "topic_owner"}}])
+    execute(run, nodes)
+    rows = pq.read_table(run.table("faults")).to_pylist()
+    effect = next(row for row in rows if row["state"] == "effective")
+    assert (effect["targets"], effect["evidence"]) == (["broker-eu-1"], '{"owner": "broker-us-1"}')
+    assert "unload" in nodes.log
+
+
+def test_a_topic_that_stays_where_it_is_was_not_unloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline, "_EFFECT_TIMEOUT_S", 0.2)
+    run, nodes = make(tmp_path, [{"name": "back", "kind": "unload", "targets": {"now": "topic_owner"}}])
+    nodes.owners = ["broker-eu-1"]
+    with pytest.raises(DeadlineError, match="the effect of back on broker-eu-1"):
+        execute(run, nodes)
 
 
 def test_an_undo_that_fails_is_said_and_proves_nothing(tmp_path: Path) -> None:
