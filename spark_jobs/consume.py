@@ -69,7 +69,7 @@ class Consumption:
 
     def receive_all(self) -> None:
         """Receive until told to stop, subscribing anew where the client gives its consumer up."""
-        clients = clients_for(self.run, self.task["cluster"])
+        clients = clients_for(self.run, self.task["cluster"], self.subscription.region)
         incarnation = 0
         try:
             consumer = clients.consumer(self.subscription, self.task["consumer"])

@@ -62,7 +62,7 @@ class Load:
 
     def send_all(self, start_at: float) -> None:
         """Send from `start_at` (of time.time) until the timeline ends; then wait until all is settled."""
-        clients = clients_for(self.run, self.task["cluster"])
+        clients = clients_for(self.run, self.task["cluster"], self.workload.region)
         try:
             producer = clients.producer(self.task["producer"])
             ends_at = self._send_until_end(producer.send, start_at)

@@ -1,72 +1,26 @@
-"""The kinds of fault: what each does to its targets, how its effect is seen, how it is undone.
+"""The kinds of fault that are done to nodes, and which nodes a fault is done to.
 
-A new kind is one class here with `@register`; a scenario then names it.
+A new kind is one class with `@register`, here or beside the link's; a scenario then names it.
 """
 
 from __future__ import annotations
 
 import json
 import socket
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from brokerproof.errors import RunError
+import brokerproof.link_faults  # noqa: F401 - registers its kinds
+from brokerproof.errors import InputError, RunError
+from brokerproof.fault_kind import KINDS, Kind, Surroundings, register
 from brokerproof.runtimes.base import SupportsPause
 
 if TYPE_CHECKING:
     from brokerproof.drivers.base import Driver
-    from brokerproof.runtimes.base import NodeSpec, Runtime
-    from brokerproof.scenario import Targets
+    from brokerproof.scenario import Fault, Targets
     from brokerproof.topology import Topology
 
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a fault acts on."""
-
-    driver: Driver
-    runtime: Runtime
-    specs: Mapping[str, NodeSpec]
-
-    def on_each(self, names: Sequence[str], act: Callable[[str], None]) -> None:
-        """Do something to all targets at once; a datacenter does not die node by node."""
-        with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
-            list(pool.map(act, names))
-
-
-class Kind(ABC):
-    """One kind of fault."""
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Do it. Returns when it was done to every target."""
-
-    @abstractmethod
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """What shows that it has taken effect on every target, None while it does not show."""
-
-    @abstractmethod
-    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Undo it, without waiting for the nodes' health."""
-
-    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """What shows that every target is healthy, None while it is not."""
-        unhealthy = [name for name in targets if not around.driver.healthy(around.specs[name])]
-        return None if unhealthy else json.dumps({"healthy": [around.specs[name].health_url for name in targets]})
-
-
-KINDS: dict[str, Kind] = {}
-
-
-def register(kind: type[Kind]) -> type[Kind]:
-    """Make a kind known under its name."""
-    KINDS[kind.name] = kind()
-    return kind
+__all__ = ["KINDS", "Kind", "Surroundings", "register", "resolve"]
 
 
 class _Down(Kind):
@@ -157,6 +111,36 @@ class Pause(Kind):
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.on_each(targets, _freezer(around).resume)
+
+    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        around.supervise(targets)
+        return super().healed(around, targets)
+
+
+@register
+class Unload(Kind):
+    """Closes the topic where it is open, so that its owner is chosen anew: how an operator brings it back."""
+
+    name = "unload"
+
+    def check(self, fault: Fault, topology: Topology) -> None:
+        super().check(fault, topology)
+        if fault.targets.now != "topic_owner":
+            raise InputError(
+                "`unload` is done to the topic's owner",
+                field="targets.now",
+                remedy="give `targets: {now: topic_owner}`",
+            )
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.driver.unload()
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        owner = around.driver.owner()
+        return None if owner is None or owner in targets else json.dumps({"owner": owner})
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """The topic is open again, elsewhere."""
 
 
 def _freezer(around: Surroundings) -> SupportsPause:

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -23,6 +24,8 @@ import httpx
 from brokerproof import announcements, clock
 from brokerproof.drivers.base import Sample, driver_for
 from brokerproof.errors import BrokerproofError
+from brokerproof.link.process import Link
+from brokerproof.link.samples import sample
 from brokerproof.run import Run
 from brokerproof.runtimes.processes import MARK
 
@@ -70,7 +73,7 @@ def keep(run: Run) -> None:
         while time.monotonic() < end_at and run.exists("run.json") and run.state("released") is None:
             if not sampling and run.state("configured") is not None:
                 sampling = True
-                for name, sampler in driver_for(run, patience_s=_PATIENCE_S).samplers().items():
+                for name, sampler in _samplers(run).items():
                     threading.Thread(target=_loop, args=(name, sampler, queue, stopping), daemon=True).start()
             while True:
                 try:
@@ -92,6 +95,14 @@ def keep(run: Run) -> None:
         stopping.set()
         if run.exists("run.json"):
             flush()
+
+
+def _samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
+    """The system's own, and the link's where the topology has one."""
+    samplers = driver_for(run, patience_s=_PATIENCE_S).samplers()
+    if not run.topology.links:
+        return samplers
+    return {**samplers, "link": partial(sample, Link(Path(run.path("nodes"))))}
 
 
 def _loop(

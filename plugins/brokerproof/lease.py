@@ -24,6 +24,8 @@ from brokerproof.topology import Topology
 
 # 127.<first + slot>.x.y; 127.0 and its neighbours are left to others.
 _FIRST_OCTET = 10
+# What is seen across a link has addresses from 127.<first + slot>.<first view>.x on, out of the regions' way.
+_FIRST_VIEW, _LAST_VIEW = 101, 254
 
 
 def slots() -> int:
@@ -108,6 +110,29 @@ def addresses(topology: Topology, slot: int) -> dict[str, str]:
         for place, name in enumerate(members, start=11 if len(members) <= 240 else 1):
             found[name] = f"127.{_FIRST_OCTET + slot}.{number}.{place}"
     return found
+
+
+def views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
+    """At which address each node or place sees each node of another region: {viewer: {node: address}}.
+
+    A viewer is a subnet, so that a connection's target address tells who made it. Empty for a topology without links.
+    """
+    if not topology.links:
+        return {}
+    regions = {**{name: node.region for name, node in topology.nodes.items()}, **topology.places}
+    if len(regions) > _LAST_VIEW - _FIRST_VIEW + 1 or len(topology.nodes) > 250:
+        raise MachineError(
+            f"{len(topology.nodes)} nodes in {len(topology.regions)} regions with links; an address range holds "
+            f"{_LAST_VIEW - _FIRST_VIEW + 1} nodes and places together"
+        )
+    return {
+        viewer: {
+            name: f"127.{_FIRST_OCTET + slot}.{subnet}.{number}"
+            for number, (name, node) in enumerate(topology.nodes.items(), start=1)
+            if node.region != region
+        }
+        for subnet, (viewer, region) in enumerate(regions.items(), start=_FIRST_VIEW)
+    }
 
 
 def keeper_alive(run_directory: str) -> bool:

@@ -15,6 +15,8 @@ from brokerproof import clock, keeper, lease
 from brokerproof.announcements import Announcer
 from brokerproof.drivers.base import driver_for
 from brokerproof.errors import DeadlineError, MachineError, NodeError
+from brokerproof.link import process
+from brokerproof.link.plan import Plan
 from brokerproof.run import Run
 from brokerproof.runtimes.base import NodeSpec
 from brokerproof.runtimes.processes import ProcessRuntime, end, marked_processes
@@ -66,6 +68,7 @@ def begin(
         topology=topology,
         slot=slot,
         addresses=lease.addresses(topology, slot),
+        views=lease.views(topology, slot),
         triggered_at=triggered_at,
         settings=dict(settings or {}),
     )
@@ -76,7 +79,7 @@ def begin(
 
 
 def provision(run: Run) -> None:
-    """Start every node and wait until each says itself that it is healthy.
+    """Start the links between the regions, then every node, and wait until each says itself that it is healthy.
 
     On any error everything is stopped again. Raises MachineError or NodeError.
     """
@@ -87,6 +90,8 @@ def provision(run: Run) -> None:
     try:
         for name in specs:
             runtime.prepare(specs[name])
+        if run.topology.links:
+            process.start(runtime.nodes, Plan(routes=driver.routes(), shapes=run.topology.shapes))
         for number, group in enumerate(driver.start_order()):
             _start(driver.ready, runtime, [specs[name] for name in group], announce)
             if number == 0:
@@ -117,7 +122,9 @@ def configure(run: Run) -> None:
 
 def break_it(run: Run) -> None:
     """Run the timeline of faults against the loaded cluster; heals what is not permanent, always."""
-    Timeline(run, driver_for(run), runtime_of(run), announce=Announcer(run, "run")).execute()
+    runtime = runtime_of(run)
+    link = process.Link(runtime.nodes) if run.topology.links else None
+    Timeline(run, driver_for(run), runtime, announce=Announcer(run, "run"), link=link).execute()
 
 
 def release(run: Run) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -41,6 +42,9 @@ class Subscription(Document):
     type: SubscriptionType = SubscriptionType.FAILOVER
     consumers: int = Field(1, ge=1)
     cluster: str | None = Field(None, description="cluster that it is made on; the topology's first by default")
+    region: str | None = Field(
+        None, description="region that its consumers are in, across links; beside the cluster by default"
+    )
 
     @model_validator(mode="after")
     def _exclusive_is_alone(self) -> Self:
@@ -64,6 +68,9 @@ class Workload(Document):
     keys: int = Field(100, ge=1, description="different keys; each belongs to one producer")
     producers: int = Field(2, ge=1, description="producers on each of `produce_on`")
     produce_on: list[str] = Field(default_factory=list, description="clusters; the topology's first by default")
+    region: str | None = Field(
+        None, description="region that the producers are in, across links; beside the cluster by default"
+    )
     subscriptions: list[Subscription] = Field(default_factory=lambda: [Subscription(name="audit")])
     client: Client = Client()
 
@@ -126,6 +133,34 @@ class Targets(Document):
         return self
 
 
+class Direction(StrEnum):
+    """Which way a fault of the link acts."""
+
+    BOTH = "both"
+    FROM_TARGETS = "from_targets"
+    TO_TARGETS = "to_targets"
+
+
+class OnLink(Document):
+    """What a fault of the link concerns of all that its targets and other regions say to each other, and how much."""
+
+    regions: list[str] = Field(default_factory=list, description="the other regions; all of them by default")
+    direction: Direction = Direction.BOTH
+    delay_ms: float | None = Field(None, gt=0, le=60_000, description="one way, on top of the link's own")
+    jitter_ms: float | None = Field(None, ge=0, description="at most so much more or less than the delay")
+    bandwidth_mbit: float | None = Field(None, gt=0, description="Mbit/s of all connections together, each way")
+
+    @model_validator(mode="after")
+    def _nothing_arrives_before_it_was_sent(self) -> Self:
+        if (self.jitter_ms or 0) > (self.delay_ms or 0):
+            raise InputError(
+                f"a jitter of {self.jitter_ms:g} ms around a delay of {self.delay_ms or 0:g} ms",
+                field="jitter_ms",
+                remedy="choose a jitter that is no greater than the delay",
+            )
+        return self
+
+
 class When(Document):
     """A condition that a fault waits for before it is injected."""
 
@@ -134,11 +169,12 @@ class When(Document):
 
 
 class Fault(Document):
-    """One thing done to nodes, on the timeline."""
+    """One thing done to nodes or to the link between regions, on the timeline."""
 
     name: str = Field(pattern=_NAME)
     kind: str
     targets: Targets
+    link: OnLink | None = Field(None, description="for faults of the link: what they concern, and how much")
     at_s: float = Field(0, ge=0, description="seconds after the impact phase began")
     when: When | None = Field(None, description="wait for this too")
     heal_at_s: float | None = Field(
@@ -324,6 +360,10 @@ def check(scenario: Scenario, topology: Topology) -> None:
             _known(fault.targets.region, topology.regions, "region", f"{at}.targets.region")
         if fault.targets.cluster:
             _known(fault.targets.cluster, topology.clusters, "cluster", f"{at}.targets.cluster")
+        try:
+            KINDS[fault.kind].check(fault, topology)
+        except InputError as error:
+            raise InputError(error.problem, field=f"{at}.{error.field}", remedy=error.remedy) from None
     workload = scenario.workload
     for index, cluster in enumerate(workload.produce_on):
         _known(cluster, topology.clusters, "cluster", f"workload.produce_on.{index}")
@@ -349,6 +389,20 @@ def check(scenario: Scenario, topology: Topology) -> None:
         places.add((cluster, subscription.name))
     for index, cluster in enumerate(scenario.destroyed):
         _known(cluster, topology.clusters, "cluster", f"destroyed.{index}")
+    placed = {
+        "workload.region": workload.region,
+        **{f"workload.subscriptions.{index}.region": one.region for index, one in enumerate(workload.subscriptions)},
+    }
+    for field, region in placed.items():
+        if region is None:
+            continue
+        _known(region, topology.regions, "region", field)
+        if not topology.links:
+            raise InputError(
+                f"topology `{scenario.topology}` has no links, so that its clients are in no region",
+                field=field,
+                remedy="leave it out, or use a topology with `links`",
+            )
     for phase in ("steady", "recovery"):
         region = getattr(scenario.owner, phase)
         if region is not None:

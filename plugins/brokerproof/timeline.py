@@ -11,8 +11,9 @@ from typing import Any
 
 from brokerproof import clock
 from brokerproof.drivers.base import Driver
-from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, RunError
+from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError, RunError
 from brokerproof.faults import KINDS, Surroundings, resolve
+from brokerproof.link.process import Link
 from brokerproof.run import Run
 from brokerproof.runtimes.base import Runtime
 from brokerproof.scenario import Fault
@@ -28,9 +29,13 @@ _EFFECT_TIMEOUT_S, _HEAL_TIMEOUT_S, _WARM_UP_TIMEOUT_S = 60.0, 120.0, 180.0
 class Timeline:
     """One execution of the timeline."""
 
-    def __init__(self, run: Run, driver: Driver, runtime: Runtime, *, announce: Callable[..., None]) -> None:
+    def __init__(
+        self, run: Run, driver: Driver, runtime: Runtime, *, announce: Callable[..., None], link: Link | None = None
+    ) -> None:
+        """`link` is the run's, where its topology has links."""
         self.run, self.driver, self.scenario = run, driver, run.scenario
-        self.around = Surroundings(driver, runtime, driver.specs())
+        self.runtime, self.link = runtime, link
+        self.specs = driver.specs()
         self.announce = announce
         self.problems: list[str] = []
         self._injected: dict[str, list[str]] = {}
@@ -122,19 +127,19 @@ class Timeline:
         if fault.when is not None:
             self._await_rereplication(fault)
         self.run.append("ledgers", self.driver.ledgers(f"before {fault.name}"))
-        kind = KINDS[fault.kind]
+        kind, around = KINDS[fault.kind], self._around(fault)
         targets = resolve(fault.targets, self.run.topology, self.driver)
         self._injected[fault.name] = targets
         self._record(
             fault,
             targets,
             FaultState.INJECTING,
-            json.dumps(fault.targets.model_dump(exclude_defaults=True), default=str),
+            json.dumps(fault.model_dump(mode="json", include={"targets", "link"}, exclude_defaults=True)),
         )
         log.info("injecting %s: %s %s", fault.name, fault.kind, ", ".join(targets))
-        kind.inject(self.around, targets)
+        kind.inject(around, targets)
         evidence = clock.wait_until(
-            lambda: kind.evidence(self.around, targets),
+            lambda: kind.evidence(around, targets),
             timeout_s=_EFFECT_TIMEOUT_S,
             what=f"the effect of {fault.name} on {', '.join(targets)}",
             every_s=0.01,
@@ -151,7 +156,7 @@ class Timeline:
         log.info("%s waits until %s is re-replicated", fault.name, earlier)
 
         def replicated() -> bool:
-            dead = {name for name in self._injected[earlier] if not self.around.runtime.alive(name)}
+            dead = {name for name in self._injected[earlier] if not self.runtime.alive(name)}
             named = any(dead.intersection(row["bookies"]) for row in self.driver.ledgers("waiting")) if dead else False
             return not named and self.driver.under_replicated() == 0
 
@@ -164,18 +169,29 @@ class Timeline:
 
     def _heal(self, fault: Fault) -> None:
         targets = self._injected[fault.name]
-        kind = KINDS[fault.kind]
+        kind, around = KINDS[fault.kind], self._around(fault)
         self._record(fault, targets, FaultState.HEALING, "")
         log.info("healing %s: %s", fault.name, ", ".join(targets))
-        kind.heal(self.around, targets)
+        kind.heal(around, targets)
         evidence = clock.wait_until(
-            lambda: kind.healed(self.around, targets),
+            lambda: kind.healed(around, targets),
             timeout_s=_HEAL_TIMEOUT_S,
             what=f"the nodes of {fault.name} to be healthy again: {', '.join(targets)}",
             every_s=0.1,
         )
         self._record(fault, targets, FaultState.RECOVERED, evidence)
         self._healed.add(fault.name)
+
+    def _around(self, fault: Fault) -> Surroundings:
+        others = (names for name, names in self._injected.items() if name not in {fault.name, *self._healed})
+        return Surroundings(
+            driver=self.driver,
+            runtime=self.runtime,
+            specs=self.specs,
+            link=self.link,
+            fault=fault,
+            kept_down=frozenset(name for names in others for name in names),
+        )
 
     def _undo(self) -> bool:
         """Heal, last first, what was injected and is not permanent. Whether all of it was proven."""
@@ -197,6 +213,11 @@ class Timeline:
 
     def _settle(self) -> None:
         """Wait for the repair of all ledgers, and note where they are then."""
+        if self.link is not None:
+            try:
+                self.link.ping()
+            except NodeError as error:
+                self.problems.append(f"the regions are joined no longer: {error}")
         try:
             clock.wait_until(
                 lambda: self.driver.under_replicated() == 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
@@ -12,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from brokerproof.documents import Document, apply, closest, parse, read_yaml
 from brokerproof.errors import InputError
+from brokerproof.link.shape import Quality, Shape
 
 _NAME = r"^[a-z][a-z0-9-]*$"
 
@@ -154,6 +156,12 @@ class Cluster(Document):
         ]
 
 
+class RegionLink(Quality):
+    """The network between two regions, the same in both directions."""
+
+    between: list[str] = Field(min_length=2, max_length=2, description="the two regions")
+
+
 class Topology(Document):
     """Everything that `provision` and `configure` set up."""
 
@@ -165,6 +173,11 @@ class Topology(Document):
         default_factory=dict,
         description="nodes of one metadata store for all clusters, which then have none of their own: each cluster "
         "under a chroot of its name, the root as their configuration store",
+    )
+    links: list[RegionLink] = Field(
+        default_factory=list,
+        description="networks between regions; with any, all that connects two regions crosses an emulated network, "
+        "which passes everything on at once between two regions that are not listed here",
     )
     settings: dict[Role, dict[str, str | int | float | bool]] = Field(
         default_factory=dict, description="the system's own configuration keys, by role"
@@ -232,6 +245,67 @@ class Topology(Document):
                 remedy="give both the same clusters, persistence and deduplication",
             )
 
+    @model_validator(mode="after")
+    def _links_of_known_regions(self) -> Self:
+        pairs: set[frozenset[str]] = set()
+        for number, link in enumerate(self.links):
+            at = f"links.{number}.between"
+            for region in link.between:
+                if region not in self.regions:
+                    raise InputError(f"no node is in region `{region}`", field=at, remedy=closest(region, self.regions))
+            pair = frozenset(link.between)
+            if len(pair) == 1:
+                raise InputError(
+                    f"leads from `{link.between[0]}` to itself", field=at, remedy="name two different regions"
+                )
+            if pair in pairs:
+                raise InputError(f"{' and '.join(link.between)} have two links", field=at, remedy="keep one")
+            pairs.add(pair)
+        return self
+
+    @model_validator(mode="after")
+    def _nodes_can_be_named_across_links(self) -> Self:
+        if not self.links:
+            return self
+        files = {name: f"shared_metadata.{name}" for name in self.shared_metadata} | {
+            name: f"clusters.{cluster_name}.nodes.{name}"
+            for cluster_name, cluster in self.clusters.items()
+            for name in cluster.nodes
+        }
+        for name, at in files.items():
+            if not re.match(_NAME, name) or name == "localhost":
+                raise InputError(
+                    "is no host name, which nodes of a topology with links need",
+                    field=at,
+                    remedy="use lower-case letters, digits and `-`, with a letter first",
+                )
+            if name == "zk" and self.nodes[name].role is Role.METADATA:
+                # Pulsar takes the prefix off `zk:zk:2181` twice.
+                raise InputError(
+                    "is what Pulsar's URLs of metadata stores begin with", field=at, remedy="rename it `metadata`"
+                )
+            if name in self.places:
+                raise InputError("is the name of a place of its clients", field=at, remedy="rename it")
+        return self
+
+    @cached_property
+    def places(self) -> Mapping[str, str]:
+        """What connects to other regions beside nodes under their own names, with its region.
+
+        `brokers-REGION` are the region's brokers where they are clients of other brokers, `clients-REGION` the clients
+        of the workload that are in the region.
+        """
+        return {place(region): region for region in self.regions for place in (brokers_in, clients_in)}
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """The links, one shape in each direction."""
+        return [
+            Shape(sender=sender, receiver=receiver, **link.model_dump(exclude={"between"}))
+            for link in self.links
+            for sender, receiver in (link.between, link.between[::-1])
+        ]
+
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
         """All nodes of all clusters and of the metadata store that they share, by name."""
@@ -254,6 +328,16 @@ class Topology(Document):
         """The clusters whose logs have to hold what is published to a namespace in `home`, `home` first."""
         policies = self.clusters[home].namespaces.get(namespace)
         return list(dict.fromkeys([home, *(policies.replicated_to if policies else [])]))
+
+
+def brokers_in(region: str) -> str:
+    """The place of a region's brokers as clients of other brokers."""
+    return f"brokers-{region}"
+
+
+def clients_in(region: str) -> str:
+    """The place of a region's clients."""
+    return f"clients-{region}"
 
 
 def load_topology(name: str, directory: Path, overrides: Mapping[str, Any] | None = None) -> Topology:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from brokerproof import clock, lease, lifecycle
 from brokerproof.errors import MachineError, NodeError
+from brokerproof.link.process import Link
 from brokerproof.run import Run
 from brokerproof.runtimes.processes import marked_processes, process_mark
 
@@ -36,6 +37,27 @@ def test_two_runs_get_different_addresses_and_release_leaves_nothing(reserve_sma
     lifecycle.release(first)
     assert nodes_of(first) == []
     assert nodes_of(second) == ["keeper"]
+
+
+def test_the_link_starts_before_the_nodes_and_ends_with_them(reserve_small: Callable[..., Run]) -> None:
+    run = reserve_small("linked", topology="smallest_wan")
+    lifecycle.provision(run)
+    assert nodes_of(run) == ["bookie-1", "broker-1", "keeper", "link", "metadata-1"]
+    # The nodes reach the metadata store only through it.
+    opened = {(pair.sender, pair.receiver): pair.opened for pair in Link(Path(run.path("nodes"))).metrics().pairs}
+    assert opened["eu", "far"] >= 2
+    assert "link" in lifecycle.release(run)
+    assert nodes_of(run) == []
+
+
+def test_an_address_of_the_link_in_use_is_said_before_anything_starts(reserve_small: Callable[..., Run]) -> None:
+    run = reserve_small("taken", topology="smallest_wan")
+    with socket.socket() as taken:
+        taken.bind((run.facts["views"]["bookie-1"]["metadata-1"], 2181))
+        taken.listen()
+        with pytest.raises(MachineError, match=r"the link bookie-1 → metadata-1 cannot listen on .*:2181"):
+            lifecycle.provision(run)
+    assert "metadata-1" not in nodes_of(run)
 
 
 def test_a_node_that_dies_is_said_with_its_last_words_and_everything_is_stopped(

@@ -11,6 +11,7 @@ from brokerproof.drivers.clients import Settled, clients_for
 from brokerproof.errors import AdminError
 from brokerproof.faults import KINDS, Surroundings
 from brokerproof.rehearsal import prepare
+from brokerproof.scenario import Fault, Targets
 from brokerproof.topology import Role
 
 from .conftest import Stretched
@@ -102,7 +103,13 @@ def test_a_setting_changed_behind_its_back_is_named(stretched: Stretched) -> Non
 
 def test_a_killed_broker_is_seen_dead_and_comes_back(stretched: Stretched) -> None:
     kind, name = KINDS["kill"], "broker-us-2"
-    around = Surroundings(stretched.driver, stretched.runtime, stretched.driver.specs())
+    around = Surroundings(
+        driver=stretched.driver,
+        runtime=stretched.runtime,
+        specs=stretched.driver.specs(),
+        link=None,
+        fault=Fault(name="killed", kind=kind.name, targets=Targets(nodes=[name])),
+    )
     assert kind.evidence(around, [name]) is None
     kind.inject(around, [name])
     evidence = wait_until(lambda: kind.evidence(around, [name]), timeout_s=10, what="the effect")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from brokerproof.drivers.clients import Position
+from brokerproof.link.routes import Route
 from brokerproof.run import Run
 from brokerproof.runtimes.base import NodeSpec
 
@@ -26,6 +27,9 @@ class Driver(Protocol):
 
     def specs(self) -> Mapping[str, NodeSpec]:
         """Every node of the topology, by name."""
+
+    def routes(self) -> list[Route]:
+        """Every way from one region to another that the system's nodes and clients take; none without links."""
 
     def start_order(self) -> list[list[str]]:
         """Nodes in groups: each group starts, in parallel, when the one before is healthy."""
@@ -101,7 +105,7 @@ class Driver(Protocol):
         `why` says why the log cannot be read, or nothing.
         """
 
-    def unload(self, cluster: str) -> None:
+    def unload(self, cluster: str | None = None) -> None:
         """Close the topic in a cluster, so that it is read from disks next and not from a cache."""
 
 

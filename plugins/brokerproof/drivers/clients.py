@@ -112,10 +112,10 @@ def payload_hash(content: bytes) -> int:
     return xxhash.xxh3_64_intdigest(content) - 2**63
 
 
-def clients_for(run: Run, cluster: str) -> Clients:
-    """Connections to a cluster of the run."""
+def clients_for(run: Run, cluster: str, region: str | None = None) -> Clients:
+    """Connections to a cluster of the run, from a region or, without one, from beside the cluster."""
     if run.topology.system == "pulsar":
         from brokerproof.drivers.pulsar.client import PulsarClients
 
-        return PulsarClients(run, cluster)
+        return PulsarClients(run, cluster, region)
     raise ValueError(f"no client for {run.topology.system}")

@@ -24,12 +24,18 @@ _LONGEST_PATH = 107
 _LONGEST_REQUEST = 1_048_576
 
 
-class Reset(Document):
-    """Which connections to reset."""
+class Selection(Document):
+    """Which traffic is meant."""
 
     senders: list[str] = Field(min_length=1)
     receivers: list[str] = Field(min_length=1)
     both_ways: bool
+
+
+class Reset(Selection):
+    """Which connections to reset, and what to call that."""
+
+    id: str = Field(min_length=1)
 
 
 class Removal(Document):
@@ -104,6 +110,9 @@ class Control:
             "reset": lambda content: network.reset(
                 **parse(Reset, content, file="request `reset`").model_dump()
             ).model_dump(),
+            "crossed": lambda content: network.crossed(
+                **parse(Selection, content, file="request `crossed`").model_dump()
+            ),
         }
 
     def _accept(self, _: int) -> None:

@@ -32,6 +32,8 @@ class State(Document):
 
     at: int
     conditions: list[Condition]
+    # By id: what each condition in force took effect on, and each reset.
+    effects: dict[str, Effect]
     listeners: int
     # Listeners whose route is cut in at least one direction.
     cut_listeners: int
@@ -72,6 +74,7 @@ class Network:
         """Raises MachineError where an address or port is taken."""
         self._plan, self._poller = plan, poller
         self._conditions: dict[str, Condition] = {}
+        self._effects: dict[str, Effect] = {}
         self._shapes = {(shape.sender, shape.receiver): shape for shape in plan.shapes}
         self._meters: dict[Regions, Meter] = {}
         # By what limits them: None is the shape of the pair of regions, else a condition's id.
@@ -107,35 +110,46 @@ class Network:
         self._check(condition.senders, condition.receivers, condition.both_ways)
         self._conditions[condition.id] = condition
         self._apply()
-        return self._effect(condition)
+        self._effects[condition.id] = self._effect(condition)
+        return self._effects[condition.id]
 
     def remove(self, condition_id: str) -> Effect:
         """End a condition. Raises InputError where none has the id."""
         if condition_id not in self._conditions:
             raise InputError(f"no condition is called `{condition_id}`", remedy=closest(condition_id, self._conditions))
         condition = self._conditions.pop(condition_id)
+        del self._effects[condition_id]
         self._apply()
         self._lines = {key: line for key, line in self._lines.items() if key[0] != condition_id}
         return self._effect(condition)
 
-    def reset(self, senders: list[str], receivers: list[str], both_ways: bool) -> Effect:
+    def reset(self, id: str, senders: list[str], receivers: list[str], both_ways: bool) -> Effect:
         """Close with a RST every connection in which one of the senders talks to one of the receivers.
 
         Both ends learn of it at once, whatever the delay, even across a cut. Raises InputError where no route is
-        concerned.
+        concerned or a condition has the id.
         """
+        if id in self._conditions:
+            raise InputError(f"condition `{id}` is in force", remedy="choose another id")
         self._check(senders, receivers, both_ways)
         concerned = [listener for listener in self._listeners if _concerns(listener, senders, receivers, both_ways)]
         connections = [connection for listener in concerned for connection in listener.connections]
         for connection in connections:
             connection.reset()
-        return Effect(at=clock.now_us(), connections=len(connections), listeners=len(concerned))
+        self._effects[id] = Effect(at=clock.now_us(), connections=len(connections), listeners=len(concerned))
+        return self._effects[id]
+
+    def crossed(self, senders: list[str], receivers: list[str], both_ways: bool) -> int:
+        """Bytes from the senders that reached the receivers since the start; unlike `metrics`, anyone may ask."""
+        self._check(senders, receivers, both_ways)
+        return sum(way.bytes for way in self._ways if matches(senders, receivers, both_ways, way.sender, way.receiver))
 
     def state(self) -> State:
         """What is in force."""
         return State(
             at=clock.now_us(),
             conditions=list(self._conditions.values()),
+            effects=self._effects,
             listeners=len(self._listeners),
             cut_listeners=sum(listener.there.cut or listener.back.cut for listener in self._listeners),
             connections=sum(len(listener.connections) for listener in self._listeners),

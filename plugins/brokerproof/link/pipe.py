@@ -273,6 +273,7 @@ class Pipe:
             self._sink_broke()
             return None
         self.way.meter.bytes += sent
+        self.way.bytes += sent
         return sent
 
     def _deliver(self) -> None:

@@ -74,10 +74,18 @@ class Link:
         """End a condition; the effect says when it had ended, and on how much."""
         return self._effect("condition remove", {"id": condition_id})
 
-    def reset(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> Effect:
-        """Reset every connection in which one of the senders talks to one of the receivers."""
-        content = {"senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
+    def reset(self, name: str, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> Effect:
+        """Reset every connection in which one of the senders talks to one of the receivers.
+
+        The state keeps the effect under the name.
+        """
+        content = {"id": name, "senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
         return self._effect("reset", content)
+
+    def crossed(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
+        """Bytes from the senders that reached the receivers since the link was started."""
+        content = {"senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
+        return int(self._ask("crossed", content))
 
     def _effect(self, request: str, content: dict[str, Any]) -> Effect:
         return parse(Effect, self._ask(request, content), file="answer of the link process")

@@ -13,6 +13,8 @@ class Way:
 
     def __init__(self, sender: str, receiver: str, regions: tuple[str, str], meter: Meter) -> None:
         self.sender, self.receiver, self.regions, self.meter = sender, receiver, regions, meter
+        # Bytes that got through since the start.
+        self.bytes = 0
         self.cut = False
         self.delay_s = 0.0
         self.jitter_s = 0.0

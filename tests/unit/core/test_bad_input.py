@@ -82,6 +82,75 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
             "clusters.mycluster.placement.pinned_to",
             "both or neither",
         ),
+        ({"faults.0.kind": "partition"}, "faults.0.kind", "use a topology with `links`"),
+        ({"faults.0.link": {"delay_ms": 5}}, "faults.0.link", "leave it out"),
+        ({"faults.0.kind": "unload"}, "faults.0.targets.now", "now: topic_owner"),
+        ({"workload.region": "eu"}, "workload.region", "use a topology with `links`"),
+        (
+            {"workload.subscriptions": [{"name": "audit", "region": "eu"}]},
+            "workload.subscriptions.0.region",
+            "use a topology with `links`",
+        ),
+        (
+            {"topology": "sync_active_passive_wan", "workload.region": "asia"},
+            "workload.region",
+            "one of: eu, us, witness",
+        ),
+        (
+            {"topology": "sync_active_passive_wan", "faults.0.kind": "delay"},
+            "faults.0.link.delay_ms",
+            "add it",
+        ),
+        (
+            {
+                "topology": "sync_active_passive_wan",
+                "faults.0.kind": "delay",
+                "faults.0.link": {"delay_ms": 5, "jitter_ms": 6},
+            },
+            "faults.0.link.jitter_ms",
+            "no greater than the delay",
+        ),
+        (
+            {"overrides": {"links": [{"between": ["eu", "asia"]}]}},
+            "links.0.between",
+            "one of: eu, us, witness",
+        ),
+        ({"overrides": {"links": [{"between": ["eu", "eu"]}]}}, "links.0.between", "two different regions"),
+        (
+            {"overrides": {"links": [{"between": ["eu", "us"]}, {"between": ["us", "eu"]}]}},
+            "links.1.between",
+            "keep one",
+        ),
+        ({"overrides": {"links": [{"between": ["eu"]}]}}, "links.0.between", "correct the value"),
+        (
+            {"overrides": {"links": [{"between": ["eu", "us"], "delay_ms": 1, "jitter_ms": 2}]}},
+            "links.0.jitter_ms",
+            "no greater than the delay",
+        ),
+        (
+            {
+                "topology": "sync_active_passive_wan",
+                "overrides": {"clusters.mycluster.nodes.zk": {"role": "metadata", "region": "eu"}},
+            },
+            "clusters.mycluster.nodes.zk",
+            "rename it",
+        ),
+        (
+            {
+                "topology": "sync_active_passive_wan",
+                "overrides": {"clusters.mycluster.nodes.Bookie_9": {"role": "bookie", "region": "eu"}},
+            },
+            "clusters.mycluster.nodes.Bookie_9",
+            "lower-case",
+        ),
+        (
+            {
+                "topology": "sync_active_passive_wan",
+                "overrides": {"clusters.mycluster.nodes.clients-eu": {"role": "bookie", "region": "eu"}},
+            },
+            "clusters.mycluster.nodes.clients-eu",
+            "rename it",
+        ),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
 )

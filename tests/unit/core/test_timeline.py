@@ -12,7 +12,7 @@ from brokerproof import clock, timeline
 from brokerproof.errors import BrokerproofError, DeadlineError, NodeError, RunError
 from brokerproof.faults import KINDS, Surroundings, resolve
 from brokerproof.run import Run
-from brokerproof.scenario import Targets, load_scenario
+from brokerproof.scenario import Fault, Targets, load_scenario
 from brokerproof.timeline import Timeline
 
 ROOT = Path(__file__).parents[3]
@@ -26,6 +26,7 @@ class Nodes:
         self.up = set(run.topology.nodes)
         self.count = 0
         self.log: list[str] = []
+        self.owners = ["broker-eu-1", "broker-us-1"]
         self.frozen: set[str] = set()
         self.refuse_start = False
         self.rate = 100_000
@@ -46,7 +47,11 @@ class Nodes:
         return self.short
 
     def owner(self, cluster: str | None = None) -> str:
-        return "broker-eu-1"
+        return self.owners[0]
+
+    def unload(self) -> None:
+        self.log.append("unload")
+        self.owners.append(self.owners.pop(0))
 
     def holders(self, cluster: str | None = None) -> list[str]:
         return ["bookie-eu-2", "bookie-us-1"]
@@ -121,9 +126,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def execute(run: Run, nodes: Nodes) -> list[dict[str, Any]]:
+def execute(run: Run, nodes: Nodes, link: Any = None) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
-    Timeline(run, nodes, nodes, announce=lambda **content: said.append(content)).execute()  # type: ignore[arg-type]
+    Timeline(run, nodes, nodes, announce=lambda **content: said.append(content), link=link).execute()  # type: ignore[arg-type]
     return said
 
 
@@ -178,6 +183,17 @@ def test_a_frozen_node_is_seen_stopped_and_goes_on(tmp_path: Path) -> None:
     assert [line for line in nodes.log if "broker" in line] == ["pause broker-eu-1", "resume broker-eu-1"]
 
 
+def test_a_node_that_ends_when_it_wakes_up_is_started_again(tmp_path: Path) -> None:
+    fault = {"name": "froze", "kind": "pause", "targets": {"nodes": ["bookie-eu-1"]}, "heal_at_s": 0.3}
+    run, nodes = make(tmp_path, [fault])
+    nodes.resume = lambda name: (nodes.frozen.discard(name), nodes.up.discard(name))  # type: ignore[method-assign,assign,func-returns-value]
+    execute(run, nodes)
+    assert "start bookie-eu-1" in nodes.log
+    rows = pq.read_table(run.table("faults")).to_pylist()
+    evidence = next(row["evidence"] for row in rows if row["state"] == "recovered")
+    assert json.loads(evidence)["started_again"] == ["bookie-eu-1"]
+
+
 def test_a_node_that_does_not_freeze_is_a_problem_and_is_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,9 +208,27 @@ def test_a_node_that_does_not_freeze_is_a_problem_and_is_undone(
 
 def test_a_runtime_that_cannot_freeze_says_so(tmp_path: Path) -> None:
     _, nodes = make(tmp_path, [])
-    around = Surroundings(nodes, object(), nodes.specs())  # type: ignore[arg-type]
+    fault = Fault(name="froze", kind="pause", targets=Targets(nodes=["broker-eu-1"]))
+    around = Surroundings(driver=nodes, runtime=object(), specs=nodes.specs(), link=None, fault=fault)  # type: ignore[arg-type]
     with pytest.raises(RunError, match="the runtime object cannot freeze nodes"):
         KINDS["pause"].inject(around, ["broker-eu-1"])
+
+
+def test_an_unloaded_topic_is_seen_at_another_owner(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [{"name": "back", "kind": "unload", "targets": {"now": "topic_owner"}}])
+    execute(run, nodes)
+    rows = pq.read_table(run.table("faults")).to_pylist()
+    effect = next(row for row in rows if row["state"] == "effective")
+    assert (effect["targets"], effect["evidence"]) == (["broker-eu-1"], '{"owner": "broker-us-1"}')
+    assert "unload" in nodes.log
+
+
+def test_a_topic_that_stays_where_it_is_was_not_unloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline, "_EFFECT_TIMEOUT_S", 0.2)
+    run, nodes = make(tmp_path, [{"name": "back", "kind": "unload", "targets": {"now": "topic_owner"}}])
+    nodes.owners = ["broker-eu-1"]
+    with pytest.raises(DeadlineError, match="the effect of back on broker-eu-1"):
+        execute(run, nodes)
 
 
 def test_an_undo_that_fails_is_said_and_proves_nothing(tmp_path: Path) -> None:
@@ -252,6 +286,29 @@ def test_a_failed_load_ends_the_wait_at_once(tmp_path: Path) -> None:
     run.leave_state("problem-load", {"step": "load", "problem": "no slots"})
     with pytest.raises(RunError, match="no slots"):
         execute(run, nodes)
+
+
+def test_a_link_that_died_is_a_problem_though_every_fault_was_undone(tmp_path: Path) -> None:
+    class Dead:
+        def ping(self) -> int:
+            raise NodeError("the link process (pid 1) does not answer `ping`")
+
+    run, nodes = make(tmp_path, [])
+    execute(run, nodes, link=Dead())
+    assert run.state("break_it")["problems"] == [
+        "the regions are joined no longer: the link process (pid 1) does not answer `ping`"
+    ]
+
+
+def test_a_fault_leaves_down_what_another_one_keeps_down(tmp_path: Path) -> None:
+    faults = [
+        {"name": "gone", "kind": "kill", "permanent": True, "targets": {"nodes": ["bookie-eu-1"]}},
+        {"name": "froze", "kind": "pause", "at_s": 0.1, "heal_at_s": 0.3, "targets": {"nodes": ["bookie-eu-1"]}},
+    ]
+    run, nodes = make(tmp_path, faults)
+    nodes.healthy = lambda spec: True  # type: ignore[method-assign]
+    execute(run, nodes)
+    assert "start bookie-eu-1" not in nodes.log
 
 
 def test_repair_that_does_not_end_is_a_problem_and_not_overlooked(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from brokerproof.drivers.pulsar import client, nodes, policies
 from brokerproof.drivers.pulsar.driver import PulsarDriver
+from brokerproof.drivers.pulsar.sight import Sight
 from brokerproof.errors import AdminError
 from brokerproof.lease import addresses
 from brokerproof.run import Run
@@ -155,8 +156,7 @@ def layout(topology_name: str) -> nodes.Layout:
     return nodes.Layout(
         distribution=None,  # type: ignore[arg-type]
         java=Path("java"),
-        topology=topology,
-        addresses=addresses(topology, 0),
+        sight=Sight(topology=topology, addresses=addresses(topology, 0), views={}),
     )
 
 

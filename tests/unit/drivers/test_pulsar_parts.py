@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from brokerproof.drivers.pulsar import distribution, policies
+from brokerproof.drivers.pulsar.driver import PulsarDriver
 from brokerproof.drivers.pulsar.metrics import bookie_counters
 from brokerproof.drivers.pulsar.nodes import configured
 from brokerproof.errors import AdminError, InputError, MachineError
 from brokerproof.lease import addresses
-from brokerproof.scenario import Workload
+from brokerproof.run import Run
+from brokerproof.scenario import Workload, load_scenario
 from brokerproof.topology import Topology, load_topology
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
@@ -75,6 +77,24 @@ def test_a_region_is_a_subnet_and_slots_do_not_overlap(topology: Topology) -> No
     subnets = {topology.nodes[name].region: address.rsplit(".", 1)[0] for name, address in first.items()}
     assert len(set(subnets.values())) == 3
     assert all(address.startswith(subnets[topology.nodes[name].region]) for name, address in first.items())
+
+
+@pytest.mark.parametrize(("store", "asked"), [("us", "broker-us-1"), ("eu", "broker-eu-1"), ("witness", "broker-eu-1")])
+def test_those_beside_the_metadata_store_are_asked_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, asked: str
+) -> None:
+    scenario, topology = load_scenario(
+        TOPOLOGIES.parent / "dags" / "scenarios" / "sync_nominal.yaml",
+        TOPOLOGIES,
+        {"overrides": {"clusters.mycluster.nodes.metadata-1.region": store}},
+    )
+    at = addresses(topology, 0)
+    run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses=at)
+    bases: list[list[str]] = []
+    monkeypatch.setattr("brokerproof.drivers.pulsar.cluster.Admin", lambda urls, **_: bases.append(urls))
+    assert PulsarDriver(run).home.brokers is None
+    assert bases[0][0] == f"http://{at[asked]}:8080"
+    assert len(bases[0]) == 4
 
 
 def test_shipped_configuration_is_replaced_key_by_key() -> None:

@@ -117,7 +117,7 @@ def test_a_log_that_cannot_be_read_does_not_hide_the_other(tmp_path: Path) -> No
     clusters = Clusters(replicated_after=0)
     clusters.unread = "no node answers"
     run = run_of(tmp_path)
-    logs = read_back._logs(run, clusters)  # type: ignore[arg-type]
+    logs = read_back._closed(run, clusters)  # type: ignore[arg-type]
     assert clusters.unloaded == [EU, US]
     assert [(log["cluster"], log["why"]) for log in logs] == [(EU, "no node answers"), (US, None)]
     evidence = read_back._read(run, logs[0], {"why": logs[0]["why"]})

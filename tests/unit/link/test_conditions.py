@@ -63,10 +63,34 @@ def test_an_effect_says_when_and_on_how_much(lab: Lab) -> None:
     state = link.state()
     assert [condition.id for condition in state.conditions] == ["partition"]
     assert (state.listeners, state.cut_listeners, state.connections) == (2, 2, 3)
+    assert state.effects == {"partition": added}
     removed = link.remove("partition")
     assert removed.at > added.at
     assert (removed.connections, removed.listeners) == (3, 2)
     assert link.state().cut_listeners == 0
+    assert link.state().effects == {}
+
+
+def test_what_crossed_is_counted_by_node_and_direction_and_stops_at_a_cut(lab: Lab) -> None:
+    link = lab.start()
+    viewer, target = lab.connect(1)
+    lab.connect(2)
+
+    def crossed(sender: str, receiver: str) -> int:
+        return link.crossed([sender], [receiver], both_ways=False)
+
+    before = crossed("eu-1", "us-1"), crossed("us-1", "eu-1"), crossed("eu-1", "us-2")
+    one_way_s(viewer, target, b"x" * 1000)
+    assert (crossed("eu-1", "us-1"), crossed("us-1", "eu-1")) == (before[0] + 1000, before[1])
+    assert crossed("eu-1", "us-2") == before[2]
+    assert link.crossed(["us-1"], ["eu-1"], both_ways=True) == before[0] + before[1] + 1000
+    link.add(partition(receivers=("us-1",)))
+    viewer.sendall(b"x" * 10)
+    assert silent(target)
+    assert crossed("eu-1", "us-1") == before[0] + 1000
+    link.remove("partition")
+    assert receive(target, 10) == b"x" * 10
+    assert crossed("eu-1", "us-1") == before[0] + 1010
 
 
 def test_metrics_count_bytes_by_direction(lab: Lab) -> None:
@@ -97,7 +121,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(lab: Lab) -> None:
     with pytest.raises(InputError, match=r"no route leads from eu-1 to eu-2.*between eu-1, us-1, us-2"):
         link.add(partition(receivers=("eu-2",), name="other"))
     with pytest.raises(InputError, match="no route leads from us-1 to us-2"):
-        link.reset(["us-1"], ["us-2"], both_ways=True)
+        link.reset("r", ["us-1"], ["us-2"], both_ways=True)
     assert [condition.id for condition in link.state().conditions] == ["partition"]
 
 

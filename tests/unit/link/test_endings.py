@@ -92,7 +92,7 @@ def test_a_target_that_comes_back_is_reached_again(lab: Lab) -> None:
 def test_an_ordered_reset_is_seen_at_both_ends_and_by_nobody_else(lab: Lab) -> None:
     link = lab.start(*both(delay_ms=10))
     ends, spared = lab.connect(1), lab.connect(2)
-    effect = link.reset(["us-1"], ["eu-1"], both_ways=False)
+    effect = link.reset("r", ["us-1"], ["eu-1"], both_ways=False)
     assert (effect.connections, effect.listeners) == (1, 1)
     for end in ends:
         with pytest.raises(ConnectionResetError):

@@ -8,12 +8,12 @@ import pulsar
 from pulsar import MessageId
 
 from brokerproof.drivers.clients import Position, Received, Settled, payload_hash
-from brokerproof.drivers.pulsar.nodes import BROKER_PORT
+from brokerproof.drivers.pulsar.sight import Sight, listener
 from brokerproof.guarantees import SubscriptionType
 from brokerproof.run import Run
 from brokerproof.scenario import Subscription
 from brokerproof.tables import Outcome
-from brokerproof.topology import Role
+from brokerproof.topology import Role, clients_in
 
 # Identity travels beside the payload, so that a corrupted payload still says whose it is. The client does not show the
 # broker's own `replicated_from` (3.13 has no accessor for it), so a message also says where it was published.
@@ -36,15 +36,16 @@ _NOT_WRITTEN = (
 
 
 class PulsarClients:
-    """One client of one cluster."""
+    """One client of one cluster, in a region or, without one, beside the cluster."""
 
-    def __init__(self, run: Run, cluster: str) -> None:
+    def __init__(self, run: Run, cluster: str, region: str | None = None) -> None:
         self._run, self._cluster = run, cluster
         self._settings = run.scenario.workload.client
-        addresses = run.facts["addresses"]
+        sight = Sight.of(run)
         brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
         self._client = pulsar.Client(
-            "pulsar://" + ",".join(f"{addresses[name]}:{BROKER_PORT}" for name in brokers),
+            "pulsar://" + ",".join(sight.service(name, region) for name in brokers),
+            listener_name=None if region is None else listener(clients_in(region)),
             operation_timeout_seconds=self._settings.operation_timeout_s,
             connection_timeout_ms=int(self._settings.connection_timeout_s * 1000),
             # A Python logger would be called from the client's threads, which then wait for Python's lock.

@@ -16,6 +16,7 @@ from brokerproof.drivers.clients import Position
 from brokerproof.drivers.pulsar import nodes
 from brokerproof.drivers.pulsar.admin import Admin
 from brokerproof.drivers.pulsar.metrics import bookie_counters
+from brokerproof.drivers.pulsar.sight import Sight
 from brokerproof.errors import AdminError
 from brokerproof.run import Run
 from brokerproof.topology import Role
@@ -32,7 +33,8 @@ class PulsarCluster:
         self.cluster = self.topology.clusters[name]
         self.topic = run.scenario.topic
         self._addresses: Mapping[str, str] = run.facts["addresses"]
-        self._node_at = {address: node for node, address in self._addresses.items()}
+        hosts = Sight.of(run).hosts
+        self._node_at = {host: node for known in (self._addresses, hosts) for node, host in known.items()}
         self._patience_s = patience_s
         self._http = httpx.Client(timeout=httpx.Timeout(min(5.0, patience_s), connect=1.0), trust_env=False)
 
@@ -47,7 +49,10 @@ class PulsarCluster:
         return self._admin(Role.BOOKIE, nodes.BOOKIE_HTTP_PORT)
 
     def _admin(self, role: Role, port: int) -> Admin:
-        names = self.cluster.names(role=role)
+        known = {**self.topology.shared_metadata, **self.cluster.nodes}
+        stores = {node.region for node in known.values() if node.role is Role.METADATA}
+        # A node that is cut off from the metadata store answers from memory, so those beside it are asked first.
+        names = sorted(self.cluster.names(role=role), key=lambda name: self.topology.nodes[name].region not in stores)
         return Admin([f"http://{self._addresses[name]}:{port}" for name in names], timeout_s=self._patience_s)
 
     @cached_property

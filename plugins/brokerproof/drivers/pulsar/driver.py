@@ -13,7 +13,9 @@ from brokerproof.drivers.clients import Position
 from brokerproof.drivers.pulsar import class_data, nodes, policies
 from brokerproof.drivers.pulsar.cluster import PulsarCluster
 from brokerproof.drivers.pulsar.distribution import distribution
+from brokerproof.drivers.pulsar.sight import Sight
 from brokerproof.java import java_home
+from brokerproof.link.routes import Route
 from brokerproof.run import Run
 from brokerproof.runtimes.base import NodeSpec
 from brokerproof.topology import BookiePlacement, Role
@@ -26,6 +28,7 @@ class PulsarDriver:
         self.run = run
         self.topology = run.topology
         self.addresses: Mapping[str, str] = run.facts["addresses"]
+        self._sight = Sight.of(run)
         self.clusters = {name: PulsarCluster(run, name, patience_s=patience_s) for name in self.topology.clusters}
         self._http = httpx.Client(timeout=httpx.Timeout(min(5.0, patience_s), connect=1.0), trust_env=False)
 
@@ -35,8 +38,7 @@ class PulsarDriver:
         return nodes.Layout(
             distribution=distribution(self.run.scenario.version),
             java=java_home() / "bin" / "java",
-            topology=self.topology,
-            addresses=self.addresses,
+            sight=self._sight,
         )
 
     @cached_property
@@ -62,6 +64,10 @@ class PulsarDriver:
             for cluster in self.topology.clusters
             for name, spec in nodes.node_specs(self.layout, cluster).items()
         }
+
+    def routes(self) -> list[Route]:
+        """Of nodes by name, and of brokers and clients by listener."""
+        return self._sight.routes()
 
     def start_order(self) -> list[list[str]]:
         """Metadata stores, then bookies, then brokers."""
@@ -111,7 +117,7 @@ class PulsarDriver:
         for cluster in self.clusters.values():
             policies.register(cluster.brokers, self._registrations)
         for name, cluster in self.clusters.items():
-            policies.apply(cluster.brokers, name, self.topology, self.addresses, self.run.scenario.workload)
+            policies.apply(cluster.brokers, name, self.topology, self._sight.hosts, self.run.scenario.workload)
         return [
             broker
             for cluster in self.topology.clusters.values()
@@ -123,7 +129,7 @@ class PulsarDriver:
         """Everything that `configure` set, read back from every cluster."""
         workload = self.run.scenario.workload
         for name, cluster in self.clusters.items():
-            policies.check(cluster.brokers, name, self.topology, self.addresses, workload, self._registrations)
+            policies.check(cluster.brokers, name, self.topology, self._sight.hosts, workload, self._registrations)
 
     @property
     def _registrations(self) -> dict[str, dict[str, str]]:
@@ -189,9 +195,9 @@ class PulsarDriver:
         """The partitions with the position of the last confirmed entry, null for an empty log."""
         return [row for cluster in self.holding for row in cluster.logs()]
 
-    def unload(self, cluster: str) -> None:
+    def unload(self, cluster: str | None = None) -> None:
         """Close the topic, so that what follows is read from bookies and not from a broker's cache."""
-        self.clusters[cluster].unload()
+        self._one(cluster).unload()
 
     def _one(self, cluster: str | None) -> PulsarCluster:
         return self.home if cluster is None else self.clusters[cluster]

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from brokerproof.drivers.pulsar import class_data
 from brokerproof.drivers.pulsar.distribution import Distribution
+from brokerproof.drivers.pulsar.sight import BOOKIE_PORT, BROKER_PORT, CLIENTS_PORT, METADATA_PORT, Sight
 from brokerproof.runtimes.base import NodeSpec
 from brokerproof.topology import BookiePlacement, Cluster, Node, RepairPlacement, Role, Topology
 
-METADATA_PORT, METADATA_ADMIN_PORT, METADATA_METRICS_PORT = 2181, 9990, 8000
-BOOKIE_PORT, BOOKIE_HTTP_PORT = 3181, 8000
-BROKER_PORT, BROKER_HTTP_PORT = 6650, 8080
+METADATA_ADMIN_PORT, METADATA_METRICS_PORT = 9990, 8000
+BOOKIE_HTTP_PORT = 8000
+BROKER_HTTP_PORT = 8080
 
 _REGION_AWARE = "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy"
 
@@ -76,18 +77,31 @@ class Layout:
 
     distribution: Distribution
     java: Path
-    topology: Topology
-    addresses: Mapping[str, str]
+    sight: Sight
 
-    def metadata_url(self, cluster_name: str) -> str:
-        """`HOST:2181,…` of the cluster's metadata store; in a shared one with a chroot, `…/CLUSTER`."""
+    @property
+    def topology(self) -> Topology:
+        """The topology."""
+        return self.sight.topology
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """Where each node listens."""
+        return self.sight.addresses
+
+    def metadata_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
+        """`HOST:2181,…` of the cluster's metadata store, as the nodes call it, or by other hosts.
+
+        In a shared one with a chroot, `…/CLUSTER`.
+        """
         chroot = f"/{cluster_name}" if self.topology.shared_metadata else ""
-        return self.configuration_url(cluster_name) + chroot
+        return self.configuration_url(cluster_name, hosts) + chroot
 
-    def configuration_url(self, cluster_name: str) -> str:
+    def configuration_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
         """`HOST:2181,…` of what the cluster knows tenants, namespaces and other clusters from."""
+        hosts = hosts or self.sight.hosts
         names = list(self.topology.shared_metadata) or self.topology.clusters[cluster_name].names(role=Role.METADATA)
-        return ",".join(f"{self.addresses[name]}:{METADATA_PORT}" for name in names)
+        return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in names)
 
     def web_urls(self, cluster: Cluster) -> str:
         """The brokers' admin URL, all hosts in one."""
@@ -117,12 +131,13 @@ def shared_metadata_specs(layout: Layout) -> dict[str, NodeSpec]:
 def initialize_command(layout: Layout, cluster_name: str) -> tuple[str, ...]:
     """The program that writes a new cluster's metadata."""
     cluster = layout.topology.clusters[cluster_name]
+    # It runs beside the nodes and not as one of them, so it has no names of its own for them.
     return (
         *_java(layout, Role.BROKER, heap_mb=128),
         "org.apache.pulsar.PulsarClusterMetadataSetup",
         *("--cluster", cluster_name),
-        *("--metadata-store", f"zk:{layout.metadata_url(cluster_name)}"),
-        *("--configuration-metadata-store", f"zk:{layout.configuration_url(cluster_name)}"),
+        *("--metadata-store", f"zk:{layout.metadata_url(cluster_name, layout.addresses)}"),
+        *("--configuration-metadata-store", f"zk:{layout.configuration_url(cluster_name, layout.addresses)}"),
         *("--web-service-url", layout.web_urls(cluster)),
         *("--broker-service-url", layout.service_url(cluster)),
     )
@@ -152,7 +167,7 @@ def _metadata(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeS
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             "{node}/conf/zookeeper.conf",
         ),
-        files=_files(layout, address, "zookeeper.conf", settings),
+        files=_files(layout, name, "zookeeper.conf", settings),
         ports=(METADATA_PORT, METADATA_ADMIN_PORT, METADATA_METRICS_PORT),
         health_url=f"http://{address}:{METADATA_ADMIN_PORT}/commands/ruok",
     )
@@ -165,7 +180,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         "bookiePort": BOOKIE_PORT,
         # All three together, or else the bookie listens on every address.
         "listeningInterface": "lo",
-        "advertisedAddress": address,
+        "advertisedAddress": layout.sight.hosts[name],
         "allowLoopback": "true",
         "journalDirectory": "{node}/data/journal",
         "ledgerDirectories": "{node}/data/ledgers",
@@ -209,7 +224,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
             "--conf",
             "{node}/conf/bookkeeper.conf",
         ),
-        files=_files(layout, address, "bookkeeper.conf", settings),
+        files=_files(layout, name, "bookkeeper.conf", settings),
         reset=(
             *_java(layout, Role.BOOKIE, heap_mb=128),
             *_METADATA_DRIVERS,
@@ -249,6 +264,7 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         "numExecutorThreadPoolSize": 2,
         "numCacheExecutorThreadPoolSize": 2,
         "managedLedgerNumSchedulerThreads": 2,
+        **layout.sight.listeners(name),
         **layout.topology.settings.get(Role.BROKER, {}),
     }
     heap = layout.topology.heap_mb[Role.BROKER]
@@ -265,8 +281,8 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
             "--broker-conf",
             "{node}/conf/broker.conf",
         ),
-        files=_files(layout, address, "broker.conf", settings),
-        ports=(BROKER_PORT, BROKER_HTTP_PORT),
+        files=_files(layout, name, "broker.conf", settings),
+        ports=(BROKER_PORT, BROKER_HTTP_PORT, *((CLIENTS_PORT,) if layout.topology.links else ())),
         # The health check publishes a message, which before the racks are known would be stored anywhere.
         ready_url=f"http://{address}:{BROKER_HTTP_PORT}/admin/v2/brokers/ready",
         health_url=f"http://{address}:{BROKER_HTTP_PORT}/admin/v2/brokers/health",
@@ -291,10 +307,13 @@ def _java(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> t
     )
 
 
-def _files(layout: Layout, address: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
+def _files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
+    hosts = {"localhost": "127.0.0.1", **layout.sight.named(node)}
     return {
         f"conf/{name}": configured(layout.distribution.shipped(name), settings),
-        "conf/hosts": f"{address} {socket.gethostname()}\n127.0.0.1 localhost\n",
+        # The node's address is looked up backwards too, and the first name found has to be the machine's.
+        "conf/hosts": f"{layout.addresses[node]} {socket.gethostname()}\n"
+        + "".join(f"{address} {host}\n" for host, address in hosts.items()),
         "conf/log4j2.yaml": _LOG4J,
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from brokerproof.drivers.pulsar.admin import Admin
-from brokerproof.drivers.pulsar.nodes import BOOKIE_PORT
+from brokerproof.drivers.pulsar.sight import BOOKIE_PORT
 from brokerproof.errors import AdminError
 from brokerproof.scenario import Workload
 from brokerproof.topology import BookiePlacement, Cluster, IsolationPolicy, Namespace, Role, Topology
@@ -30,12 +30,10 @@ def register(brokers: Admin, registrations: Mapping[str, Registration]) -> None:
         brokers.change("PUT", f"/admin/v2/clusters/{name}", dict(registration), accept=(409,))
 
 
-def apply(
-    brokers: Admin, cluster_name: str, topology: Topology, addresses: Mapping[str, str], workload: Workload
-) -> None:
+def apply(brokers: Admin, cluster_name: str, topology: Topology, hosts: Mapping[str, str], workload: Workload) -> None:
     """Set everything. Raises AdminError where the cluster refuses something."""
     cluster = topology.clusters[cluster_name]
-    for key, rack, group in racks(cluster, addresses):
+    for key, rack, group in racks(cluster, hosts):
         brokers.change("POST", f"{_RACKS}/{key}?group={group}", {"rack": rack, "hostname": key})
     for tenant in sorted({name.split("/")[0] for name in cluster.namespaces}):
         body = {"adminRoles": [], "allowedClusters": list(topology.clusters)}
@@ -54,7 +52,7 @@ def apply(
             brokers.change(
                 "POST",
                 f"/admin/v2/clusters/{cluster_name}/namespaceIsolationPolicies/{_policy_name(name)}",
-                isolation(name, namespace.isolation, cluster, addresses),
+                isolation(name, namespace.isolation, cluster, hosts),
             )
     topic = f"/admin/v2/persistent/{workload.namespace}/{workload.topic}"
     if workload.partitions:
@@ -65,7 +63,7 @@ def check(
     brokers: Admin,
     cluster_name: str,
     topology: Topology,
-    addresses: Mapping[str, str],
+    hosts: Mapping[str, str],
     workload: Workload,
     registrations: Mapping[str, Registration],
 ) -> None:
@@ -82,7 +80,7 @@ def check(
         for key, value in registration.items():
             compare(f"{key} of {name}", found.get(key), value)
     found_racks = brokers.get(_RACKS)
-    for key, rack, group in racks(cluster, addresses):
+    for key, rack, group in racks(cluster, hosts):
         compare(f"rack of {key} in group {group}", found_racks.get(group, {}).get(key, {}).get("rack"), rack)
     for name, namespace in cluster.namespaces.items():
         at = f"/admin/v2/namespaces/{name}"
@@ -106,7 +104,7 @@ def check(
             )
         if namespace.isolation:
             policy = f"/admin/v2/clusters/{cluster_name}/namespaceIsolationPolicies/{_policy_name(name)}"
-            wanted = isolation(name, namespace.isolation, cluster, addresses)
+            wanted = isolation(name, namespace.isolation, cluster, hosts)
             found = brokers.get(policy)
             for key, value in wanted.items():
                 compare(f"isolation policy {_policy_name(name)}, {key}", found.get(key), value)
@@ -117,7 +115,7 @@ def check(
         raise AdminError(f"the cluster did not take {len(wrong)} setting(s): " + "; ".join(wrong))
 
 
-def racks(cluster: Cluster, addresses: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def racks(cluster: Cluster, hosts: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """(key, rack, group) of every bookie and broker.
 
     A broker is looked up by its host alone, under the port 0 that BookKeeper gives to the local node
@@ -132,17 +130,17 @@ def racks(cluster: Cluster, addresses: Mapping[str, str]) -> list[tuple[str, str
         port = BOOKIE_PORT if node.role is Role.BOOKIE else 0
         # Without region awareness Pulsar refuses a rack's name that has two parts.
         rack = f"/{node.region}-{node.rack}" if pinned else f"/{node.region}/{node.rack}"
-        rows.append((f"{addresses[name]}:{port}", rack, node.region if pinned else "default"))
+        rows.append((f"{hosts[name]}:{port}", rack, node.region if pinned else "default"))
     return rows
 
 
-def isolation(name: str, policy: IsolationPolicy, cluster: Cluster, addresses: Mapping[str, str]) -> dict[str, Any]:
+def isolation(name: str, policy: IsolationPolicy, cluster: Cluster, hosts: Mapping[str, str]) -> dict[str, Any]:
     """The body of a namespace isolation policy: brokers of a region by their addresses."""
 
     def brokers_of(region: str | None) -> list[str]:
         if region is None:
             return []
-        return [re.escape(addresses[broker]) for broker in cluster.names(role=Role.BROKER, region=region)]
+        return [re.escape(hosts[broker]) for broker in cluster.names(role=Role.BROKER, region=region)]
 
     return {
         "namespaces": [name],

@@ -1,0 +1,138 @@
+"""A real cluster over a link of 20 ms: what its regions say to each other crosses it, waits for it, stops with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import statistics
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from brokerproof import lifecycle
+from brokerproof.clock import wait_until
+from brokerproof.drivers.clients import Settled, clients_for
+from brokerproof.drivers.pulsar.driver import PulsarDriver
+from brokerproof.faults import KINDS, Surroundings
+from brokerproof.link.process import Link
+from brokerproof.run import Run
+from brokerproof.scenario import Fault
+from brokerproof.topology import Role
+
+from .conftest import ROOT
+
+DELAY_MS = 20
+
+
+@pytest.fixture(scope="module")
+def wan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    run = lifecycle.reserve(
+        ROOT / "dags" / "scenarios" / "sync_nominal.yaml",
+        directory=str(tmp_path_factory.mktemp("wan") / "run"),
+        run_id="wan",
+        topologies=ROOT / "topologies",
+        settings={"topology": "sync_active_passive_wan", "overrides": {"links.0.delay_ms": DELAY_MS}},
+    )
+    try:
+        lifecycle.provision(run)
+        lifecycle.configure(run)
+        yield run
+    finally:
+        lifecycle.release(run)
+
+
+@pytest.fixture
+def driver(wan: Run) -> PulsarDriver:
+    return PulsarDriver(wan)
+
+
+def latencies_ms(run: Run, region: str | None, count: int = 20) -> list[float]:
+    """Of messages that are published one after the other, each when the one before is acked."""
+    clients = clients_for(run, "mycluster", region)
+    try:
+        producer = clients.producer(f"test-{region}-{time.monotonic_ns()}")
+        found = []
+        for seq in range(count):
+            answers: list[Settled] = []
+            started = time.monotonic()
+            producer.send(seq, "k0", b"x" * 100, answers.append)
+            wait_until(lambda: bool(answers), timeout_s=90, what="the ack", every_s=0.001)  # noqa: B023
+            found.append((time.monotonic() - started) * 1000)
+            assert answers[0].outcome == "acked"
+        producer.close()
+        return found
+    finally:
+        clients.close()
+
+
+def crossing_directly(run: Run, pids: Iterable[tuple[int, str]]) -> list[str]:
+    """Connections of processes, each in a region, to a node of another region at its own address."""
+    node_at = {address: name for name, address in run.facts["addresses"].items()}
+    return [
+        f"a process in {region} is connected to {name}"
+        for pid, region in pids
+        for connection in psutil.Process(pid).net_connections("tcp")
+        if connection.raddr and (name := node_at.get(connection.raddr.ip)) and run.topology.nodes[name].region != region
+    ]
+
+
+def test_a_publish_waits_for_the_way_to_the_other_region_and_back(wan: Run) -> None:
+    beside, eu, us = (statistics.median(latencies_ms(wan, region)) for region in (None, "eu", "us"))
+    assert 2 * DELAY_MS <= beside < 4 * DELAY_MS
+    assert 2 * DELAY_MS <= eu < 4 * DELAY_MS
+    # The topic is owned in eu, so that clients in us have the way twice.
+    assert us >= 4 * DELAY_MS
+
+
+def test_nothing_but_the_link_connects_two_regions(wan: Run) -> None:
+    latencies_ms(wan, None, 1)
+    nodes = [(pid, wan.topology.nodes[name].region) for name, pid in lifecycle.runtime_of(wan).pids().items()]
+    assert len(nodes) == len(wan.topology.nodes)
+    assert crossing_directly(wan, nodes) == []
+    pairs = {(pair.sender, pair.receiver) for pair in Link(Path(wan.path("nodes"))).metrics().pairs if pair.bytes}
+    assert {("eu", "us"), ("us", "eu"), ("eu", "witness"), ("us", "witness")} <= pairs
+    # What the check finds: this process, if it stood in eu, on the direct way to a bookie of us.
+    with socket.create_connection((wan.facts["addresses"]["bookie-us-1"], 3181)):
+        assert crossing_directly(wan, [(os.getpid(), "eu")]) == ["a process in eu is connected to bookie-us-1"]
+
+
+def test_nodes_that_go_by_names_are_found_by_them(wan: Run, driver: PulsarDriver) -> None:
+    latencies_ms(wan, None, 1)
+    assert driver.alive()["bookies"] == sorted(driver.cluster.names(role=Role.BOOKIE))
+    assert driver.alive()["brokers"] == sorted(driver.cluster.names(role=Role.BROKER))
+    assert sorted(wan.topology.nodes[name].region for name in driver.holders()) == ["eu", "us"]
+    assert {tuple(row["regions"]) for row in driver.ledgers("test")} == {("eu", "us")}
+    assert driver.owner() in driver.cluster.names(role=Role.BROKER, region="eu")
+
+
+def test_a_cut_shrinks_the_copies_to_one_region_and_healing_spreads_them_again(wan: Run, driver: PulsarDriver) -> None:
+    latencies_ms(wan, None, 1)
+    kind, targets = KINDS["partition"], [name for name, node in wan.topology.nodes.items() if node.region == "us"]
+    around = Surroundings(
+        driver=driver,
+        runtime=lifecycle.runtime_of(wan),
+        specs=driver.specs(),
+        link=Link(Path(wan.path("nodes"))),
+        # The metadata store in witness stays in sight of both.
+        fault=Fault.model_validate(
+            {"name": "apart", "kind": "partition", "targets": {"region": "us"}, "link": {"regions": ["eu"]}}
+        ),
+    )
+    kind.inject(around, targets)
+    effect = json.loads(wait_until(lambda: kind.evidence(around, targets), timeout_s=10, what="the effect"))
+    assert effect["connections"] > 0
+    # Until BookKeeper gives up the bookies of us.
+    assert latencies_ms(wan, None, 1)[0] > 1000
+    assert {wan.topology.nodes[name].region for name in driver.holders()} == {"eu"}
+    kind.heal(around, targets)
+    assert wait_until(lambda: kind.healed(around, targets), timeout_s=120, what="the nodes of us to be healthy")
+
+    def spread() -> bool:
+        driver.unload()
+        latencies_ms(wan, None, 1)
+        return {wan.topology.nodes[name].region for name in driver.holders()} == {"eu", "us"}
+
+    wait_until(spread, timeout_s=90, what="new copies in both regions", every_s=1.0)
