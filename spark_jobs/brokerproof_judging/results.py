@@ -38,14 +38,19 @@ def messages(run: Run, logs: DataFrame, deliveries: DataFrame) -> DataFrame:
         *[F.col(f"delivery.{name}").alias(name) for name in ("ledger_id", "entry_id", "batch_index")],
         F.lit(False).alias("recovered"),
     )
-    return in_log.unionByName(at_subscription).withColumns(
+    judged = in_log.unionByName(at_subscription).withColumns(
         {
-            "run_id": F.lit(run.run_id),
             "anomalies": F.transform("found", lambda each: each["anomaly"]),
             "illegal": F.transform(
                 F.filter("found", lambda each: illegal(run.scenario, run.topology, each["anomaly"])),
                 lambda each: each["anomaly"],
             ),
+        }
+    )
+    # In a step of its own: inside a function over an array a name means the new column of that name, if there is one.
+    return judged.withColumns(
+        {
+            "run_id": F.lit(run.run_id),
             "producer": frames.producer(),
             "seq": frames.seq(),
             "subscription": F.nullif("subscription", F.lit(IN_LOG)),
