@@ -46,7 +46,7 @@ NOT_COMPARED = frozenset({"sampling_gap_s"})
 # Makes the MAD of normally distributed values their standard deviation.
 _MAD_TO_DEVIATION = 1.4826
 _SCENARIO = ("name", "workload", "phases", "faults", "settings", "settle_s", "owner", "runtime")
-_TOPOLOGY = ("system", "clusters", "settings")
+_TOPOLOGY = ("system", "clusters", "shared_metadata", "settings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,8 @@ def comparable(parameters: Mapping[str, Any]) -> dict[str, Any]:
     scenario, topology = parameters["scenario"], parameters["topology"]
     return {
         "scenario": {name: scenario.get(name) for name in _SCENARIO},
-        "topology": {name: topology.get(name) for name in _TOPOLOGY},
+        # What is not there says nothing: runs recorded before a field existed compare with those after.
+        "topology": {name: topology[name] for name in _TOPOLOGY if topology.get(name)},
         "machine": parameters.get("machine"),
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -25,18 +24,20 @@ def run_jobs(run: Run) -> Run:
     """A run without faults, from its load to its judgement."""
     failures: list[BaseException] = []
 
-    def side_by_side(act: Callable[[], None]) -> threading.Thread:
+    def side_by_side(job: str) -> threading.Thread:
         def work() -> None:
             try:
-                act()
+                submit(run, job)
             except BaseException as error:
                 failures.append(error)
+                # Or else the timeline waits for a load that never comes.
+                run.leave_state(f"problem-{job}", {"problem": str(error)})
 
         thread = threading.Thread(target=work)
         thread.start()
         return thread
 
-    threads = [side_by_side(lambda job=job: submit(run, job)) for job in ("load", "consume")]  # type: ignore[misc]
+    threads = [side_by_side(job) for job in ("load", "consume")]
     lifecycle.break_it(run)
     for thread in threads:
         thread.join()

@@ -242,3 +242,11 @@ def test_what_compares_does_not_depend_on_the_order_of_fields(scenario, topology
 
     assert digest(turned) == digest(parameters)
     assert "version" not in comparable(parameters)["scenario"]
+
+
+def test_another_shared_metadata_store_is_another_topology_and_none_is_none(scenario, topology):
+    parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
+    without = {**parameters, "topology": {k: v for k, v in parameters["topology"].items() if k != "shared_metadata"}}
+    shared = {**parameters["topology"], "shared_metadata": {"metadata-1": {"role": "metadata", "region": "witness"}}}
+    assert digest(parameters) == digest(without)
+    assert digest({**parameters, "topology": shared}) != digest(parameters)

@@ -109,6 +109,11 @@ def test_what_a_destroyed_cluster_lost_is_found_and_legal_and_another_clusters_l
     }
 
 
+def test_the_messages_say_the_same_of_what_is_illegal_as_the_anomalies(judged):
+    illegal = [row for row in judged.table("messages") if row["illegal"] and row["subscription"] is None]
+    assert [(row["cluster"], row["producer"], row["illegal"]) for row in illegal] == [("other", "other-p0", ["lost"])]
+
+
 def test_what_was_lost_after_a_destroyed_cluster_returned_may_be_nothing(judged):
     assert judged.measured("lost_later_messages", "gone")["maximum"] == 0.0
 
