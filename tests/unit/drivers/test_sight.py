@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
+from brokerproof.drivers.pulsar import nodes
 from brokerproof.drivers.pulsar.sight import Sight
 from brokerproof.errors import MachineError
+from brokerproof.java import java_home
 from brokerproof.lease import addresses, views
 from brokerproof.link.plan import Plan
 from brokerproof.topology import Topology, load_topology
@@ -103,3 +106,46 @@ def test_more_viewers_than_addresses_is_said(wan: Sight) -> None:
     nodes = {f"clusters.mycluster.nodes.bookie-{number}": {"role": "bookie", "region": "eu"} for number in range(150)}
     with pytest.raises(MachineError, match="an address range holds 154"):
         views(load_topology("sync_active_passive_wan", TOPOLOGIES, nodes), 0)
+
+
+class Distribution:
+    """As much of a distribution as a node's files need."""
+
+    version, classpath = "4.0.8", "lib/*"
+
+    def shipped(self, name: str) -> str:
+        return ""
+
+
+def layout_of(sight: Sight) -> nodes.Layout:
+    java = java_home() / "bin" / "java"
+    return nodes.Layout(distribution=Distribution(), java=java, sight=sight)  # type: ignore[arg-type]
+
+
+def test_every_node_is_told_where_to_find_the_others(wan: Sight) -> None:
+    specs = nodes.node_specs(layout_of(wan), "mycluster")
+    hosts = [line.split() for line in specs["bookie-eu-1"].files["conf/hosts"].splitlines()]
+    # The own address is looked up backwards too, and the machine's name has to be the first found.
+    assert hosts[0] == [wan.addresses["bookie-eu-1"], socket.gethostname()]
+    assert {name: address for address, name in hosts[1:]} == {"localhost": "127.0.0.1", **wan.named("bookie-eu-1")}
+    assert "advertisedAddress=bookie-eu-1\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
+    assert "zkServers=metadata-1:2181\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
+    broker = specs["broker-eu-1"].files["conf/broker.conf"]
+    assert "metadataStoreUrl=zk:metadata-1:2181\n" in broker
+    assert f"advertisedAddress={wan.addresses['broker-eu-1']}\n" in broker
+    assert "internalListenerName=brokers_eu\n" in broker
+
+
+def test_what_runs_beside_the_nodes_is_given_addresses(wan: Sight) -> None:
+    command = nodes.initialize_command(layout_of(wan), "mycluster")
+    assert f"zk:{wan.addresses['metadata-1']}:2181" in command
+    assert not any("metadata-1" in part for part in command)
+
+
+def test_without_links_a_node_is_told_nothing_of_the_others() -> None:
+    sight = sight_of(load_topology("sync_active_passive", TOPOLOGIES))
+    spec = nodes.node_specs(layout_of(sight), "mycluster")["broker-eu-1"]
+    address = sight.addresses["broker-eu-1"]
+    assert spec.files["conf/hosts"] == f"{address} {socket.gethostname()}\n127.0.0.1 localhost\n"
+    assert "advertisedListeners" not in spec.files["conf/broker.conf"]
+    assert spec.ports == (6650, 8080)
