@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 
 from brokerproof import clock
@@ -204,14 +205,11 @@ def _scenarios(options: argparse.Namespace, settings: Settings) -> int:
     if options.json:
         _print_json({"scenarios": listed, "errors": [str(error) for error in errors]})
     else:
-        table = Table(box=None)
-        table.add_column("name", no_wrap=True)
-        for name in ("title", "topology", "expected"):
-            table.add_column(name, overflow="fold")
-        table.add_column("under load", justify="right")
+        console = Console(highlight=False)
         for one in listed:
-            table.add_row(one["name"], one["title"], one["topology"], one["expected"], f"{one['phases_s']:g} s")
-        Console().print(table)
+            # Names are as long as a third of a narrow terminal, so that titles would be squeezed beside them.
+            console.print(f"[bold]{one['name']}[/bold]  {one['expected']}, {one['phases_s']:g} s under load")
+            console.print(Padding(f"{one['title']} [dim]({one['topology']})[/dim]", (0, 0, 0, 4)))
     for unusable in errors:
         _error_console().print(str(unusable), style="red", markup=False, highlight=False, soft_wrap=True)
     return UNUSABLE if errors else OK
