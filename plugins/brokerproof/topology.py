@@ -288,6 +288,31 @@ class Topology(Document):
                 raise InputError("is the name of a place of its clients", field=at, remedy="rename it")
         return self
 
+    @model_validator(mode="after")
+    def _replicated_from_one_region_across_links(self) -> Self:
+        for cluster, content in self.clusters.items():
+            regions = self.regions_of_others(cluster) if self.links else []
+            if len(regions) > 1 and any(self.reached(cluster, name)[1:] for name in content.namespaces):
+                raise InputError(
+                    f"is replicated with across links from brokers in {' and '.join(regions)}, and Pulsar knows "
+                    "another cluster by one listener only",
+                    field=f"clusters.{cluster}",
+                    remedy="leave out `links`, or put the brokers of each cluster into one region",
+                )
+        return self
+
+    def regions_of_others(self, cluster: str) -> list[str]:
+        """The regions in which other clusters than this one have brokers."""
+        return list(
+            dict.fromkeys(
+                node.region
+                for name, other in self.clusters.items()
+                if name != cluster
+                for node in other.nodes.values()
+                if node.role is Role.BROKER
+            )
+        )
+
     @cached_property
     def places(self) -> Mapping[str, str]:
         """What connects to other regions beside nodes under their own names, with its region.

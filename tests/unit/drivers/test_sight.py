@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from brokerproof.drivers.pulsar import nodes
 from brokerproof.drivers.pulsar.sight import Sight
-from brokerproof.errors import MachineError
+from brokerproof.errors import InputError, MachineError
 from brokerproof.java import java_home
 from brokerproof.lease import addresses, views
 from brokerproof.link.plan import Plan
@@ -149,3 +149,28 @@ def test_without_links_a_node_is_told_nothing_of_the_others() -> None:
     assert spec.files["conf/hosts"] == f"{address} {socket.gethostname()}\n127.0.0.1 localhost\n"
     assert "advertisedListeners" not in spec.files["conf/broker.conf"]
     assert spec.ports == (6650, 8080)
+
+
+def test_another_cluster_is_registered_as_it_is_seen_across_the_link() -> None:
+    topology = load_topology("geo_replication_wan", TOPOLOGIES)
+    sight = Sight(topology=topology, addresses=addresses(topology, 0), views=views(topology, 0))
+
+    seen = sight.registration("cluster-us")
+
+    assert seen["listenerName"] == "brokers_eu"
+    wanted = [f"{sight.views['brokers-eu'][name]}:6650" for name in ("broker-us-1", "broker-us-2")]
+    assert seen["brokerServiceUrl"] == "pulsar://" + ",".join(wanted)
+
+
+def test_without_links_a_cluster_is_registered_where_it_listens() -> None:
+    topology = load_topology("geo_replication", TOPOLOGIES)
+    at = addresses(topology, 0)
+
+    seen = Sight(topology=topology, addresses=at, views={}).registration("cluster-us")
+
+    assert seen == {"brokerServiceUrl": f"pulsar://{at['broker-us-1']}:6650,{at['broker-us-2']}:6650"}
+
+
+def test_clusters_whose_brokers_are_in_two_regions_do_not_replicate_across_links() -> None:
+    with pytest.raises(InputError, match=r"clusters.cluster-eu: is replicated with across links from brokers in eu"):
+        load_topology("active_active", TOPOLOGIES, {"links": [{"between": ["eu", "us"], "delay_ms": 5}]})

@@ -134,10 +134,7 @@ class PulsarDriver:
     @property
     def _registrations(self) -> dict[str, dict[str, str]]:
         return {
-            name: {
-                "serviceUrl": self.layout.web_urls(cluster),
-                "brokerServiceUrl": self.layout.service_url(cluster),
-            }
+            name: {"serviceUrl": self.layout.web_urls(cluster), **self._sight.registration(name)}
             for name, cluster in self.topology.clusters.items()
         }
 

@@ -17,17 +17,19 @@ _RACKS = "/admin/v2/bookies/racks-info"
 _RETENTION = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 
-# What a cluster is registered with: {"serviceUrl": …, "brokerServiceUrl": …}.
+# What a cluster is registered with: {"serviceUrl": …, "brokerServiceUrl": …} and, across links, {"listenerName": …}.
 Registration = Mapping[str, str]
 
 
 def register(brokers: Admin, registrations: Mapping[str, Registration]) -> None:
-    """Make clusters known, by name, to the cluster that `brokers` belong to. Each registered itself when it was made.
+    """Make clusters known, by name, to the cluster that `brokers` belong to.
 
+    Each registered itself when it was made, as it sees itself; how the others see it is said here.
     Apart from `apply`, because a tenant can be allowed only clusters that are known.
     """
     for name, registration in registrations.items():
         brokers.change("PUT", f"/admin/v2/clusters/{name}", dict(registration), accept=(409,))
+        brokers.change("POST", f"/admin/v2/clusters/{name}", dict(registration))
 
 
 def apply(brokers: Admin, cluster_name: str, topology: Topology, hosts: Mapping[str, str], workload: Workload) -> None:

@@ -66,6 +66,18 @@ class Sight:
             return f"{self.addresses[broker]}:{BROKER_PORT}"
         return f"{self._seen(clients_in(region), broker)}:{BROKER_PORT}"
 
+    def registration(self, cluster: str) -> dict[str, str]:
+        """With what a cluster is registered, for brokers of the others: its broker service URL and, across links, the
+        listener to ask for. It is one for all of them, so they have to be in one region (topology.py sees to that).
+        """
+        brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
+        regions = self.topology.regions_of_others(cluster) if self.topology.links else []
+        if not regions:
+            return {"brokerServiceUrl": "pulsar://" + ",".join(self.service(broker, None) for broker in brokers)}
+        (region,) = regions
+        seen = [f"{self._seen(brokers_in(region), broker)}:{BROKER_PORT}" for broker in brokers]
+        return {"brokerServiceUrl": "pulsar://" + ",".join(seen), "listenerName": listener(brokers_in(region))}
+
     def listeners(self, broker: str) -> dict[str, str]:
         """The configuration by which a broker says where it is, depending on who asks."""
         if not self.topology.links:
