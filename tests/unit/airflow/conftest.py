@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 # Airflow reads its configuration when it is first imported, which is before any fixture.
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="brokerproof-airflow-")
+atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(PROJECT / "plugins")
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "False"
