@@ -172,6 +172,7 @@ def _session():  # type: ignore[no-untyped-def]
     from brokerproof.java import spark_java_home
 
     os.environ["JAVA_HOME"] = str(spark_java_home())
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
         "--master local[2] --driver-memory 2g --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
         "--conf spark.sql.shuffle.partitions=8 "
