@@ -53,6 +53,8 @@ def test_the_link_starts_before_the_nodes_and_ends_with_them(reserve_small: Call
 def test_an_address_of_the_link_in_use_is_said_before_anything_starts(reserve_small: Callable[..., Run]) -> None:
     run = reserve_small("taken", topology="smallest_wan")
     with socket.socket() as taken:
+        # Of connections that an earlier run had there something lingers.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind((run.facts["views"]["bookie-1"]["metadata-1"], 2181))
         taken.listen()
         with pytest.raises(MachineError, match=r"the link bookie-1 → metadata-1 cannot listen on .*:2181"):
@@ -73,6 +75,7 @@ def test_a_node_that_dies_is_said_with_its_last_words_and_everything_is_stopped(
 def test_a_port_in_use_is_said_before_anything_starts(reserve_small: Callable[..., Run]) -> None:
     run = reserve_small("taken")
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind((run.facts["addresses"]["broker-1"], 6650))
         taken.listen()
         with pytest.raises(MachineError, match=r"broker-1 cannot listen on .*:6650"):

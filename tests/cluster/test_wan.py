@@ -102,11 +102,11 @@ def test_nothing_but_the_link_connects_two_regions(wan: Run) -> None:
 
 def test_nodes_that_go_by_names_are_found_by_them(wan: Run, driver: PulsarDriver) -> None:
     latencies_ms(wan, None, 1)
-    assert driver.alive()["bookies"] == sorted(driver.cluster.names(role=Role.BOOKIE))
-    assert driver.alive()["brokers"] == sorted(driver.cluster.names(role=Role.BROKER))
+    assert driver.alive()["bookies"] == sorted(driver.home.cluster.names(role=Role.BOOKIE))
+    assert driver.alive()["brokers"] == sorted(driver.home.cluster.names(role=Role.BROKER))
     assert sorted(wan.topology.nodes[name].region for name in driver.holders()) == ["eu", "us"]
     assert {tuple(row["regions"]) for row in driver.ledgers("test")} == {("eu", "us")}
-    assert driver.owner() in driver.cluster.names(role=Role.BROKER, region="eu")
+    assert driver.owner() in driver.home.cluster.names(role=Role.BROKER, region="eu")
 
 
 def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, driver: PulsarDriver) -> None:
