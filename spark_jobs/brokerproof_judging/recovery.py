@@ -187,6 +187,11 @@ def _detected(run: Run, samples: Samples, fault: FaultTimes, span: Span) -> Answ
             lists.setdefault((f"cluster:{run.topology.cluster_of(target)}", metric), set()).add(target)
     if not lists:
         return None, "no target is a broker or a bookie, and others are listed nowhere", False
+    for source, _ in lists:
+        # A cluster's own nodes tell who lives; with all of them gone the lists are silent until they are back.
+        nodes = run.topology.clusters[source.removeprefix("cluster:")].nodes
+        if {name for name, node in nodes.items() if node.role is Role.BROKER} <= set(fault.targets):
+            return None, "no broker of the cluster was left to say who lives", False
     after = {name: [each for each in samples.series.get(name, []) if each[0] >= span.start_us] for name in lists}
     gone = [
         next((at for at, value in after[name] if not targets.intersection(names(value))), None)

@@ -6,8 +6,14 @@ it 20 ms after the ack, those of 20 s to 40 s not before 50 s. `main` is destroy
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from brokerproof.measurements import METRICS
+from brokerproof.topology import Role
+from brokerproof_judging import recovery
+from brokerproof_judging.samples import Samples
+from brokerproof_judging.timeline import FaultTimes, Span
 
 from .history import REPLICATED, SECOND, START, History
 from .judged import Judged
@@ -116,6 +122,23 @@ def test_the_messages_say_the_same_of_what_is_illegal_as_the_anomalies(judged):
 
 def test_what_was_lost_after_a_destroyed_cluster_returned_may_be_nothing(judged):
     assert judged.measured("lost_later_messages", "gone")["maximum"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("brokers", "value", "evidence"),
+    [
+        (4, None, "no broker of the cluster was left to say who lives"),
+        (3, 8.0, "first sample without a target"),
+    ],
+)
+def test_a_cluster_with_all_its_brokers_gone_has_nobody_to_say_so(tmp_path, brokers, value, evidence):
+    run = History(clusters=("main", "other")).write(tmp_path / "run")
+    targets = run.topology.clusters["main"].names(role=Role.BROKER)[:brokers]
+    before, after = json.dumps(targets), "[]"
+    samples = Samples(series={("cluster:main", "alive_brokers"): [(START + 19, before), (START + 28 * SECOND, after)]})
+    span = Span(start_us=START + 20 * SECOND, end_us=START + 60 * SECOND)
+    fault = FaultTimes(name="gone", targets=tuple(targets), span=span)
+    assert recovery._detected(run, samples, fault, span) == (value, evidence, False)
 
 
 @pytest.fixture(scope="module")

@@ -149,10 +149,11 @@ class PulsarCluster:
         for other in self.others:
             found = [one["replication"][other] for one in stats if other in one["replication"]]
             if found:
-                path = f"{self.name}>{other}"
-                backlog, delay = (sum(int(one[key]) for one in found) for key in _REPLICATOR_STATS)
-                rows.append(_sample(source, f"replication_backlog:{path}", str(backlog)))
-                rows.append(_sample(source, f"replication_delay_s:{path}", str(delay)))
+                way = f"{self.name}>{other}"
+                backlog = sum(one["replicationBacklog"] for one in found)
+                delay_s = max(one["replicationDelayInSeconds"] for one in found)
+                rows.append(_sample(source, f"replication_backlog:{way}", str(backlog)))
+                rows.append(_sample(source, f"replication_delay_s:{way}", str(delay_s)))
         return rows
 
     def _sample_bookie(self, name: str) -> list[Sample]:
@@ -299,9 +300,6 @@ class PulsarCluster:
 
     def _names(self, addresses: Iterable[str]) -> list[str]:
         return [self._node_at.get(address, address) for address in addresses]
-
-
-_REPLICATOR_STATS = ("replicationBacklog", "replicationDelayInSeconds")
 
 
 def _sample(source: str, metric: str, value: str) -> Sample:
