@@ -88,6 +88,9 @@ class Driver(Protocol):
     def logs(self) -> list[dict[str, Any]]:
         """For each log that has to be read back: cluster, partition, last_confirmed ([ledger, entry] or None)."""
 
+    def reassign(self) -> None:
+        """Take the topic from its owner, so that one is chosen anew."""
+
     def unload(self) -> None:
         """Close the topic, so that it is read from disks next and not from a cache."""
 
