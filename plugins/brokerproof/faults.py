@@ -119,7 +119,7 @@ class Pause(Kind):
 
 @register
 class Unload(Kind):
-    """Closes the topic where it is open, so that its owner is chosen anew: how an operator brings it back."""
+    """Takes the topic from its owner, so that one is chosen anew: how an operator brings it back."""
 
     name = "unload"
 
@@ -133,7 +133,7 @@ class Unload(Kind):
             )
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.driver.unload()
+        around.driver.reassign()
 
     def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         owner = around.driver.owner()

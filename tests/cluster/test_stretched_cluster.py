@@ -69,6 +69,17 @@ def test_the_topic_is_owned_where_the_isolation_policy_says(stretched: Stretched
     assert owner in stretched.run.topology.clusters["mycluster"].names(role=Role.BROKER, region="eu")
 
 
+def test_a_topic_that_is_taken_from_its_owner_gets_one_where_the_policy_says(stretched: Stretched) -> None:
+    publish(stretched, 1)
+    eu = stretched.run.topology.clusters["mycluster"].names(role=Role.BROKER, region="eu")
+    before = len(stretched.driver.ledgers("before"))
+    stretched.driver.reassign()
+    publish(stretched, 1)
+    assert stretched.driver.owner() in eu
+    # It was closed and opened again.
+    assert len(stretched.driver.ledgers("after")) > before
+
+
 def test_the_holders_of_the_open_ledger_are_one_of_each_region(stretched: Stretched) -> None:
     publish(stretched, 1)
     assert sorted(stretched.run.topology.nodes[name].region for name in stretched.driver.holders()) == ["eu", "us"]

@@ -105,7 +105,10 @@ class Driver(Protocol):
         `why` says why the log cannot be read, or nothing.
         """
 
-    def unload(self, cluster: str | None = None) -> None:
+    def reassign(self, cluster: str | None = None) -> None:
+        """Take the topic of a cluster, the home one by default, from its owner, so that one is chosen anew."""
+
+    def unload(self, cluster: str) -> None:
         """Close the topic in a cluster, so that it is read from disks next and not from a cache."""
 
 

@@ -49,8 +49,8 @@ class Nodes:
     def owner(self, cluster: str | None = None) -> str:
         return self.owners[0]
 
-    def unload(self) -> None:
-        self.log.append("unload")
+    def reassign(self) -> None:
+        self.log.append("reassign")
         self.owners.append(self.owners.pop(0))
 
     def holders(self, cluster: str | None = None) -> list[str]:
@@ -220,7 +220,7 @@ def test_an_unloaded_topic_is_seen_at_another_owner(tmp_path: Path) -> None:
     rows = pq.read_table(run.table("faults")).to_pylist()
     effect = next(row for row in rows if row["state"] == "effective")
     assert (effect["targets"], effect["evidence"]) == (["broker-eu-1"], '{"owner": "broker-us-1"}')
-    assert "unload" in nodes.log
+    assert "reassign" in nodes.log
 
 
 def test_a_topic_that_stays_where_it_is_was_not_unloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

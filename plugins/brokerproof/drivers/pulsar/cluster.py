@@ -288,6 +288,12 @@ class PulsarCluster:
             rows.append({"cluster": self.name, "partition": number, "last_confirmed": last, "why": why})
         return rows
 
+    def reassign(self) -> None:
+        """Unload the bundles that the partitions are in: to unload a topic alone leaves it with its owner."""
+        for _, path in self.partitions:
+            bundle = self.brokers.get(path.replace("/admin/v2/", "/lookup/v2/topic/", 1) + "/bundle")
+            self.brokers.change("PUT", f"/admin/v2/namespaces/{self.run.scenario.workload.namespace}/{bundle}/unload")
+
     def unload(self) -> None:
         """Close the topic, so that what follows is read from bookies and not from a broker's cache."""
         for _, path in self.partitions:

@@ -192,9 +192,13 @@ class PulsarDriver:
         """The partitions with the position of the last confirmed entry, null for an empty log."""
         return [row for cluster in self.holding for row in cluster.logs()]
 
-    def unload(self, cluster: str | None = None) -> None:
+    def reassign(self, cluster: str | None = None) -> None:
+        """Unload the bundles that the partitions are in: to unload a topic alone leaves it with its owner."""
+        self._one(cluster).reassign()
+
+    def unload(self, cluster: str) -> None:
         """Close the topic, so that what follows is read from bookies and not from a broker's cache."""
-        self._one(cluster).unload()
+        self.clusters[cluster].unload()
 
     def _one(self, cluster: str | None) -> PulsarCluster:
         return self.home if cluster is None else self.clusters[cluster]
