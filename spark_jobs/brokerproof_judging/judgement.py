@@ -27,6 +27,8 @@ _Takes = ParamSpec("_Takes")
 _Gives = TypeVar("_Gives")
 Evaluate = Callable[[SparkSession, Run, str], Mapping[str, Mapping[str, Any]]]
 
+_WORKERS_IMPORT = ("brokerproof_judging.messages", "brokerproof_judging.results")
+
 # What Arrow and DuckDB hold of so many rows is some 500 MB, in each of the tasks that run at a time.
 _ROWS_A_PART = 2_000_000
 
@@ -68,14 +70,15 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
     `evaluate` runs the suites of `expectations` over the tables just written.
     """
     watch = Stopwatch()
-    tables = {name: frames.read(spark, run, name) for name in ("publishes", "stored", "deliveries")}
-    sizes = {name: frames.size(run, name) for name in tables}
-    among = _parts(spark, sum(sizes.values()))
-    evidence = Evidence.of(run)
-    clock_error_us = int(run.facts.get("clock_error_us", 0))
     replacement = frames.Replacement(run)
     side = SideBySide()
     try:
+        warm = side.begin(parts.warm_up, spark, *_WORKERS_IMPORT)
+        tables = {name: frames.read(spark, run, name) for name in ("publishes", "stored", "deliveries")}
+        sizes = {name: frames.size(run, name) for name in tables}
+        among = _parts(spark, sum(sizes.values()))
+        evidence = Evidence.of(run)
+        clock_error_us = int(run.facts.get("clock_error_us", 0))
         recorded = side.begin(_recorded, spark, run, tables)
         facts = Facts.of(
             replacement.beside("places"),
@@ -88,6 +91,7 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
         )
         with watch.step("facts"):
             told = every(among, parts.look(among.by_message(gathered(**tables)), facts, facts.SCHEMA))
+            warm.result()
         with watch.step("tables"):
             places = spark.read.schema(frames.in_spark(PLACES)).parquet(frames.location(facts.directory))
             seen = Evidenced(

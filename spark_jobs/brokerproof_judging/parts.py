@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import duckdb
@@ -21,7 +22,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -60,6 +61,23 @@ def look(frame: DataFrame, work: Work, schema: str) -> DataFrame:
     `schema` is that of its batches, as `name type, …`.
     """
     return frame.mapInArrow(partial(_each, work, to_arrow_schema(frame.schema)), schema)
+
+
+def warm_up(spark: SparkSession, *modules: str) -> None:
+    """Have Spark start as many Python workers as tasks run at a time, and these import `modules`.
+
+    It takes a worker some three seconds, in which the first look is still being planned.
+    """
+    context = spark.sparkContext
+    slots = max(1, context.defaultParallelism // int(context.getConf().get("spark.task.cpus") or 1))
+    look(spark.range(0, slots, 1, slots), partial(_import, modules), "part int").collect()
+
+
+def _import(modules: Sequence[str], part: int, connection: Connection) -> Batches:
+    del part, connection
+    for module in modules:
+        import_module(module)
+    yield from ()
 
 
 def _each(work: Work, schema: pa.Schema, batches: Batches) -> Batches:
