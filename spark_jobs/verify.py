@@ -27,8 +27,6 @@ def session() -> SparkSession:
         SparkSession.builder.appName("brokerproof verify")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        # All steps group by the message first and its place next; one exchange by the message then serves them all.
-        .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
         .getOrCreate()
     )
 

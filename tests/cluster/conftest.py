@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from brokerproof import lifecycle, rehearsal
+from brokerproof.clock import wait_until
+from brokerproof.drivers.clients import Settled, clients_for
 from brokerproof.drivers.pulsar.driver import PulsarDriver
 from brokerproof.run import Run
 from brokerproof.runtimes.processes import ProcessRuntime
@@ -91,3 +93,18 @@ def spark_environment() -> dict[str, str]:
     from brokerproof.spark_submission import spark_environment
 
     return {**os.environ, **spark_environment(from_environment())}
+
+
+def publish(run: Run, cluster: str, producer_name: str, count: int) -> list[Settled]:
+    """Publish to the run's topic and wait for every answer."""
+    answers: list[Settled] = []
+    clients = clients_for(run, cluster)
+    try:
+        producer = clients.producer(producer_name)
+        for seq in range(count):
+            producer.send(seq, "k0", b"x" * 100, answers.append)
+        wait_until(lambda: len(answers) == count, timeout_s=30, what="all answers")
+        producer.close()
+    finally:
+        clients.close()
+    return answers

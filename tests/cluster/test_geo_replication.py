@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from brokerproof import lifecycle
 from brokerproof.clock import wait_until
-from brokerproof.drivers.clients import Received, Settled, clients_for
+from brokerproof.drivers.clients import Received, clients_for
 from brokerproof.drivers.pulsar.driver import PulsarDriver
 from brokerproof.errors import AdminError
 from brokerproof.outcome import outcome
 from brokerproof.run import Run
 from brokerproof.topology import Role
 
+from . import conftest
 from .conftest import ROOT, Stretched
 from .test_jobs import run_jobs, submit
 
@@ -58,16 +59,7 @@ def geo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
 
 
 def publish(geo: Stretched, cluster: str, count: int) -> None:
-    answers: list[Settled] = []
-    clients = clients_for(geo.run, cluster)
-    try:
-        producer = clients.producer(f"{cluster}-p0")
-        for seq in range(count):
-            producer.send(seq, "k0", b"x" * 100, answers.append)
-        wait_until(lambda: len(answers) == count, timeout_s=30, what="all answers")
-        producer.close()
-    finally:
-        clients.close()
+    answers = conftest.publish(geo.run, cluster, f"{cluster}-p0", count)
     assert {answer.outcome for answer in answers} == {"acked"}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import psutil
 import pulsar
 import pytest
@@ -14,22 +16,13 @@ from brokerproof.rehearsal import prepare
 from brokerproof.scenario import Fault, Targets
 from brokerproof.topology import Role
 
+from . import conftest
 from .conftest import Stretched
 
 
 def publish(stretched: Stretched, count: int) -> list[Settled]:
-    """Publish and wait for every answer."""
-    answers: list[Settled] = []
-    clients = clients_for(stretched.run, "mycluster")
-    try:
-        producer = clients.producer(f"test-{count}-{id(answers)}")
-        for seq in range(count):
-            producer.send(seq, "k0", b"x" * 100, answers.append)
-        wait_until(lambda: len(answers) == count, timeout_s=30, what="all answers")
-        producer.close()
-    finally:
-        clients.close()
-    return answers
+    """By a producer of its own."""
+    return conftest.publish(stretched.run, "mycluster", f"test-{count}-{time.monotonic_ns()}", count)
 
 
 def test_a_machine_is_prepared_once(stretched: Stretched) -> None:

@@ -219,10 +219,16 @@ def test_a_role_or_a_node_is_cut_off_alone(
     assert crosses(*free)
 
 
-def test_an_ill_node_is_not_healed_by_the_link_alone(wan: Wan) -> None:
+def cut_and_healed(wan: Wan) -> Surroundings:
+    """eu was cut off, and is not any more."""
     around = wan.around("partition", {"region": "eu"})
     KINDS["partition"].inject(around, region(wan, "eu"))
     KINDS["partition"].heal(around, region(wan, "eu"))
+    return around
+
+
+def test_an_ill_node_is_not_healed_by_the_link_alone(wan: Wan) -> None:
+    around = cut_and_healed(wan)
     wan.nodes.ill = {"broker-eu-1"}
     assert KINDS["partition"].healed(around, region(wan, "eu")) is None
     wan.nodes.ill = set()
@@ -230,9 +236,7 @@ def test_an_ill_node_is_not_healed_by_the_link_alone(wan: Wan) -> None:
 
 
 def test_a_node_that_says_it_is_well_and_is_not_listed_is_not_healed(wan: Wan) -> None:
-    around = wan.around("partition", {"region": "eu"})
-    KINDS["partition"].inject(around, region(wan, "eu"))
-    KINDS["partition"].heal(around, region(wan, "eu"))
+    around = cut_and_healed(wan)
     wan.nodes.unlisted = {"bookie-eu-1"}
     assert KINDS["partition"].healed(around, region(wan, "eu")) is None
     # It notices that its session is over and ends; whoever supervises it starts it again.

@@ -34,7 +34,6 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        .config("spark.sql.requireAllClusterKeysForCoPartition", "false")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -92,15 +92,11 @@ def _fetch(version: str, repository: Path) -> Path:
         component = MavenContext(repo_cache=repository).project("org.apache.pulsar", "pulsar-server-distribution")
         archive = Path(component.at_version(version).artifact(classifier="bin", packaging="tar.gz").resolve())
     except OSError as error:  # requests' exceptions are OSErrors too
-        raise MachineError(
-            f"the Pulsar {version} distribution cannot be fetched from Maven Central: {error}"
-        ) from error
+        raise MachineError(_not_fetched(version, error)) from error
     except RuntimeError as error:
         # A half-written file would be taken for the whole one next time.
         shutil.rmtree(repository, ignore_errors=True)
-        raise MachineError(
-            f"the Pulsar {version} distribution cannot be fetched from Maven Central: {error}"
-        ) from error
+        raise MachineError(_not_fetched(version, error)) from error
     verify_checksum(archive, CHECKSUMS[version])
     return archive
 
