@@ -97,6 +97,7 @@ def provision(run: Run) -> None:
             if number == 0:
                 for command in driver.initialize():
                     _initialize(run, command)
+                driver.initialized()
     except BaseException:
         runtime.release()
         raise

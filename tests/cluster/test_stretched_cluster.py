@@ -10,11 +10,13 @@ import pytest
 from brokerproof.clock import wait_until
 from brokerproof.drivers.base import rehearsal_for
 from brokerproof.drivers.clients import Settled, clients_for
+from brokerproof.drivers.pulsar.metadata import UNDER_REPLICATION
 from brokerproof.errors import AdminError
 from brokerproof.faults import KINDS, Surroundings
 from brokerproof.rehearsal import prepare
 from brokerproof.scenario import Fault, Targets
 from brokerproof.topology import Role
+from kazoo.client import KazooClient
 
 from . import conftest
 from .conftest import Stretched
@@ -32,6 +34,21 @@ def test_a_machine_is_prepared_once(stretched: Stretched) -> None:
     prepare("pulsar", stretched.run.scenario.version, said.append)
 
     assert said == []
+
+
+def test_bookies_find_what_they_would_race_for(stretched: Stretched) -> None:
+    """Of bookies that start side by side on an empty store, Pulsar lets all but the first die; see metadata.py."""
+    store = KazooClient(stretched.driver.layout.metadata_url("mycluster"), read_only=True)
+    store.start(timeout=10)
+    try:
+        made = store.exists(UNDER_REPLICATION).czxid
+        # The first thing that a new bookie writes, in the store's own order.
+        cookies = [store.exists(f"/ledgers/cookies/{name}").czxid for name in store.get_children("/ledgers/cookies")]
+    finally:
+        store.stop()
+        store.close()
+    assert len(cookies) == len(stretched.run.topology.clusters["mycluster"].names(role=Role.BOOKIE))
+    assert made < min(cookies)
 
 
 def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: Stretched) -> None:

@@ -37,6 +37,9 @@ class Driver(Protocol):
     def initialize(self) -> list[tuple[str, ...]]:
         """The programs that have to run once, one after the other, between the first group and the second."""
 
+    def initialized(self) -> None:
+        """What has to be done once after those programs and before the second group. Raises NodeError."""
+
     def healthy(self, spec: NodeSpec) -> bool:
         """Whether the node itself says that it is healthy."""
 

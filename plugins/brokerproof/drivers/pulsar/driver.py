@@ -10,7 +10,7 @@ import httpx
 
 from brokerproof.drivers.base import Sample
 from brokerproof.drivers.clients import Position
-from brokerproof.drivers.pulsar import class_data, nodes, policies
+from brokerproof.drivers.pulsar import class_data, metadata, nodes, policies
 from brokerproof.drivers.pulsar.cluster import PulsarCluster
 from brokerproof.drivers.pulsar.distribution import distribution
 from brokerproof.drivers.pulsar.sight import Sight
@@ -79,6 +79,11 @@ class PulsarDriver:
     def initialize(self) -> list[tuple[str, ...]]:
         """Each writes one cluster's metadata. Not at once: in a shared store they change the same namespaces."""
         return [nodes.initialize_command(self.layout, name) for name in self.topology.clusters]
+
+    def initialized(self) -> None:
+        """What bookies that start side by side would race for is there before the first of them starts."""
+        for name in self.topology.clusters:
+            metadata.lay_out(self.layout.metadata_url(name, self.addresses))
 
     def healthy(self, spec: NodeSpec) -> bool:
         """GET of the node's health endpoint answers 200."""
