@@ -37,16 +37,12 @@ def consumers_of(run: Run) -> list[dict[str, Any]]:
     return [
         {
             "subscription": subscription.name,
-            "cluster": subscription.cluster or _home(run),
+            "cluster": subscription.home(run.topology),
             "consumer": f"{subscription.name}-c{number}",
         }
         for subscription in run.scenario.workload.subscriptions
         for number in range(subscription.consumers)
     ]
-
-
-def _home(run: Run) -> str:
-    return next(iter(run.topology.clusters))
 
 
 class Consumption:
@@ -57,30 +53,48 @@ class Consumption:
         self.subscription: Subscription = next(
             one
             for one in run.scenario.workload.subscriptions
-            if one.name == task["subscription"] and (one.cluster or _home(run)) == task["cluster"]
+            if one.name == task["subscription"] and one.home(run.topology) == task["cluster"]
         )
+        self.cluster: str = task["cluster"]
         self.announce = Announcer(run, f"consume-{index}")
         self.unconfirmed: deque[dict[str, Any]] = deque()
         self.delivered = 0
-        self.confirmed: dict[int, Position] = {}
+        # The cluster that was asked, and up to where it has everything acknowledged.
+        self.confirmed: tuple[str, dict[int, Position]] = ("", {})
         self.confirmed_at = 0
+        self.leaving = threading.Event()
         self.stopping = threading.Event()
         self.error: BaseException | None = None
 
     def receive_all(self) -> None:
-        """Receive until told to stop, subscribing anew where the client gives its consumer up."""
-        clients = clients_for(self.run, self.task["cluster"], self.subscription.region)
-        incarnation = 0
-        try:
-            consumer = clients.consumer(self.subscription, self.task["consumer"])
-            self.announce(subscribed=True, delivered=0)
-            while not self.stopping.is_set():
-                self._receive(consumer, incarnation)
-            while self._receive(consumer, incarnation):
-                pass
-            consumer.close()
-        finally:
-            clients.close()
+        """Receive until told to stop, on one cluster after the other where the subscription moves."""
+        for incarnation, cluster in enumerate(self.subscription.places(self.run.topology)):
+            if incarnation and self.stopping.is_set():
+                return
+            clients = clients_for(self.run, cluster, self.subscription.region)
+            try:
+                consumer = clients.consumer(self.subscription, self.task["consumer"])
+                self.cluster = cluster
+                self.announce(subscribed=True, cluster=cluster, delivered=self.delivered)
+                while not self.stopping.is_set() and (incarnation or not self.leaving.is_set()):
+                    self._receive(consumer, incarnation)
+                while self.stopping.is_set() and self._receive(consumer, incarnation):
+                    pass
+            finally:
+                # A cluster that is left may be gone, and closing then waits for it.
+                closing = threading.Thread(target=clients.close, name="close", daemon=True)
+                closing.start()
+                if self.stopping.is_set():
+                    closing.join()
+
+    def leave_in_time(self) -> None:
+        """Have the consumer move where its time to do so has come."""
+        moves = self.subscription.moves
+        if moves is None or self.leaving.is_set():
+            return
+        effective = self.run.state(f"effective-{moves.after}")
+        if effective is not None and clock.now_us() >= effective["at"] + moves.after_s * 1e6:
+            self.leaving.set()
 
     def _receive(self, consumer: Consumer, incarnation: int) -> bool:
         received = consumer.receive(0.2)
@@ -88,6 +102,7 @@ class Consumption:
             return False
         self.unconfirmed.append(
             {
+                "cluster": self.cluster,
                 "incarnation": incarnation,
                 "arrival": self.delivered,
                 "received_at": clock.now_us(),
@@ -113,20 +128,21 @@ class Consumption:
         """Ask the cluster up to where the subscription is acknowledged; the client's own acks have no receipt."""
         while not self.stopping.wait(1.0):
             try:
-                confirmed = driver.acknowledged(self.task["cluster"], self.task["subscription"])
+                cluster = self.cluster
+                confirmed = driver.acknowledged(cluster, self.task["subscription"])
             except AdminError:
                 continue  # nobody answers: nothing is confirmed meanwhile
             self.confirmed_at = clock.now_us()
-            self.confirmed = confirmed
+            self.confirmed = cluster, confirmed
 
     def take(self, *, last: bool = False) -> list[dict[str, Any]]:
         """Deliveries whose ack is confirmed, or which have waited long enough for that, in order of arrival."""
         rows = []
-        confirmed, confirmed_at = self.confirmed, self.confirmed_at
+        (asked, confirmed), confirmed_at = self.confirmed, self.confirmed_at
         waited_since = clock.now_us() - int(_CONFIRM_S * 1e6)
         while self.unconfirmed:
             row = self.unconfirmed[0]
-            mark = confirmed.get(row["partition"])
+            mark = confirmed.get(row["partition"]) if row["cluster"] == asked else None
             if (
                 mark is not None
                 and (row["ledger_id"], row["entry_id"]) <= mark[:2]
@@ -144,7 +160,6 @@ def _deliver_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.Reco
     consumption = Consumption(run, index, task)
     constant = {
         "run_id": run.run_id,
-        "cluster": task["cluster"],
         "topic": run.scenario.topic,
         "subscription": task["subscription"],
         "consumer": task["consumer"],
@@ -163,6 +178,7 @@ def _deliver_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.Reco
         thread.join(_FLUSH_S)
         if run.state("consume_stop") is not None:
             consumption.stopping.set()
+        consumption.leave_in_time()
         consumption.announce(delivered=consumption.delivered)
         if rows := consumption.take():
             yield batch("deliveries", rows, constant)
@@ -204,7 +220,7 @@ def watch(run: Run, ended: threading.Event) -> None:
 
 def _unproven(run: Run, why: str) -> dict[str, Any]:
     return {
-        "cluster": _home(run),
+        "cluster": next(iter(run.topology.clusters)),
         "topic": run.scenario.topic,
         "partition": -1,
         "subscription": "",

@@ -58,6 +58,10 @@ class Kind(ABC):
     """One kind of fault."""
 
     name: ClassVar[str]
+    # Whether it helps the cluster to recover from an earlier fault, whose recovery it is then a part of.
+    helps: ClassVar[bool] = False
+    # Whether it slows down what goes on; how fast that went meanwhile is then a figure of its own.
+    slows: ClassVar[bool] = False
 
     def check(self, fault: Fault, topology: Topology) -> None:
         """Raises InputError, its field inside the fault, where a scenario asks for what this kind cannot do."""

@@ -17,10 +17,10 @@ from brokerproof.runtimes.base import SupportsPause
 
 if TYPE_CHECKING:
     from brokerproof.drivers.base import Driver
-    from brokerproof.scenario import Fault, Targets
+    from brokerproof.scenario import Fault, Scenario, Targets
     from brokerproof.topology import Topology
 
-__all__ = ["KINDS", "Kind", "Surroundings", "register", "resolve"]
+__all__ = ["KINDS", "Kind", "Surroundings", "harmful", "register", "resolve"]
 
 
 class _Down(Kind):
@@ -77,9 +77,10 @@ class Destroy(_Down):
 
 @register
 class Start(Kind):
-    """Starts nodes that an earlier fault ended."""
+    """Starts nodes that an earlier fault ended, or that stand by."""
 
     name = "start"
+    helps = True
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.on_each(
@@ -141,6 +142,11 @@ class Unload(Kind):
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """The topic is open again, elsewhere."""
+
+
+def harmful(scenario: Scenario) -> list[str]:
+    """The names of the faults whose recovery is looked for: not those that help the cluster to recover."""
+    return [fault.name for fault in scenario.faults if not (fault.kind in KINDS and KINDS[fault.kind].helps)]
 
 
 def _freezer(around: Surroundings) -> SupportsPause:

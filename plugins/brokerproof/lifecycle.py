@@ -93,7 +93,8 @@ def provision(run: Run) -> None:
         if run.topology.links:
             process.start(runtime.nodes, Plan(routes=driver.routes(), shapes=run.topology.shapes))
         for number, group in enumerate(driver.start_order()):
-            _start(driver.ready, runtime, [specs[name] for name in group], announce)
+            first = [specs[name] for name in group if not run.topology.nodes[name].standby]
+            _start(driver.ready, runtime, first, announce)
             if number == 0:
                 for command in driver.initialize():
                     _initialize(run, command)
@@ -110,7 +111,7 @@ def configure(run: Run) -> None:
     """Lay the topology's policies over the cluster, restart what needs it, and read everything back."""
     announce, driver, runtime = Announcer(run, "run"), driver_for(run), runtime_of(run)
     announce(phase="configure")
-    restart = driver.configure()
+    restart = [name for name in driver.configure() if not run.topology.nodes[name].standby]
     specs = driver.specs()
     log.info("restarting %s", ", ".join(restart))
     # Nothing is published yet, so the fastest way down will do.

@@ -156,7 +156,7 @@ class Partition(_InForce):
 class Delay(_InForce):
     """Makes the way between nodes and other regions longer, by so many milliseconds one way."""
 
-    name, needs, takes = "delay", "delay_ms", ("jitter_ms",)
+    name, needs, takes, slows = "delay", "delay_ms", ("jitter_ms",), True
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         on = fault.link or OnLink()
@@ -167,7 +167,7 @@ class Delay(_InForce):
 class Bandwidth(_InForce):
     """Makes the way between nodes and other regions narrower, to so many Mbit/s for all of them together."""
 
-    name, needs = "bandwidth", "bandwidth_mbit"
+    name, needs, slows = "bandwidth", "bandwidth_mbit", True
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         on = fault.link or OnLink()

@@ -53,12 +53,20 @@ METRICS: Mapping[str, Metric] = {
     "agree_s": _recovery(
         "s", "fault", "from the failed nodes' return until no cluster was further behind another than before the effect"
     ),
-    "publish_latency_p50_ms": _recovery("ms", "phase", "median of the time from schedule to ack"),
-    "publish_latency_p99_ms": _recovery("ms", "phase", "99th percentile of the time from schedule to ack"),
-    "publish_latency_max_ms": _recovery("ms", "phase", "longest time from schedule to ack"),
+    "publish_latency_p50_ms": _recovery("ms", "phase or fault that slows", "median of the time from schedule to ack"),
+    "publish_latency_p99_ms": _recovery(
+        "ms", "phase or fault that slows", "99th percentile of the time from schedule to ack"
+    ),
+    "publish_latency_max_ms": _recovery("ms", "phase or fault that slows", "longest time from schedule to ack"),
     "replication_lag_p50_ms": _recovery("ms", "way and phase", "median of the time from ack to delivery elsewhere"),
     "replication_lag_p99_ms": _recovery("ms", "way and phase", "99th percentile of the time from ack to there"),
     "replication_lag_max_ms": _recovery("ms", "way and phase", "longest time from ack to delivery elsewhere"),
+    "repeated_by_move": _recovery(
+        "messages", "subscription", "messages that a subscription got both before and after it moved to another cluster"
+    ),
+    "missed_by_move": _recovery(
+        "messages", "subscription", "acked messages that a subscription which moved got neither before nor after it"
+    ),
     "rate_held": _recovery("share", "phase", "acked messages of the phase's schedule, as a share of the schedule"),
     "sampling_gap_s": _recovery("s", "run", "longest time between two samples: the platform's own sampling error"),
 }

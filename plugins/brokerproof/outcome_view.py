@@ -31,6 +31,8 @@ def print_outcome(outcome: Mapping[str, Any], problems: Mapping[str, str], conso
         line("suites: " + ", ".join(f"{name} [{_STYLES.get(was, 'white')}]{was}[/]" for name, was in suites.items()))
     if recovery := outcome.get("recovery"):
         console.print(_recovery(recovery))
+    if latency := outcome.get("latency"):
+        console.print(_latency(latency))
     if seconds := outcome.get("seconds"):
         line(_seconds(seconds))
     for name in ("run_dir", "report"):
@@ -61,6 +63,20 @@ def _recovery(recovery: Mapping[str, Mapping[str, Any]]) -> Table:
         table.add_row(name, *("–" if value is None else f"{value:,g}" for value in values), end_section=False)
     if any(name in METRICS for name in names):
         table.caption = "– is not measured"
+    return table
+
+
+def _latency(latency: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
+    """One row a time, one column a cluster."""
+    clusters = list(dict.fromkeys(cluster for by_cluster in latency.values() for cluster in by_cluster))
+    table = Table(title="publish latency, p50 and p99 in ms", title_justify="left")
+    table.add_column("")
+    for cluster in clusters:
+        table.add_column(cluster, justify="right")
+    for when, by_cluster in latency.items():
+        quantiles = ((by_cluster.get(cluster) or {}).get(name) for cluster in clusters for name in ("p50_ms", "p99_ms"))
+        said = ["–" if value is None else f"{value:,.1f}" for value in quantiles]
+        table.add_row(when, *(" / ".join(pair) for pair in zip(said[::2], said[1::2], strict=True)))
     return table
 
 

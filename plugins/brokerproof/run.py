@@ -109,6 +109,11 @@ class Run:
         with self._whole(f"{name}.{clock.now_us()}.tmp", name, "w") as file:
             json.dump(content, file, indent=1, default=str)
 
+    def write_text(self, name: str, content: str) -> None:
+        """Write a file for people to look at, whole or not at all."""
+        with self._whole(f"{name}.{clock.now_us()}.tmp", name, "w") as file:
+            file.write(content)
+
     def state(self, step: str) -> Any | None:
         """What a step left, None where it has not."""
         return self.read_json("state", f"{step}.json") if self.exists("state", f"{step}.json") else None

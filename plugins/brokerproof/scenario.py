@@ -35,6 +35,14 @@ class Client(Document):
     receiver_queue: int = Field(1000, ge=1, description="messages that a consumer fetches ahead")
 
 
+class Move(Document):
+    """When consumers leave their cluster for another one, as clients do that were told of its failure."""
+
+    to: str = Field(description="cluster that they subscribe on from then on, under the same name")
+    after: str = Field(description="name of the fault that they move after")
+    after_s: float = Field(5, ge=0, description="seconds from its effect until they move")
+
+
 class Subscription(Document):
     """A subscription and its consumers."""
 
@@ -45,6 +53,10 @@ class Subscription(Document):
     region: str | None = Field(
         None, description="region that its consumers are in, across links; beside the cluster by default"
     )
+    replicated: bool = Field(
+        False, description="what is acknowledged is made known to the clusters that messages are replicated to"
+    )
+    moves: Move | None = None
 
     @model_validator(mode="after")
     def _exclusive_is_alone(self) -> Self:
@@ -55,6 +67,14 @@ class Subscription(Document):
                 remedy="use `failover` or one consumer",
             )
         return self
+
+    def home(self, topology: Topology) -> str:
+        """The cluster that it is made on."""
+        return self.cluster or next(iter(topology.clusters))
+
+    def places(self, topology: Topology) -> list[str]:
+        """The clusters that its consumers are on, in order of time."""
+        return [self.home(topology), *([self.moves.to] if self.moves else [])]
 
 
 class Workload(Document):
@@ -164,8 +184,27 @@ class OnLink(Document):
 class When(Document):
     """A condition that a fault waits for before it is injected."""
 
-    rereplicated: str = Field(description="name of an earlier fault, whose ledgers are all replicated again")
+    rereplicated: str | None = Field(
+        None, description="name of an earlier fault, whose ledgers are all replicated again"
+    )
+    unhealthy: str | None = Field(
+        None, description="name of an earlier fault, none of whose nodes passes its health check, as a monitor sees it"
+    )
+    for_s: float | None = Field(None, gt=0, description="with `unhealthy`: for so many seconds without a break")
     within_s: float = Field(90, gt=0, description="longest wait; past it the run is `unknown`")
+
+    @model_validator(mode="after")
+    def _one_condition(self) -> Self:
+        if (self.rereplicated is None) == (self.unhealthy is None):
+            raise InputError("is no condition or two", remedy="give either `rereplicated` or `unhealthy`")
+        if (self.for_s is None) != (self.unhealthy is None):
+            raise InputError("`for_s` and `unhealthy` belong together", field="for_s", remedy="give both or neither")
+        return self
+
+    @property
+    def earlier(self) -> tuple[str, str]:
+        """The field that is given, and the fault that it names."""
+        return ("unhealthy", self.unhealthy) if self.unhealthy else ("rereplicated", self.rereplicated or "")
 
 
 class Fault(Document):
@@ -281,11 +320,10 @@ class Scenario(Document):
                     field=f"{at}.heal_at_s",
                     remedy=f"choose a value over {fault.at_s:g} and up to {self.phases.impact_s:g}",
                 )
-            if fault.when and fault.when.rereplicated not in earlier:
+            if fault.when and fault.when.earlier[1] not in earlier:
+                field, name = fault.when.earlier
                 raise InputError(
-                    f"no earlier fault is called `{fault.when.rereplicated}`",
-                    field=f"{at}.when.rereplicated",
-                    remedy=closest(fault.when.rereplicated, earlier),
+                    f"no earlier fault is called `{name}`", field=f"{at}.when.{field}", remedy=closest(name, earlier)
                 )
             earlier.append(fault.name)
         return self
@@ -369,24 +407,7 @@ def check(scenario: Scenario, topology: Topology) -> None:
         _known(cluster, topology.clusters, "cluster", f"workload.produce_on.{index}")
     for cluster in workload.homes(topology):
         _known(workload.namespace, topology.clusters[cluster].namespaces, "namespace", "workload.namespace")
-    places: set[tuple[str, str]] = set()
-    for index, subscription in enumerate(workload.subscriptions):
-        at = f"workload.subscriptions.{index}"
-        cluster = subscription.cluster or next(iter(topology.clusters))
-        _known(cluster, topology.clusters, "cluster", f"{at}.cluster")
-        if cluster not in workload.reached(topology):
-            raise InputError(
-                f"nothing that is published reaches `{cluster}`",
-                field=f"{at}.cluster",
-                remedy=closest(cluster, workload.reached(topology)),
-            )
-        if (cluster, subscription.name) in places:
-            raise InputError(
-                f"`{cluster}` has two subscriptions called `{subscription.name}`",
-                field=f"{at}.name",
-                remedy="rename one",
-            )
-        places.add((cluster, subscription.name))
+    _check_subscriptions(scenario, topology)
     for index, cluster in enumerate(scenario.destroyed):
         _known(cluster, topology.clusters, "cluster", f"destroyed.{index}")
     placed = {
@@ -407,6 +428,37 @@ def check(scenario: Scenario, topology: Topology) -> None:
         region = getattr(scenario.owner, phase)
         if region is not None:
             _known(region, topology.regions, "region", f"owner.{phase}")
+
+
+def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
+    workload = scenario.workload
+    places: set[tuple[str, str]] = set()
+    for index, subscription in enumerate(workload.subscriptions):
+        at = f"workload.subscriptions.{index}"
+        fields = [f"{at}.cluster", f"{at}.moves.to"]
+        for cluster, field in zip(subscription.places(topology), fields, strict=False):
+            _known(cluster, topology.clusters, "cluster", field)
+            if cluster not in workload.reached(topology):
+                raise InputError(
+                    f"nothing that is published reaches `{cluster}`",
+                    field=field,
+                    remedy=closest(cluster, workload.reached(topology)),
+                )
+            if (cluster, subscription.name) in places:
+                raise InputError(
+                    f"`{cluster}` has two subscriptions called `{subscription.name}`",
+                    field=f"{at}.name",
+                    remedy="rename one",
+                )
+            places.add((cluster, subscription.name))
+        if subscription.moves:
+            _known(subscription.moves.after, [fault.name for fault in scenario.faults], "fault", f"{at}.moves.after")
+        if subscription.replicated and not topology.reached(subscription.home(topology), workload.namespace)[1:]:
+            raise InputError(
+                f"`{workload.namespace}` is replicated to no other cluster",
+                field=f"{at}.replicated",
+                remedy="leave it out, or use a topology with `replicated_to`",
+            )
 
 
 def _known(name: str, known: Any, noun: str, field: str) -> None:

@@ -16,8 +16,9 @@ from brokerproof.faults import KINDS, Surroundings, resolve
 from brokerproof.link.process import Link
 from brokerproof.run import Run
 from brokerproof.runtimes.base import Runtime
-from brokerproof.scenario import Fault
+from brokerproof.scenario import Fault, When
 from brokerproof.tables import FaultState
+from brokerproof.topology import Role
 
 log = logging.getLogger(__name__)
 
@@ -125,8 +126,8 @@ class Timeline:
 
     def _inject(self, fault: Fault) -> None:
         if fault.when is not None:
-            self._await_rereplication(fault)
-        self.run.append("ledgers", self.driver.ledgers(f"before {fault.name}"))
+            self._await(fault, fault.when)
+        self.run.append("ledgers", self.driver.ledgers(f"before {fault.name}", without=self._silent()))
         kind, around = KINDS[fault.kind], self._around(fault)
         targets = resolve(fault.targets, self.run.topology, self.driver)
         self._injected[fault.name] = targets
@@ -144,28 +145,59 @@ class Timeline:
             what=f"the effect of {fault.name} on {', '.join(targets)}",
             every_s=0.01,
         )
+        # For clients that the scenario lets react to it.
+        self.run.leave_state(f"effective-{fault.name}", {"at": clock.now_us()})
         self._record(fault, targets, FaultState.EFFECTIVE, evidence)
 
-    def _await_rereplication(self, fault: Fault) -> None:
-        """Until no ledger names a node that an earlier fault keeps down, and none waits for a copy.
+    def _silent(self) -> list[str]:
+        """The clusters that earlier faults leave nobody of to ask: no broker, or no bookie."""
+        down = {node for name, nodes in self._injected.items() if name not in self._healed for node in nodes}
+        return [
+            name
+            for name, cluster in self.run.topology.clusters.items()
+            if any(down.issuperset(cluster.names(role=role)) for role in (Role.BROKER, Role.BOOKIE))
+        ]
 
-        Both, because auto-recovery notices a dead bookie only when its session ends, about 30 s later.
-        """
-        assert fault.when is not None
-        earlier = fault.when.rereplicated
-        log.info("%s waits until %s is re-replicated", fault.name, earlier)
-
-        def replicated() -> bool:
-            dead = {name for name in self._injected[earlier] if not self.runtime.alive(name)}
-            named = any(dead.intersection(row["bookies"]) for row in self.driver.ledgers("waiting")) if dead else False
-            return not named and self.driver.under_replicated() == 0
-
+    def _await(self, fault: Fault, when: When) -> None:
+        condition, earlier = when.earlier
+        log.info("%s waits until %s is %s", fault.name, earlier, condition)
+        if when.for_s is not None:
+            clock.wait_until(
+                self._unhealthy(earlier, when.for_s),
+                timeout_s=when.within_s,
+                what=f"the nodes of {earlier} to fail their health checks for {when.for_s:g} s, before {fault.name}",
+                every_s=0.25,
+            )
+            return
         clock.wait_until(
-            replicated,
-            timeout_s=fault.when.within_s,
+            lambda: self._rereplicated(earlier),
+            timeout_s=when.within_s,
             what=f"the ledgers of {earlier} to be replicated again, before {fault.name}",
             every_s=0.5,
         )
+
+    def _unhealthy(self, earlier: str, for_s: float) -> Callable[[], bool]:
+        """Whether no node of an earlier fault has been healthy for so many seconds."""
+        specs = [self.specs[name] for name in self._injected[earlier]]
+        since = time.monotonic()
+
+        def unhealthy() -> bool:
+            nonlocal since
+            asked = time.monotonic()
+            if any(self.driver.healthy(spec) for spec in specs):
+                since = time.monotonic()
+            return asked - since >= for_s
+
+        return unhealthy
+
+    def _rereplicated(self, earlier: str) -> bool:
+        """Whether no ledger names a node that an earlier fault keeps down, and none waits for a copy.
+
+        Both, because auto-recovery notices a dead bookie only when its session ends, about 30 s later.
+        """
+        dead = {name for name in self._injected[earlier] if not self.runtime.alive(name)}
+        named = any(dead.intersection(row["bookies"]) for row in self.driver.ledgers("waiting")) if dead else False
+        return not named and self.driver.under_replicated() == 0
 
     def _heal(self, fault: Fault) -> None:
         targets = self._injected[fault.name]
@@ -201,7 +233,7 @@ class Timeline:
                 fault.permanent
                 or fault.name in self._healed
                 or fault.name not in self._injected
-                or fault.kind == "start"
+                or KINDS[fault.kind].helps
             ):
                 continue
             try:

@@ -32,6 +32,19 @@ class Node(Document):
     role: Role
     region: str = Field(pattern=_NAME)
     rack: str = Field("rack-1", pattern=_NAME, description="rack inside the region")
+    standby: bool = Field(
+        False, description="a broker that is not started with the other nodes, but by a fault of the kind `start`"
+    )
+
+    @model_validator(mode="after")
+    def _only_brokers_stand_by(self) -> Self:
+        if self.standby and self.role is not Role.BROKER:
+            raise InputError(
+                f"a {self.role} on standby has not what the others wrote meanwhile",
+                field="standby",
+                remedy="leave it out; only brokers can stand by",
+            )
+        return self
 
 
 class Persistence(Document):
@@ -114,6 +127,8 @@ class Cluster(Document):
         for role in (Role.BROKER, Role.BOOKIE):
             if not any(node.role is role for node in nodes.values()):
                 raise InputError(f"no node has the role `{role}`", remedy=f"add a node with `role: {role}`")
+        if all(node.standby for node in nodes.values() if node.role is Role.BROKER):
+            raise InputError("every broker is on standby", remedy="leave `standby` out of one of them")
         return nodes
 
     @model_validator(mode="after")
@@ -290,9 +305,9 @@ class Topology(Document):
 
     @model_validator(mode="after")
     def _replicated_from_one_region_across_links(self) -> Self:
-        for cluster, content in self.clusters.items():
-            regions = self.regions_of_others(cluster) if self.links else []
-            if len(regions) > 1 and any(self.reached(cluster, name)[1:] for name in content.namespaces):
+        for cluster in self.clusters:
+            regions = self.regions_replicating_to(cluster) if self.links else []
+            if len(regions) > 1:
                 raise InputError(
                     f"is replicated with across links from brokers in {' and '.join(regions)}, and Pulsar knows "
                     "another cluster by one listener only",
@@ -301,13 +316,13 @@ class Topology(Document):
                 )
         return self
 
-    def regions_of_others(self, cluster: str) -> list[str]:
-        """The regions in which other clusters than this one have brokers."""
+    def regions_replicating_to(self, cluster: str) -> list[str]:
+        """The regions in which the clusters that replicate something to this one have brokers."""
         return list(
             dict.fromkeys(
                 node.region
                 for name, other in self.clusters.items()
-                if name != cluster
+                if name != cluster and any(cluster in self.reached(name, each) for each in other.namespaces)
                 for node in other.nodes.values()
                 if node.role is Role.BROKER
             )

@@ -240,9 +240,10 @@ def forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
 
     The row without a cluster holds for every other place.
     """
-    first = next(iter(topology.clusters))
     rows = [
-        (each.cluster or first, each.name, _illegal(scenario, each.type)) for each in scenario.workload.subscriptions
+        (cluster, each.name, _illegal(scenario, each.type))
+        for each in scenario.workload.subscriptions
+        for cluster in each.places(topology)
     ]
     return pa.Table.from_pylist(
         [

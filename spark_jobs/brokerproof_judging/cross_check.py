@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from brokerproof.faults import harmful
 from brokerproof.guarantees import DEFINITIONS, Anomaly, Suite
 from brokerproof.measurements import METRICS
 from brokerproof.run import Run
@@ -171,7 +172,7 @@ def _not_measured(name: str, required: bool, rows: list[dict[str, Any]], scenari
     bounded = {key.partition("/")[2] for key in scenario.bounds if key.partition("/")[0] == name}
     needed = {subject for subject in bounded if subject}
     if METRICS[name].subject == "fault" and (required or "" in bounded):
-        needed |= {fault.name for fault in scenario.faults}
+        needed |= set(harmful(scenario))
     if name == "owner_in_region":
         needed |= {phase for phase in ("steady", "recovery") if getattr(scenario.owner, phase) is not None}
     doubts = [f"`{name}` of `{subject}` was not measured" for subject in sorted(needed - measured)]

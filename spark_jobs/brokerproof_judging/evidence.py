@@ -33,16 +33,21 @@ NOTHING = Proof(given=False, why="no step left a record of it")
 
 @dataclass(frozen=True, kw_only=True)
 class Subscribed:
-    """A subscription that had to get every message of its cluster."""
+    """A subscription that had to get every message of its cluster; one that moved, what it had not got before."""
 
     cluster: str
     name: str
+    moved_from: str | None
 
 
 def subscriptions(scenario: Scenario, topology: Topology) -> list[Subscribed]:
-    """The scenario's subscriptions, each with the cluster that it is on."""
-    first = next(iter(topology.clusters))
-    return [Subscribed(cluster=each.cluster or first, name=each.name) for each in scenario.workload.subscriptions]
+    """The scenario's subscriptions, each with the cluster that it is on in the end."""
+    return [
+        Subscribed(
+            cluster=each.places(topology)[-1], name=each.name, moved_from=each.home(topology) if each.moves else None
+        )
+        for each in scenario.workload.subscriptions
+    ]
 
 
 def replicas(topology: Topology) -> list[tuple[str, str, str]]:

@@ -15,7 +15,7 @@ from brokerproof.run import Run
 from brokerproof.verdict import Verdict, merge
 from pyspark.sql import DataFrame, SparkSession
 
-from brokerproof_judging import attempts, frames, measured, parts, placement, recovery, replication
+from brokerproof_judging import attempts, frames, measured, moves, parts, placement, publishing, recovery, replication
 from brokerproof_judging.anomalies import Evidenced, Seen, findings, forbidden, searched
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.messages import PLACES, Facts, gathered
@@ -163,8 +163,9 @@ def _measurements(spark: SparkSession, run: Run, recorded: _Recorded, judged: Da
             *placement.of_reads(run, timeline, samples),
             *placement.of_owners(run, timeline, samples),
             *recovery.of_faults(run, timeline, samples, recorded.pacing, judged),
-            *recovery.of_phases(run, timeline, judged),
+            *publishing.of_publishing(run, timeline, judged),
             *replication.of_lag(run, timeline, judged),
+            *moves.of_moves(run, judged),
             recovery.of_sampling(run, timeline, samples),
         ],
     )

@@ -187,15 +187,20 @@ _DELIVERIES = f"""
         FROM in_time GROUP BY {columns(*PLACE)}
     ),
     places AS (
-        SELECT cluster, subscription, true AS had_to_get FROM subscriptions
-        UNION SELECT DISTINCT cluster, subscription, false FROM delivered
+        SELECT cluster, subscription, true AS had_to_get, moved_from FROM subscriptions
+        UNION SELECT DISTINCT cluster, subscription, false, NULL FROM delivered
             WHERE (cluster, subscription) NOT IN (SELECT (cluster, subscription) FROM subscriptions)
     ),
     published AS (
         SELECT l.* EXCLUDE (subscription, found_hash_low, found_hash_high, named, matched, copies, required,
                 read_to_end, read_why, replicated, replicated_why),
-            l.copies AS stored_copies, l.required AS required_in_log, p.subscription, p.had_to_get
-        FROM logs l JOIN places p ON p.cluster = l.cluster WHERE l.outcome IS NOT NULL
+            l.copies AS stored_copies, l.required AS required_in_log, p.subscription,
+            -- What a subscription got before it moved it does not have to get again.
+            p.had_to_get AND e.cluster IS NULL AS had_to_get
+        FROM logs l JOIN places p ON p.cluster = l.cluster
+        LEFT JOIN at_place e ON e.cluster = p.moved_from AND e.subscription = p.subscription
+            AND ({columns(*MESSAGE, of="e")}) = ({columns(*MESSAGE, of="l")})
+        WHERE l.outcome IS NOT NULL
     ),
     joined AS (
         SELECT {columns(*PLACE)}, p.* EXCLUDE ({columns(*PLACE)}, partition, stored_copies, had_to_get),
@@ -268,7 +273,7 @@ class Facts:
     directory: str
     clusters: Sequence[str]
     replicas: Sequence[tuple[str, str, str]]
-    subscriptions: Sequence[tuple[str, str]]
+    subscriptions: Sequence[tuple[str, str, str | None]]
     evidence: EvidenceTables
     clock_error_us: int
     in_log: str
@@ -291,7 +296,7 @@ class Facts:
             directory=directory,
             clusters=list(topology.clusters),
             replicas=replicas(topology),
-            subscriptions=sorted({(each.cluster, each.name) for each in subscriptions(scenario, topology)}),
+            subscriptions=[(each.cluster, each.name, each.moved_from) for each in subscriptions(scenario, topology)],
             evidence=evidence,
             clock_error_us=clock_error_us,
             in_log=in_log,
@@ -307,7 +312,9 @@ class Facts:
             {
                 "clusters": parts.table("name string", [(name,) for name in self.clusters]),
                 "replicas": parts.table("home string, namespace string, cluster string", self.replicas),
-                "subscriptions": parts.table("cluster string, subscription string", self.subscriptions),
+                "subscriptions": parts.table(
+                    "cluster string, subscription string, moved_from string", self.subscriptions
+                ),
                 "log_proofs": self.evidence.logs,
                 "drain_proofs": self.evidence.drains,
                 "replication_proofs": self.evidence.replication,

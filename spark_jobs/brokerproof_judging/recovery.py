@@ -1,4 +1,4 @@
-"""What each fault cost and how long it took to come back, and how publishing went in each phase."""
+"""What each fault cost and how long it took to come back."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from brokerproof_judging import replication
 from brokerproof_judging.measured import RUN, Answer, Measured
 from brokerproof_judging.pace import HELD_SECONDS, HELD_SHARE, Pace, paces
+from brokerproof_judging.publishing import target_rate
 from brokerproof_judging.samples import Samples, Series, names
 from brokerproof_judging.timeline import FaultTimes, Span, Timeline
 
@@ -87,50 +88,6 @@ def of_faults(
             yield Measured(metric=metric, subject=fault.name, value=value, evidence=evidence, at_least=at_least)
 
 
-def of_phases(run: Run, timeline: Timeline, messages: DataFrame) -> Iterator[Measured]:
-    """Latency from schedule to first ack, and the share of the schedule that was acked, of each phase.
-
-    A message belongs to the phase that it was scheduled in. The schedule is the target rate times the phase's length,
-    so that what was never tried counts as not held.
-    """
-    metrics = ("publish_latency_p50_ms", "publish_latency_p99_ms", "publish_latency_max_ms")
-    if not timeline.phases:
-        for phase in ("steady", "impact", "recovery"):
-            for metric in (*metrics, "rate_held"):
-                yield Measured(metric=metric, subject=phase, value=None, evidence="the load never became steady")
-        return
-    scheduled, latency = F.unix_micros("scheduled_at"), F.unix_micros("settled_at") - F.unix_micros("scheduled_at")
-    rows = (
-        at_home(messages)
-        .filter(F.col("outcome") == Outcome.ACKED)
-        .select(timeline.phase_of(scheduled).alias("phase"), latency.alias("latency"))
-        .filter("phase IS NOT NULL")
-        .groupBy("phase")
-        .agg(
-            F.count("*").alias("acked"),
-            # 1/10,000 of the rank; its memory does not grow with the messages, as that of the exact quantile does.
-            F.percentile_approx("latency", [0.5, 0.99], 10_000).alias("quantiles"),
-            F.max("latency").alias("longest"),
-        )
-        .collect()
-    )
-    by_phase = {row.phase: row for row in rows}
-    for name, span in timeline.phases.items():
-        row = by_phase.get(name)
-        for metric, value in zip(metrics, (*row.quantiles, row.longest) if row else (None,) * 3, strict=True):
-            evidence = f"{row.acked} messages acked" if row else "no message of this phase's schedule was acked"
-            yield Measured(
-                metric=metric, subject=name, value=None if value is None else value / 1000, evidence=evidence
-            )
-        planned, acked = target_rate(run) * span.seconds, row.acked if row else 0
-        yield Measured(
-            metric="rate_held",
-            subject=name,
-            value=min(1.0, acked / planned) if planned else None,
-            evidence=f"{acked} acked of {planned:.0f} scheduled",
-        )
-
-
 def of_sampling(run: Run, timeline: Timeline, samples: Samples) -> Measured:
     """The longest time between two samples of a kind of source, from steady to the end of consuming."""
     steady = timeline.phases.get("steady")
@@ -148,16 +105,6 @@ def of_sampling(run: Run, timeline: Timeline, samples: Samples) -> Measured:
         return Measured(metric="sampling_gap_s", subject=RUN, value=None, evidence="nothing was sampled")
     evidence = ", ".join(f"{kind} {gap:g} s" for kind, gap in gaps.items())
     return Measured(metric="sampling_gap_s", subject=RUN, value=max(gaps.values()), evidence=evidence)
-
-
-def target_rate(run: Run) -> float:
-    """Messages a second that all producers of all clusters together had to publish."""
-    return float(run.scenario.workload.rate * max(1, len(run.scenario.workload.produce_on)))
-
-
-def at_home(messages: DataFrame) -> DataFrame:
-    """The rows of `messages` about the log that a message was published to: one a message."""
-    return messages.filter("subscription IS NULL AND cluster = home")
 
 
 def _span(fault: FaultTimes) -> Span:
@@ -190,7 +137,8 @@ def _detected(run: Run, samples: Samples, fault: FaultTimes, span: Span) -> Answ
     for source, _ in lists:
         # A cluster's own nodes tell who lives; with all of them gone the lists are silent until they are back.
         nodes = run.topology.clusters[source.removeprefix("cluster:")].nodes
-        if {name for name, node in nodes.items() if node.role is Role.BROKER} <= set(fault.targets):
+        running = {name for name, node in nodes.items() if node.role is Role.BROKER and not node.standby}
+        if running <= set(fault.targets):
             return None, "no broker of the cluster was left to say who lives", False
     after = {name: [each for each in samples.series.get(name, []) if each[0] >= span.start_us] for name in lists}
     gone = [

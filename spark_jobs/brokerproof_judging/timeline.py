@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from brokerproof.faults import KINDS, Kind, harmful
 from brokerproof.run import Run
 from brokerproof.tables import FaultState
 from pyspark.sql import Column, DataFrame
@@ -35,20 +36,25 @@ class Span:
 class FaultTimes:
     """A fault with what it was done to. Its span goes from its effect to the next fault's, or to the load's end.
 
-    `span` is None where it cannot be told, `why` says why. `healed_us` is when its targets were healthy again, None
+    `span` is None where it cannot be told, `why` says why. `slowed` is from its effect to its healing, of a fault that
+    slows down what goes on, None of others. `healed_us` is when its targets were healthy again, None
     where they never were.
     """
 
     name: str
     targets: tuple[str, ...] = ()
     span: Span | None = None
+    slowed: Span | None = None
     healed_us: int | None = None
     why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """The phases by name, none where the load never became steady, and the faults."""
+    """The phases by name, none where the load never became steady, and the faults.
+
+    Without those that help the cluster to recover (starting what stands by): they are a part of the recovery.
+    """
 
     phases: Mapping[str, Span] = field(default_factory=dict)
     faults: tuple[FaultTimes, ...] = ()
@@ -69,28 +75,46 @@ class Timeline:
             phases = dict(zip(PHASES, spans, strict=True))
         effects: dict[str, int] = {}
         healed: dict[str, int] = {}
+        kinds: dict[str, Kind] = {}
+        healing: dict[str, int] = {}
         targets: dict[str, tuple[str, ...]] = {}
         # As numbers: Spark hands times out without their zone.
-        rows = changes.select("fault", "targets", "state", F.unix_micros("at").alias("at_us")).collect()
+        rows = changes.select("fault", "kind", "targets", "state", F.unix_micros("at").alias("at_us")).collect()
         for row in sorted(rows, key=lambda row: row.at_us):
             targets[row.fault] = tuple(row.targets or ()) or targets.get(row.fault, ())
+            if row.kind in KINDS:
+                kinds[row.fault] = KINDS[row.kind]
             if row.state == FaultState.EFFECTIVE:
                 effects.setdefault(row.fault, row.at_us)
+            elif row.state == FaultState.HEALING:
+                healing.setdefault(row.fault, row.at_us)
             elif row.state == FaultState.RECOVERED:
                 healed[row.fault] = row.at_us
-        names = list(dict.fromkeys([*(fault.name for fault in run.scenario.faults), *targets]))
+        helping = {name for name, kind in kinds.items() if kind.helps}
+        names = [name for name in dict.fromkeys([*harmful(run.scenario), *targets]) if name not in helping]
         faults = []
         for name in names:
-            at, span, why = effects.get(name), None, ""
+            at, span, slowed, why = effects.get(name), None, None, ""
+            kind = kinds.get(name)
             if at is None:
                 why = "the fault never became effective"
             elif not phases:
                 why = "the load never became steady"
             else:
-                end = min([other for other in effects.values() if other > at] + [max(edges[-1], at)])
-                span = Span(start_us=at, end_us=end)
+                last = max(edges[-1], at)
+                later = [other for each, other in effects.items() if other > at and each not in helping]
+                span = Span(start_us=at, end_us=min([*later, last]))
+                if kind is not None and kind.slows:
+                    slowed = Span(start_us=at, end_us=healing.get(name, last))
             faults.append(
-                FaultTimes(name=name, targets=targets.get(name, ()), span=span, healed_us=healed.get(name), why=why)
+                FaultTimes(
+                    name=name,
+                    targets=targets.get(name, ()),
+                    span=span,
+                    slowed=slowed,
+                    healed_us=healed.get(name),
+                    why=why,
+                )
             )
         return cls(phases=phases, faults=tuple(faults))
 

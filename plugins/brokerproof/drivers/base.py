@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -78,8 +78,11 @@ class Driver(Protocol):
     def under_replicated(self) -> int:
         """Ledgers waiting for another copy, in all clusters. Raises AdminError where one does not answer."""
 
-    def ledgers(self, moment: str) -> list[dict[str, Any]]:
-        """Rows of the `ledgers` table: where every segment of the topic is now, in every cluster."""
+    def ledgers(self, moment: str, without: Collection[str] = ()) -> list[dict[str, Any]]:
+        """Rows of the `ledgers` table: where every segment of the topic is now, in every cluster but those `without`.
+
+        Raises AdminError where one of the others does not answer.
+        """
 
     def published(self) -> int:
         """Messages that the topic's owners took in from producers since they own it, in all clusters published to.
@@ -90,7 +93,7 @@ class Driver(Protocol):
     def drained(self) -> list[dict[str, Any]]:
         """For each partition and subscription: cluster, topic, partition, subscription, drained, backlog, why.
 
-        A cluster that does not answer is not drained, and why says so.
+        A subscription that moves counts where it goes. A cluster that does not answer is not drained, and why says so.
         """
 
     def replicated(self) -> list[dict[str, Any]]:

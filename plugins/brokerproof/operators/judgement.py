@@ -63,12 +63,15 @@ class RecordOperator(_RunOperator):
         """Record. Fails only where the history cannot be written."""
         from brokerproof.history import open_history
         from brokerproof.outcome import outcome
+        from brokerproof.publish_latencies import draw
 
         try:
             run = self.run_at()
             result = outcome(run)
             # Next to the evidence, for whoever reads the run without the history.
             run.leave_state("outcome", result)
+            if result["latency"]:
+                run.write_text("publish_latency.svg", draw(result["latency"], run.scenario.title))
             with open_history() as history:
                 history.record(run)
         except BrokerproofError as error:

@@ -16,7 +16,7 @@ from brokerproof.operators.judgement import RecordOperator, SuiteOperator, Verdi
 from brokerproof.operators.lifecycle import LifecycleOperator, ReserveOperator
 from brokerproof.operators.parameters import FORM, FREE_FORM
 from brokerproof.operators.spark import SparkStepOperator
-from brokerproof.scenario import Fault, Scenario
+from brokerproof.scenario import Fault, Scenario, Subscription
 from brokerproof.topology import Topology
 from brokerproof.verdict import Verdict
 
@@ -130,7 +130,8 @@ def page(scenario: Scenario, topology: Topology) -> str:
         + _listed(", legal here", scenario.loosen),
         f"**Topology**: `{scenario.topology}`. {topology.title}. {topology.description}",
         _nodes(topology),
-        _workload(scenario),
+        *([_links(topology)] if topology.links else []),
+        _workload(scenario, topology),
         "**Timeline**, in seconds from the moment that the topic held the target rate",
         _timeline(scenario),
     ]
@@ -143,20 +144,48 @@ def _listed(words: str, names: Sequence[str]) -> str:
     return f"{words}: {', '.join(f'`{name}`' for name in names)}" if names else ""
 
 
-def _workload(scenario: Scenario) -> str:
+def _workload(scenario: Scenario, topology: Topology) -> str:
     workload = scenario.workload
-    subscriptions = ", ".join(f"`{one.name}` ({one.type})" for one in workload.subscriptions)
+    homes = workload.homes(topology)
+    several = len(topology.clusters) > 1
+    where = f" on each of {', '.join(homes)}" if len(homes) > 1 else f" on {homes[0]}" if several else ""
+    subscriptions = ", ".join(_subscription(one, topology, several=several) for one in workload.subscriptions)
     return (
         f"**Workload**: {workload.rate:,} messages/s of {workload.size:,} bytes with {workload.keys:,} keys from "
-        f"{workload.producers} producers to `{scenario.topic}`; subscriptions {subscriptions}"
+        f"{workload.producers} producers{_in(workload.region)}{where} to `{scenario.topic}`; subscriptions "
+        f"{subscriptions}"
     )
+
+
+def _subscription(one: Subscription, topology: Topology, *, several: bool) -> str:
+    said = [str(one.type), *(["state replicated"] if one.replicated else [])]
+    where = f" on {one.home(topology)}" if several else ""
+    moves = f", from {one.moves.after_s:g} s after `{one.moves.after}` on {one.moves.to}" if one.moves else ""
+    return f"`{one.name}` ({', '.join(said)}){where}{moves}{_in(one.region)}"
+
+
+def _in(region: str | None) -> str:
+    return f" in {region}" if region else ""
+
+
+def _links(topology: Topology) -> str:
+    rows = ["| link | one way | jitter | Mbit/s |", "|---|---:|---:|---:|"]
+    for link in topology.links:
+        width = "" if link.bandwidth_mbit is None else f"{link.bandwidth_mbit:g}"
+        rows.append(f"| {' – '.join(link.between)} | {link.delay_ms:g} ms | {link.jitter_ms:g} ms | {width} |")
+    return "\n".join(rows)
 
 
 def _nodes(topology: Topology) -> str:
     rows = ["| cluster | region | nodes |", "|---|---|---|"]
     for name, cluster in topology.clusters.items():
         for region in dict.fromkeys(node.region for node in cluster.nodes.values()):
-            rows.append(f"| {name} | {region} | {', '.join(cluster.names(region=region))} |")
+            names = [
+                f"{each} (on standby)" if cluster.nodes[each].standby else each for each in cluster.names(region=region)
+            ]
+            rows.append(f"| {name} | {region} | {', '.join(names)} |")
+    for each, node in topology.shared_metadata.items():
+        rows.append(f"| all | {node.region} | {each} |")
     return "\n".join(rows)
 
 
@@ -165,7 +194,9 @@ def _timeline(scenario: Scenario) -> str:
     impact, recovery = phases.steady_s, phases.steady_s + phases.impact_s
     rows: list[tuple[float, str]] = [(0, "steady phase"), (impact, "impact phase"), (recovery, "recovery phase")]
     for fault in scenario.faults:
-        rows.append((impact + fault.at_s, f"`{fault.name}`: {fault.kind} {_targets(fault)}{_ending(fault)}"))
+        rows.append(
+            (impact + fault.at_s, f"`{fault.name}`: {fault.kind} {_targets(fault)}{_link(fault)}{_ending(fault)}")
+        )
         if fault.heal_at_s is not None:
             rows.append((impact + fault.heal_at_s, f"`{fault.name}` is healed"))
     rows.append((phases.total_s, "the load ends; drain, read back, verify"))
@@ -180,8 +211,20 @@ def _targets(fault: Fault) -> str:
     )
 
 
+def _link(fault: Fault) -> str:
+    if fault.link is None:
+        return ""
+    chosen = fault.link.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    said = (f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in chosen.items())
+    return f" ({', '.join(said)})"
+
+
 def _ending(fault: Fault) -> str:
-    waits = f", once `{fault.when.rereplicated}` is re-replicated" if fault.when else ""
+    waits = ""
+    if fault.when and fault.when.rereplicated:
+        waits = f", once `{fault.when.rereplicated}` is re-replicated"
+    elif fault.when:
+        waits = f", once no node of `{fault.when.unhealthy}` was healthy for {fault.when.for_s:g} s"
     return waits + (", for good" if fault.permanent else "")
 
 

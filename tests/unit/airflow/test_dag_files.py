@@ -14,6 +14,8 @@ from airflow.sdk import DAG
 from airflow.serialization.decoders import decode_timetable
 from airflow.serialization.encoders import encode_timetable
 from airflow.timetables.base import TimeRestriction
+from brokerproof.operators.scenario_dag import page
+from brokerproof.scenario import load_scenario
 
 from .conftest import PROJECT, SCENARIO
 
@@ -129,6 +131,24 @@ def test_the_form_has_types_limits_and_the_scenarios_values(dag: DAG) -> None:
 def test_the_page_says_what_is_proven(dag: DAG) -> None:
     for said in ("at_least_once", "sync_active_passive", "broker-us-2", "`eu_destroyed`: destroy region eu", "rto_s"):
         assert said in (dag.doc_md or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sync_datacenter_loss_cold", "broker-us-1 (on standby)"),
+        ("sync_datacenter_loss_cold", "once no node of `eu_destroyed` was healthy for 10 s"),
+        ("sync_bookie_then_datacenter_loss", "once `bookie_killed` is re-replicated"),
+        ("sync_write_latency", "`at_20_ms`: delay region eu (delay_ms 20"),
+        ("sync_write_latency", "| eu – us | 0 ms | 0 ms |  |"),
+        ("sync_write_latency", "on each of stretched, replicated, local"),
+        ("geo_nominal", "| all | witness | metadata-1 |"),
+        ("geo_replicated_subscription", "`mover` (failover, state replicated) on cluster-eu, from 5 s after"),
+        ("sync_region_partition_metadata_passive", "2 producers in us"),
+    ],
+)
+def test_the_page_says_what_is_particular(name: str, said: str) -> None:
+    assert said in page(*load_scenario(PROJECT / f"dags/scenarios/{name}.yaml", PROJECT / "topologies"))
 
 
 def test_a_scenario_that_expects_a_failure_is_tagged_as_control(scenarios: Path) -> None:

@@ -53,6 +53,24 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
         ({"faults.0.heal_at_s": 90}, "faults.0.heal_at_s", "up to 60"),
         ({"faults.0.permanent": True, "faults.0.heal_at_s": 5}, "faults.0.heal_at_s", "drop one"),
         ({"faults.0.when": {"rereplicated": "other"}}, "faults.0.when.rereplicated", "nothing is defined"),
+        ({"faults.0.when": {"unhealthy": "x", "for_s": 5}}, "faults.0.when.unhealthy", "nothing is defined"),
+        ({"faults.0.when": {"unhealthy": "x"}}, "faults.0.when.for_s", "give both or neither"),
+        ({"faults.0.when": {}}, "faults.0.when", "either `rereplicated` or `unhealthy`"),
+        ({"faults.0.when": {"rereplicated": "x", "for_s": 5}}, "faults.0.when.for_s", "give both or neither"),
+        (
+            {"overrides": {"clusters.mycluster.nodes.bookie-us-1.standby": True}},
+            "clusters.mycluster.nodes.bookie-us-1.standby",
+            "only brokers can stand by",
+        ),
+        (
+            {
+                "overrides": {
+                    f"clusters.mycluster.nodes.broker-{n}.standby": True for n in ("eu-1", "eu-2", "us-1", "us-2")
+                }
+            },
+            "clusters.mycluster.nodes",
+            "leave `standby` out of one of them",
+        ),
         ({"version": "4.0.7"}, "version", "did you mean `4.0.8`?"),
         ({"runtime": "docker"}, "runtime", "one of: process"),
         ({"overrides": {"system": "kafka"}}, "system", "one of: pulsar"),

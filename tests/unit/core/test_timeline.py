@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,10 @@ class Nodes:
         self.count += self.rate
         return self.count
 
-    def ledgers(self, moment: str) -> list[dict[str, Any]]:
+    def ledgers(self, moment: str, without: Collection[str] = ()) -> list[dict[str, Any]]:
         self.log.append(f"ledgers {moment}")
+        if without:
+            self.log.append(f"nobody to ask in {', '.join(without)}")
         return [{"run_id": "r", "cluster": "mycluster", "moment": moment, "bookies": ["bookie-us-1"], "ledger_id": 1}]
 
     def under_replicated(self) -> int:
@@ -332,6 +335,56 @@ def test_a_fault_that_waits_for_repair_fails_where_it_does_not_come(tmp_path: Pa
     with pytest.raises(BrokerproofError, match="replicated again, before second"):
         execute(run, nodes)
     assert ("second", "injecting") not in states(run)
+
+
+EU = {"name": "gone", "kind": "kill", "permanent": True, "targets": {"region": "eu"}}
+
+
+def test_a_fault_that_waits_for_a_monitor_comes_after_so_long_without_an_answer(tmp_path: Path) -> None:
+    help_ = {
+        "name": "help",
+        "kind": "start",
+        "targets": {"nodes": ["broker-us-2"]},
+        "when": {"unhealthy": "gone", "for_s": 0.2},
+    }
+    run, nodes = make(tmp_path, [EU, help_])
+    nodes.up.discard("broker-us-2")
+    execute(run, nodes)
+    rows = pq.read_table(run.table("faults")).to_pylist()
+    times = {(row["fault"], row["state"]): clock.microseconds(row["at"]) for row in rows}
+    assert times["help", "injecting"] - times["gone", "effective"] >= 0.2 * 1e6
+    assert "start broker-us-2" in nodes.log
+    assert not any(line.startswith(("kill broker-us", "stop broker-us")) for line in nodes.log)
+
+
+def test_one_node_that_answers_is_enough_for_a_monitor(tmp_path: Path) -> None:
+    when = {"unhealthy": "gone", "for_s": 0.1, "within_s": 0.3}
+    run, nodes = make(
+        tmp_path, [EU, {"name": "help", "kind": "start", "targets": {"nodes": ["broker-us-2"]}, "when": when}]
+    )
+    nodes.healthy = lambda spec: spec.name == "broker-eu-2"  # type: ignore[method-assign]
+    with pytest.raises(BrokerproofError, match="to fail their health checks"):
+        execute(run, nodes)
+    assert ("help", "injecting") not in states(run)
+
+
+def test_a_cluster_of_which_nobody_is_left_is_not_asked_before_the_next_fault(tmp_path: Path) -> None:
+    all_brokers = {"name": "gone", "kind": "kill", "heal_at_s": 0.3, "targets": {"role": "broker"}}
+    later = {"kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}
+    run, nodes = make(
+        tmp_path,
+        [all_brokers, {"name": "during", "at_s": 0.1, **later}, {"name": "after", "at_s": 0.4, **later}],
+        phases={"steady_s": 0.2, "impact_s": 0.6, "recovery_s": 0.1},
+    )
+    execute(run, nodes)
+    asked = [line for line in nodes.log if line.startswith(("ledgers", "nobody"))]
+    assert asked == [
+        "ledgers before gone",
+        "ledgers before during",
+        "nobody to ask in mycluster",
+        "ledgers before after",
+        "ledgers end",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ class History:
         """Every cluster that a message of the topic published in `home` has to reach, with its subscriptions."""
         clusters = list(self.topology.clusters) if f"/{REPLICATED}/" in self.topic else [home]
         return {
-            cluster: [each.name for each in self.scenario.workload.subscriptions if (each.cluster or "main") == cluster]
+            cluster: [each.name for each in self.scenario.workload.subscriptions if each.home(self.topology) == cluster]
             for cluster in clusters
         }
 
@@ -245,7 +245,7 @@ class History:
                     }
                     for cluster, topic, partition in logs
                     for each in self.scenario.workload.subscriptions
-                    if (each.cluster or "main") == cluster
+                    if each.places(self.topology)[-1] == cluster
                 ]
             },
             "replication": {

@@ -19,11 +19,13 @@ from .judged import Judged
 OWNER, HEIR, FAR = "broker-eu-1-main", "broker-eu-2-main", "broker-us-1-main"
 BOOKIE = "bookie-eu-1-main"
 TIMELINE = {"steady_at": 0, "impact_at": 20, "recovery_at": 60, "ends_at": 80}
-# Replication is measured where something is replicated, see test_replication.py.
-_MEASURED = {name for name in METRICS if not name.startswith("replication_lag")}
+# Measured where something is replicated, or moves: see test_replication.py and test_moves.py.
+_MEASURED = {name for name in METRICS if not name.startswith("replication_lag") and not name.endswith("_by_move")}
 FAULTS = [
     {"name": "kill", "kind": "kill", "targets": {"nodes": [OWNER, BOOKIE]}},
     {"name": "never", "kind": "kill", "targets": {"nodes": [HEIR]}, "at_s": 30},
+    # Help is part of the recovery: that it came does not end the time in which the recovery is looked for.
+    {"name": "help", "kind": "start", "targets": {"nodes": [HEIR]}, "at_s": 2},
 ]
 
 
@@ -52,8 +54,13 @@ def planted():
             continue
         history.store(**place)
         history.deliver(**place, at=acked + 5000)
-    for fault, state, second in (("kill", "injecting", 19.9), ("kill", "effective", 20), ("never", "injecting", 50)):
-        row = {"fault": fault, "kind": "kill", "targets": [OWNER, BOOKIE], "state": state}
+    for fault, kind, state, second in (
+        ("kill", "kill", "injecting", 19.9),
+        ("kill", "kill", "effective", 20),
+        ("help", "start", "effective", 22),
+        ("never", "kill", "injecting", 50),
+    ):
+        row = {"fault": fault, "kind": kind, "targets": [HEIR] if fault == "help" else [OWNER, BOOKIE], "state": state}
         history.faults.append({**row, "at": START + int(second * SECOND)})
     for second in range(81):
         brokers = [HEIR, FAR] + ([OWNER] if second < 28 else [])
@@ -174,6 +181,10 @@ def test_a_fault_without_effect_measures_nothing_and_says_so(judged):
 
     assert {row["metric"] for row in measured} == {name for name, each in METRICS.items() if each.subject == "fault"}
     assert {(row["value"], row["evidence"]) for row in measured} == {(None, "the fault never became effective")}
+
+
+def test_help_is_no_fault_to_recover_from(judged):
+    assert "help" not in {row["subject"] for row in judged.table("measurements")}
 
 
 def test_the_judgement_repeats_what_each_fault_came_to(judged):

@@ -31,7 +31,7 @@ def planted(**scenario):
         clusters=("main", "other"),
         workload={"namespace": REPLICATED, "rate": 10, "produce_on": ["main", "other"]},
         subscriptions=[{"name": "audit"}, {"name": "audit", "cluster": "other"}],
-        faults=[FAULT],
+        faults=[FAULT, {"name": "slow", "kind": "delay", "targets": {"region": "eu"}, "link": {"delay_ms": 50}}],
         **scenario,
     )
     history.topic = TOPIC
@@ -40,7 +40,9 @@ def planted(**scenario):
         at = int(second * SECOND)
         entry = number
         message = {"producer": "main-p0", "seq": number, "key": "k", "entry_id": entry}
-        history.publish(**message, at=at, settled_at=START + at + 10_000, ledger_id=5)
+        history.publish(
+            **message, at=at, settled_at=START + at + (60_000 if 62 <= second < 70 else 10_000), ledger_id=5
+        )
         if second not in (NOWHERE, AT_HOME_NO_MORE, LATER_NOWHERE):
             history.store(**message)
             history.deliver(**message, at=at + 11_000)
@@ -69,6 +71,10 @@ def planted(**scenario):
                 }
             )
     history.states["timeline"] = {name: START + second * SECOND for name, second in TIMELINE.items()}
+    # From 62 s on things are slow.
+    for state, second in (("injecting", 61.9), ("effective", 62), ("healing", 70), ("recovered", 70.1)):
+        row = {"fault": "slow", "kind": "delay", "targets": ["broker-eu-1-main"], "state": state}
+        history.faults.append({**row, "at": START + int(second * SECOND)})
     return history
 
 
@@ -180,3 +186,17 @@ def test_clusters_that_never_agree_break_the_limit_that_was_waited_for(apart):
     row = apart.measured("agree_s", "gone")
     assert row["value"] == 40.0
     assert "400 entries behind" in row["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "value"),
+    [("slow", 60.0), ("slow/main", 60.0), ("slow/other", None), ("steady/main", 10.0), ("steady/other", 0.4)],
+)
+def test_publishing_is_told_apart_by_cluster_and_while_a_fault_slowed_it_down(judged, subject, value):
+    assert judged.measured("publish_latency_p50_ms", subject)["value"] == value
+
+
+def test_only_what_slows_things_down_has_a_latency_of_its_own(judged):
+    subjects = {row["subject"] for row in judged.table("measurements") if row["metric"] == "publish_latency_p50_ms"}
+
+    assert {subject.partition("/")[0] for subject in subjects} == {"steady", "impact", "recovery", "slow"}

@@ -81,6 +81,7 @@ class PulsarClients:
                 consumer_name=name,
                 receiver_queue_size=self._settings.receiver_queue,
                 initial_position=pulsar.InitialPosition.Earliest,
+                replicate_subscription_state_enabled=subscription.replicated,
             ),
             self._cluster,
         )

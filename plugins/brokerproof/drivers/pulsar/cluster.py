@@ -19,6 +19,7 @@ from brokerproof.drivers.pulsar.metrics import bookie_counters
 from brokerproof.drivers.pulsar.sight import Sight
 from brokerproof.errors import AdminError
 from brokerproof.run import Run
+from brokerproof.scenario import Subscription
 from brokerproof.topology import Role
 
 # The cursor of a replicator is called so, with the other cluster's name behind it (`replicatorPrefix` in broker.conf).
@@ -141,7 +142,7 @@ class PulsarCluster:
         source = self._topic_source
         stats = [self.brokers.get(path + "/stats") for _, path in self.partitions]
         rows = [_sample(source, "published", str(sum(one["msgInCounter"] for one in stats)))]
-        for name in self._subscriptions():
+        for name in [one.name for one in self._subscriptions()]:
             found = [one["subscriptions"][name] for one in stats if name in one["subscriptions"]]
             if found:
                 rows.append(_sample(source, f"backlog:{name}", str(sum(one["msgBacklog"] for one in found))))
@@ -210,13 +211,14 @@ class PulsarCluster:
     def drained(self) -> list[dict[str, Any]]:
         """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""
         rows: list[dict[str, Any]] = []
-        for number, path in self.partitions if self._subscriptions() else []:
+        subscriptions = [one.name for one in self._subscriptions() if one.places(self.topology)[-1] == self.name]
+        for number, path in self.partitions if subscriptions else []:
             try:
                 found = self.brokers.get(path + "/stats", getPreciseBacklog="true")["subscriptions"]
                 why = "the subscription is not there"
             except AdminError as error:
                 found, why = {}, str(error)
-            for name in self._subscriptions():
+            for name in subscriptions:
                 backlog = int(found[name]["msgBacklog"]) if name in found else None
                 rows.append(
                     {
@@ -299,10 +301,9 @@ class PulsarCluster:
         for _, path in self.partitions:
             self.brokers.change("PUT", path + "/unload")
 
-    def _subscriptions(self) -> list[str]:
-        """The workload's subscriptions that are on this cluster."""
-        first = next(iter(self.topology.clusters))
-        return [one.name for one in self.run.scenario.workload.subscriptions if (one.cluster or first) == self.name]
+    def _subscriptions(self) -> list[Subscription]:
+        """The workload's subscriptions that are on this cluster at some time."""
+        return [one for one in self.run.scenario.workload.subscriptions if self.name in one.places(self.topology)]
 
     def _names(self, addresses: Iterable[str]) -> list[str]:
         return [self._node_at.get(address, address) for address in addresses]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -177,9 +177,9 @@ class PulsarDriver:
         """From the brokers' counters, over clusters and partitions."""
         return sum(self.clusters[name].published() for name in self._homes)
 
-    def ledgers(self, moment: str) -> list[dict[str, Any]]:
+    def ledgers(self, moment: str, without: Collection[str] = ()) -> list[dict[str, Any]]:
         """One row per ensemble segment, from BookKeeper's metadata."""
-        return [row for cluster in self.holding for row in cluster.ledgers(moment)]
+        return [row for cluster in self.holding if cluster.name not in without for row in cluster.ledgers(moment)]
 
     def drained(self) -> list[dict[str, Any]]:
         """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""

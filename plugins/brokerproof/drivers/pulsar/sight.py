@@ -71,7 +71,7 @@ class Sight:
         listener to ask for. It is one for all of them, so they have to be in one region (topology.py sees to that).
         """
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
-        regions = self.topology.regions_of_others(cluster) if self.topology.links else []
+        regions = self.topology.regions_replicating_to(cluster) if self.topology.links else []
         if not regions:
             return {"brokerServiceUrl": "pulsar://" + ",".join(self.service(broker, None) for broker in brokers)}
         (region,) = regions

@@ -1,0 +1,64 @@
+"""Publish latencies by distance: what is told, and what is drawn."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from brokerproof.publish_latencies import draw, publish_latencies
+from brokerproof.scenario import load_scenario
+
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass
+class Measured:
+    """A measurement."""
+
+    metric: str
+    subject: str
+    value: float | None
+
+
+def scenario(name: str):
+    return load_scenario(ROOT / f"dags/scenarios/{name}.yaml", ROOT / "topologies")[0]
+
+
+def measured(**values: float | None) -> list[Measured]:
+    subjects = {name.replace("__", "/"): value for name, value in values.items()}
+    return [Measured("publish_latency_p50_ms", subject, value) for subject, value in subjects.items()] + [
+        Measured("publish_latency_p99_ms", subject, None if value is None else value * 2)
+        for subject, value in subjects.items()
+    ]
+
+
+def test_every_distance_is_told_cluster_by_cluster() -> None:
+    found = publish_latencies(
+        scenario("sync_write_latency"),
+        [
+            *measured(steady=3, steady__stretched=4.0, steady__local=2.0, at_5_ms__stretched=14.0, impact__local=9),
+            Measured("rto_s", "at_5_ms", 0),
+        ],
+    )
+    assert found["steady"] == {"stretched": {"p50_ms": 4.0, "p99_ms": 8.0}, "local": {"p50_ms": 2.0, "p99_ms": 4.0}}
+    assert found["at_5_ms"] == {"stretched": {"p50_ms": 14.0, "p99_ms": 28.0}}
+    assert found["at_50_ms"] == {}
+    assert "impact" not in found
+
+
+def test_a_scenario_in_which_nothing_slows_down_tells_none() -> None:
+    assert publish_latencies(scenario("sync_datacenter_loss"), measured(steady=3)) == {}
+
+
+def test_the_picture_names_every_bar_and_is_the_same_for_the_same_numbers() -> None:
+    latencies = {
+        "steady": {"stretched": {"p50_ms": 4.2, "p99_ms": 8.0}, "local": {"p50_ms": 2.1, "p99_ms": None}},
+        "at_5_ms": {"stretched": {"p50_ms": 14.3, "p99_ms": 28.0}, "local": {"p50_ms": None, "p99_ms": None}},
+    }
+    drawn = draw(latencies, "Price")
+    ElementTree.fromstring(drawn)
+    texts = set(re.findall(r">([^<>]+)</text>", drawn))
+    assert {"steady", "at 5 ms", "stretched", "local", "4.2", "2.1", "14.3", "Price"} <= texts
+    assert draw(latencies, "Price") == drawn
