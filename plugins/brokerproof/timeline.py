@@ -12,7 +12,7 @@ from typing import Any
 from brokerproof import clock
 from brokerproof.drivers.base import Driver
 from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError, RunError
-from brokerproof.faults import KINDS, Surroundings, resolve
+from brokerproof.faults import KINDS, Surroundings, harmful, resolve
 from brokerproof.link.process import Link
 from brokerproof.run import Run
 from brokerproof.runtimes.base import Runtime
@@ -150,8 +150,10 @@ class Timeline:
         self._record(fault, targets, FaultState.EFFECTIVE, evidence)
 
     def _silent(self) -> list[str]:
-        """The clusters that earlier faults leave nobody of to ask: no broker, or no bookie."""
-        down = {node for name, nodes in self._injected.items() if name not in self._healed for node in nodes}
+        """The clusters of which nobody is left to ask: no broker, or no bookie."""
+        standing_by = {name for name, node in self.run.topology.nodes.items() if node.standby}
+        down = {node for nodes in self._in_force() for node in nodes}
+        down |= {name for name in standing_by if not self.runtime.alive(name)}
         return [
             name
             for name, cluster in self.run.topology.clusters.items()
@@ -215,15 +217,19 @@ class Timeline:
         self._healed.add(fault.name)
 
     def _around(self, fault: Fault) -> Surroundings:
-        others = (names for name, names in self._injected.items() if name not in {fault.name, *self._healed})
         return Surroundings(
             driver=self.driver,
             runtime=self.runtime,
             specs=self.specs,
             link=self.link,
             fault=fault,
-            kept_down=frozenset(name for names in others for name in names),
+            kept_down=frozenset(name for names in self._in_force(fault.name) for name in names),
         )
+
+    def _in_force(self, but: str = "") -> list[list[str]]:
+        """The targets of each fault that harms and is not healed, without those of one."""
+        harm = {*harmful(self.scenario)} - {but, *self._healed}
+        return [targets for name, targets in self._injected.items() if name in harm]
 
     def _undo(self) -> bool:
         """Heal, last first, what was injected and is not permanent. Whether all of it was proven."""

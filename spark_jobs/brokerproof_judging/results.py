@@ -61,13 +61,14 @@ _ANOMALIES = """
     FROM (SELECT *, unnest(found) AS each FROM joined WHERE len(found) > 0)
 """
 
+# DuckDB's `count_if` is null over nothing, and a part may be empty.
 _COUNTS = """
     SELECT
-        count_if(at_home)::BIGINT AS messages,
-        count_if(at_home AND outcome = 'acked')::BIGINT AS acked,
-        count_if(at_home AND outcome = 'failed')::BIGINT AS failed,
-        count_if(at_home AND outcome = 'unknown')::BIGINT AS unknown,
-        count_if(at_home AND recovered)::BIGINT AS recovered,
+        count(*) FILTER (at_home) AS messages,
+        count(*) FILTER (at_home AND outcome = 'acked') AS acked,
+        count(*) FILTER (at_home AND outcome = 'failed') AS failed,
+        count(*) FILTER (at_home AND outcome = 'unknown') AS unknown,
+        count(*) FILTER (at_home AND recovered) AS recovered,
         coalesce(sum(copies) FILTER (subscription IS NULL), 0)::BIGINT AS stored,
         coalesce(sum(deliveries), 0)::BIGINT AS deliveries
     FROM (SELECT *, subscription IS NULL AND cluster = home AS at_home FROM joined)

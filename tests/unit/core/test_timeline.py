@@ -368,6 +368,30 @@ def test_one_node_that_answers_is_enough_for_a_monitor(tmp_path: Path) -> None:
     assert ("help", "injecting") not in states(run)
 
 
+def test_brokers_that_stand_by_are_nobody_to_ask_until_they_are_started(tmp_path: Path) -> None:
+    when = {"unhealthy": "gone", "for_s": 0.1}
+    run, nodes = make(
+        tmp_path,
+        [
+            EU,
+            {"name": "help", "kind": "start", "targets": {"region": "us", "role": "broker"}, "when": when},
+            {"name": "late", "kind": "kill", "at_s": 0.4, "targets": {"nodes": ["bookie-us-1"]}},
+        ],
+        topology="sync_active_passive_cold",
+    )
+    nodes.up -= {"broker-us-1", "broker-us-2"}
+    execute(run, nodes)
+    asked = [line for line in nodes.log if line.startswith(("ledgers", "nobody"))]
+    assert asked == [
+        "ledgers before gone",
+        "ledgers before help",
+        "nobody to ask in mycluster",
+        "ledgers before late",
+        "ledgers end",
+    ]
+    assert {"start broker-us-1", "start broker-us-2"} <= set(nodes.log)
+
+
 def test_a_cluster_of_which_nobody_is_left_is_not_asked_before_the_next_fault(tmp_path: Path) -> None:
     all_brokers = {"name": "gone", "kind": "kill", "heal_at_s": 0.3, "targets": {"role": "broker"}}
     later = {"kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}

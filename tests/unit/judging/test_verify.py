@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import verify
 from brokerproof.run import Run
 from brokerproof_judging.frames import Replacement, conform
+from brokerproof_judging.judgement import judge
 
 from .history import History, table
+from .judged import contented
 
 
 def test_what_cannot_be_judged_is_unknown_with_the_reason(spark, tmp_path):
@@ -45,3 +48,13 @@ def test_new_tables_take_the_place_of_old_ones_only_when_all_are_whole(spark, tm
     assert before == ["old"]
     assert [row["run_id"] for row in table(run, "anomalies")] == ["new"]
     assert [path.name for path in Path(run.path("tables")).iterdir()] == ["anomalies"]
+
+
+@pytest.mark.parametrize(("messages", "verdict"), [(0, "no_data"), (1, "passed")])
+def test_a_part_without_any_message_counts_nothing(spark, tmp_path, messages, verdict):
+    run = History().clean(producers=1, messages=messages).write(tmp_path / "run")
+
+    judgement = judge(spark, run, contented, "no expectations")
+
+    assert judgement["counts"]["messages"] == messages
+    assert judgement["verdict"] == verdict

@@ -12,6 +12,7 @@ from brokerproof.measurements import METRICS
 from brokerproof.run import Run
 from brokerproof.scenario import Bound, Scenario, load_scenario
 from brokerproof_judging.measured import Measured, rows
+from brokerproof_judging.recovery import FAULT_METRICS
 
 from .conftest import PROJECT, RUN_ID, Judge, about, message
 
@@ -38,8 +39,13 @@ def planted(directory: Path, name: str, *, broken: bool) -> tuple[Run, dict[Suit
     """A run whose measurements are all just within the scenario's bounds, or all just outside; the metrics bounded."""
     scenario, topology = load_scenario(PROJECT / f"dags/scenarios/{name}.yaml", PROJECT / "topologies")
     run = Run.create(str(directory / "run"), run_id=RUN_ID, scenario=scenario, topology=topology)
-    # A demand that every scenario makes.
-    found = {("ledgers_not_spanning", "steady"): 0.0, ("under_replicated_ledgers", "end"): 0.0}
+    # What has to be measured without a bound too.
+    found = {
+        ("ledgers_not_spanning", "steady"): 0.0,
+        ("under_replicated_ledgers", "end"): 0.0,
+        ("sampling_gap_s", "run"): 0.5,
+        **{(metric, fault): 0.0 for metric in FAULT_METRICS for fault in harmful(scenario)},
+    }
     metrics: dict[Suite, set[str]] = {suite: set() for suite in SUITES}
     for metric, subject, bound in bounded(scenario):
         edge = bound.max if bound.max is not None else bound.min
@@ -72,7 +78,7 @@ def test_whatever_it_bounds_turns_it_red(tmp_path: Path, judge: Judge, name: str
     for suite in SUITES:
         if metrics[suite]:
             judgement = judge(run, only=str(suite))[str(suite)]
-            assert judgement["verdict"] == "failed"
+            assert judgement["verdict"] == "failed", judgement["why"]
             assert {metric for metric in metrics[suite] if not about(judgement, metric)["unexpected"]} == set()
 
 
