@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -87,6 +88,16 @@ class AirflowClient:
         """Mark a run as failed: its tasks are ended, its teardown runs."""
         self._request("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}?update_mask=state", json={"state": "failed"})
 
+    def cancel_all_from_before(self, moment: float) -> list[str]:
+        """Cancel every run that began before a moment, in seconds since the epoch, and has not ended; their ids."""
+        before = datetime.fromtimestamp(moment, UTC).isoformat()
+        runs = self._request(
+            "GET", "/api/v2/dags/~/dagRuns", params={"state": "running", "start_date_lt": before, "limit": 100}
+        ).json()["dag_runs"]
+        for run in runs:
+            self.cancel(run["dag_id"], run["dag_run_id"])
+        return [run["dag_run_id"] for run in runs]
+
     def _import_errors(self) -> list[str]:
         """What Airflow could not read, of all files."""
         errors = self._get("/api/v2/importErrors")["import_errors"]
@@ -101,12 +112,18 @@ class AirflowClient:
         return self._request("GET", path).json()
 
     def _request(
-        self, method: str, path: str, *, json: Any = None, allowed: tuple[int, ...] = (200,)
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        params: Mapping[str, Any] | None = None,
+        allowed: tuple[int, ...] = (200,),
     ) -> httpx.Response:
         give_up_at = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                answer = self._answer(method, path, json)
+                answer = self._answer(method, path, json, params)
                 break
             except httpx.HTTPError as error:
                 # Reading again changes nothing; whether a change was made by a request that broke is not known.
@@ -117,11 +134,11 @@ class AirflowClient:
             raise AirflowError(f"Airflow refused {method} {path}: {answer.status_code} {_detail(answer)}")
         return answer
 
-    def _answer(self, method: str, path: str, json: Any) -> httpx.Response:
-        answer = self._http.request(method, path, json=json)
+    def _answer(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
+        answer = self._http.request(method, path, json=json, params=params)
         if answer.status_code == 401:
             self._log_in()
-            answer = self._http.request(method, path, json=json)
+            answer = self._http.request(method, path, json=json, params=params)
         return answer
 
     def _log_in(self) -> None:

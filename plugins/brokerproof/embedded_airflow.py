@@ -29,6 +29,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 from brokerproof import lease
+from brokerproof.airflow_client import AirflowClient
 from brokerproof.clock import utc, wait_until
 from brokerproof.errors import DeadlineError, MachineError
 from brokerproof.settings import Settings
@@ -135,6 +136,7 @@ class EmbeddedAirflow:
             self._say("starting Airflow (12 to 30 s)")
             supervisor = self._spawn(_free_port())
             self._wait_until_healthy(supervisor)
+            self._give_up_what_was_cut_off(supervisor)
             return _url(supervisor.port)
 
     def stop(self) -> bool:
@@ -268,6 +270,15 @@ class EmbeddedAirflow:
             wait_until(healthy_or_dead, timeout_s=_START_TIMEOUT_S, what="the embedded Airflow", every_s=0.25)
         except DeadlineError as error:
             raise MachineError(f"{error}; {self._end_of_logs()}") from None
+
+    def _give_up_what_was_cut_off(self, supervisor: Supervisor) -> None:
+        """Cancel the runs whose tasks ended with an earlier Airflow, so that they are released and hold up no other.
+
+        Airflow itself would take their tasks for alive for another five minutes.
+        """
+        client = AirflowClient(_url(supervisor.port), USER, self.password())
+        for run_id in client.cancel_all_from_before(supervisor.created):
+            self._say(f"run {run_id} was cut off when Airflow ended, and is given up")
 
     def _end_of_logs(self) -> str:
         logs = [self.home / "logs" / f"{name}.log" for name in ("supervisor", "migration", *COMPONENTS)]

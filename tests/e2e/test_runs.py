@@ -107,6 +107,22 @@ def test_ctrl_c_cancels_the_run_which_is_released_recorded_and_failed(running: I
     assert (running.state(run_id, "outcome") or {})["verdict"] == "unknown"
 
 
+def test_a_run_that_airflow_ended_under_is_released_and_holds_up_no_other(running: Installation) -> None:
+    running.client().wait_for_dag("endless")
+    running.client().trigger("endless", "endless-cut-off", {})
+    at_work = running.settings.runs / "endless-cut-off" / "child-of-break_it"
+    wait_until(at_work.exists, timeout_s=120, what="break_it to be at work")
+    running.airflow.stop()
+    running.airflow.start()
+    wait_until(
+        lambda: running.client().state("endless", "endless-cut-off") == "failed",
+        timeout_s=120,
+        what="the run to be given up",
+    )
+    assert running.state("endless-cut-off", "released") is not None
+    assert (running.state("endless-cut-off", "outcome") or {})["verdict"] == "unknown"
+
+
 def test_stored_tables_are_judged_again(running: Installation) -> None:
     run_directory = next(running.settings.runs.glob("good-*"))
     (run_directory / "state" / "judgement.json").unlink()
