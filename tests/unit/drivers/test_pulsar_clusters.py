@@ -36,6 +36,11 @@ class Rest:
     def find(self, path: str, **parameters: Any) -> Any:
         return self.answers.get(path.rsplit("/", 1)[1])
 
+    def header(self, path: str, name: str) -> str | None:
+        assert name == "X-Pulsar-marker-type"
+        *_, ledger, _, entry = path.split("/")
+        return "10" if f"{ledger}:{entry}" in self.answers.get("markers", ()) else None
+
     def change(self, method: str, path: str, body: Any = None, *, accept: Any = ()) -> None:
         self.changed.append(f"{method} {path}")
 
@@ -61,12 +66,16 @@ def stats(*, replicating: dict[str, int], backlog: int = 0) -> dict[str, Any]:
     }
 
 
+def run_of(directory: Path, name: str) -> Run:
+    scenario, topology = load_scenario(ROOT / f"dags/scenarios/{name}.yaml", ROOT / "topologies")
+    return Run.create(
+        str(directory / "run"), run_id="r", scenario=scenario, topology=topology, addresses=addresses(topology, 0)
+    )
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    scenario, topology = load_scenario(ROOT / "dags/scenarios/geo_nominal.yaml", ROOT / "topologies")
-    return Run.create(
-        str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses=addresses(topology, 0)
-    )
+    return run_of(tmp_path, "geo_nominal")
 
 
 def driver_with(run: Run, eu: Rest, us: Rest) -> PulsarDriver:
@@ -124,6 +133,34 @@ def test_a_cluster_that_does_not_answer_is_not_drained_and_hides_nothing_of_the_
     assert (eu["cluster"], eu["last_confirmed"]) == (EU, None)
     assert "404" in eu["why"]
     assert (us["cluster"], us["last_confirmed"], us["why"]) == (US, [8, 7], None)
+
+
+@pytest.mark.parametrize(
+    ("markers", "last"),
+    [
+        ((), [8, 2]),
+        (("8:2",), [8, 1]),
+        # Into the ledger before, past an empty one.
+        (("8:0", "8:1", "8:2", "5:9"), [5, 8]),
+        ((*[f"8:{entry}" for entry in range(3)], *[f"5:{entry}" for entry in range(10)]), None),
+    ],
+)
+def test_a_log_ends_with_its_last_message_and_not_with_a_subscriptions_state(
+    tmp_path: Path, markers: tuple[str, ...], last: list[int] | None
+) -> None:
+    ledgers = [{"ledgerId": 5, "entries": 10}, {"ledgerId": 7, "entries": 0}, {"ledgerId": 8, "entries": 0}]
+    us = Rest(internalStats={**inside("8:2"), "ledgers": ledgers}, markers=markers)
+    driver = driver_with(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us)
+    row = driver.logs()[1]
+    assert (row["last_confirmed"], row["why"]) == (last, None)
+
+
+def test_a_subscription_that_moves_has_to_drain_where_it_goes(tmp_path: Path) -> None:
+    eu, us = sound()
+    for rest in (eu, us):
+        rest.answers["stats"]["subscriptions"] = {"mover": {"msgBacklog": 2, "msgOutCounter": 1}}
+    driver = driver_with(run_of(tmp_path, "geo_replicated_subscription"), eu, us)
+    assert [(row["cluster"], row["subscription"], row["drained"]) for row in driver.drained()] == [(US, "mover", False)]
 
 
 def test_what_was_replicated_to_a_cluster_was_not_published_there(run: Run) -> None:

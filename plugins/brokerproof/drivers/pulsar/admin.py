@@ -31,6 +31,13 @@ class Admin:
         response = self._send("GET", path, parameters=parameters)
         return None if response.status_code == 404 else self._answer(response)
 
+    def header(self, path: str, name: str) -> str | None:
+        """A header of the answer, None where it has none. Raises AdminError."""
+        response = self._send("GET", path)
+        if response.is_error:
+            self._answer(response)
+        return response.headers.get(name)
+
     def change(self, method: str, path: str, body: Any = None, *, accept: Sequence[int] = ()) -> None:
         """Change something. Statuses in `accept` count as done, such as 409 for what exists already."""
         response = self._send(method, path, body=body)

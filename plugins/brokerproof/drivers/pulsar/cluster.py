@@ -24,6 +24,8 @@ from brokerproof.topology import Role
 
 # The cursor of a replicator is called so, with the other cluster's name behind it (`replicatorPrefix` in broker.conf).
 _REPLICATOR = "pulsar.repl."
+# One round of them is taken a second, and none while nothing is published.
+_MOST_MARKERS = 1000
 
 
 class PulsarCluster:
@@ -278,17 +280,39 @@ class PulsarCluster:
         return found
 
     def logs(self) -> list[dict[str, Any]]:
-        """The partitions with the position of the last confirmed entry, null for an empty log."""
+        """The partitions with the position of the last confirmed entry that readers get, null for an empty log."""
         rows: list[dict[str, Any]] = []
         for number, path in self.partitions:
             last, why = None, None
             try:
-                ledger, entry = _position(self.brokers.get(path + "/internalStats")["lastConfirmedEntry"])
-                last = None if entry < 0 else [ledger, entry]
+                last = self._last_message(path)
             except AdminError as error:
                 why = str(error)
             rows.append({"cluster": self.name, "partition": number, "last_confirmed": last, "why": why})
         return rows
+
+    def _last_message(self, path: str) -> list[int] | None:
+        """(ledger, entry) of the last confirmed entry that is no marker.
+
+        The state of replicated subscriptions is kept in the topic's log, as entries that no reader gets
+        (`AbstractBaseDispatcher.filterEntriesForConsumer`).
+        """
+        inside = self.brokers.get(path + "/internalStats")
+        ledger, entry = _position(inside["lastConfirmedEntry"])
+        if not any(one.replicated for one in self.run.scenario.workload.subscriptions):
+            return None if entry < 0 else [ledger, entry]
+        entries = {int(each["ledgerId"]): int(each["entries"]) for each in inside["ledgers"]}
+        for _ in range(_MOST_MARKERS):
+            while entry < 0:
+                earlier = [each for each in entries if each < ledger]
+                if not earlier:
+                    return None
+                ledger = max(earlier)
+                entry = entries[ledger] - 1
+            if self.brokers.header(f"{path}/ledger/{ledger}/entry/{entry}", "X-Pulsar-marker-type") is None:
+                return [ledger, entry]
+            entry -= 1
+        raise AdminError(f"the log of {path} ends with more than {_MOST_MARKERS} markers and no message")
 
     def reassign(self) -> None:
         """Unload the bundles that the partitions are in: to unload a topic alone leaves it with its owner."""
