@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from brokerproof.drivers.pulsar.driver import PulsarDriver
 from brokerproof.errors import AdminError
 from brokerproof.outcome import outcome
 from brokerproof.run import Run
+from brokerproof.scenario import Subscription
 from brokerproof.topology import Role
 
 from . import conftest
@@ -76,16 +78,14 @@ def read(geo: Stretched, cluster: str) -> list[Received]:
         clients.close()
 
 
-def drain(geo: Stretched) -> None:
-    wait_until(
-        lambda: all(way["drained"] for way in geo.driver.replicated()), timeout_s=60, what="replication to drain"
-    )
+def drain(driver: PulsarDriver) -> None:
+    wait_until(lambda: all(way["drained"] for way in driver.replicated()), timeout_s=60, what="replication to drain")
 
 
 def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(geo: Stretched) -> None:
     for cluster in (EU, US):
         publish(geo, cluster, 50)
-    drain(geo)
+    drain(geo.driver)
     assert Counter((one.producer, one.replicated_from) for one in read(geo, EU)) == {
         ("cluster-eu-p0", None): 50,
         ("cluster-us-p0", US): 50,
@@ -98,7 +98,7 @@ def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(ge
 
 def test_what_a_message_says_of_its_origin_is_what_the_broker_says(geo: Stretched) -> None:
     publish(geo, EU, 5)
-    drain(geo)
+    drain(geo.driver)
     cluster = geo.driver.clusters[US]
     address = geo.run.facts["addresses"][cluster.owner()]
     for one in read(geo, US)[-5:]:
@@ -179,5 +179,54 @@ def test_replication_is_not_drained_while_the_other_cluster_is_down_and_is_after
     for name in brokers:
         geo.runtime.start(specs[name])
     wait_until(lambda: all(geo.driver.healthy(specs[name]) for name in brokers), timeout_s=90, what="their health")
-    drain(geo)
+    drain(geo.driver)
     assert len(read(geo, US)) == before
+
+
+@pytest.mark.parametrize("replicated", [True, False])
+def test_a_subscription_with_replicated_state_goes_on_elsewhere_where_it_stood(
+    geo: Stretched, tmp_path: Path, replicated: bool
+) -> None:
+    """What it had acknowledged a second ago it does not get again; without the state it gets everything again.
+
+    The state is kept in the log, which ends with the last message all the same.
+    """
+    mover = Subscription(name="mover", cluster=EU, replicated=replicated)
+    topic = {"topic": f"mover-{replicated}".lower(), "subscriptions": [mover]}
+    run = Run.create(
+        str(tmp_path / "run"),
+        run_id="moved",
+        scenario=geo.run.scenario.model_copy(update={"workload": geo.run.scenario.workload.model_copy(update=topic)}),
+        topology=geo.run.topology,
+        addresses=geo.run.facts["addresses"],
+    )
+    eu, us = clients_for(run, EU), clients_for(run, US)
+    try:
+        consumer, acknowledged = eu.consumer(mover, "c0"), 0
+        # A snapshot of the state is taken once a second, and only while something is published.
+        for _ in range(8):
+            conftest.publish(run, EU, f"p{acknowledged}", 50)
+            for _ in range(50):
+                received = consumer.receive(5)
+                assert received is not None
+                consumer.acknowledge(received)
+                acknowledged += 1
+            time.sleep(0.5)
+        driver = PulsarDriver(run)
+        wait_until(
+            lambda: all(way["drained"] for way in driver.replicated()), timeout_s=60, what="replication to drain"
+        )
+        again = 0
+        other = us.consumer(mover, "c0")
+        while other.receive(3) is not None:
+            again += 1
+        assert again < acknowledged / 2 if replicated else again == acknowledged
+        for cluster, log in zip((EU, US), driver.logs(), strict=True):
+            reader, last = (us if cluster == US else eu).reader(-1), None
+            while not reader.at_end():
+                if (received := reader.read(5)) is not None:
+                    last = [received.position.ledger_id, received.position.entry_id]
+            assert (log["cluster"], log["last_confirmed"]) == (cluster, last)
+    finally:
+        eu.close()
+        us.close()
