@@ -25,11 +25,11 @@ class _Measurement(Protocol):
 
 
 def publish_latencies(scenario: Scenario, measurements: Iterable[_Measurement]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Of the steady phase and of every fault that slows things down; empty for a scenario without such a fault."""
+    """Of every fault that slows things down, and of the phases before and after; empty without such a fault."""
     slowing = [fault.name for fault in scenario.faults if KINDS[fault.kind].slows]
     if not slowing:
         return {}
-    found: dict[str, dict[str, dict[str, Any]]] = {when: {} for when in ("steady", *slowing)}
+    found: dict[str, dict[str, dict[str, Any]]] = {when: {} for when in ("steady", *slowing, "recovery")}
     for each in measurements:
         when, _, cluster = (each.subject or "").partition("/")
         if each.metric in _QUANTILES and when in found:
@@ -53,7 +53,7 @@ def draw(latencies: Latencies, title: str) -> str:
     clusters = list(dict.fromkeys(cluster for by_cluster in latencies.values() for cluster in by_cluster))
     width = 0.8 / max(1, len(clusters))
     with matplotlib.rc_context({"svg.hashsalt": "brokerproof", "svg.fonttype": "none", "font.size": 11}):
-        figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+        figure, axes = pyplot.subplots(figsize=(9, 4.5), layout="constrained")
         for number, cluster in enumerate(clusters):
             points = [
                 (place + (number - (len(clusters) - 1) / 2) * width, by_cluster[cluster])
@@ -70,10 +70,14 @@ def draw(latencies: Latencies, title: str) -> str:
             bars = axes.bar(at, medians, width * 0.9, label=cluster, yerr=[none, above], capsize=3, ecolor="#555555")
             axes.bar_label(bars, [f"{median:.1f}" for median in medians], label_type="center", fontsize=9)
         axes.set_xticks(range(len(latencies)), [when.replace("_", " ") for when in latencies])
+        # A way of 50 ms takes twenty times as long as none, and both have to be read.
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=1)
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.set_ylabel("publish latency, ms")
         axes.set_title(title, fontsize=12)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, title="median, up to p99")
+        figure.legend(loc="outside right upper", frameon=False, title="median, up to p99")
         drawn = io.StringIO()
         figure.savefig(drawn, format="svg", metadata={"Date": None})
         pyplot.close(figure)
