@@ -74,14 +74,25 @@ class Comparison:
 
 
 def comparable(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a run's parameters (`scenario`, `topology`, `machine`) that must be equal for runs to compare."""
+    """Those of a run's parameters (`scenario`, `topology`, `machine`) that must be equal for runs to compare.
+
+    Without what says nothing (null, false, empty), so that runs recorded before a field existed compare with those
+    after: a new field has to mean what was before it where it is null, false or empty.
+    """
     scenario, topology = parameters["scenario"], parameters["topology"]
     return {
-        "scenario": {name: scenario.get(name) for name in _SCENARIO},
-        # What is not there says nothing: runs recorded before a field existed compare with those after.
-        "topology": {name: topology[name] for name in _TOPOLOGY if topology.get(name)},
+        "scenario": _said({name: scenario.get(name) for name in _SCENARIO}),
+        "topology": _said({name: topology.get(name) for name in _TOPOLOGY}),
         "machine": parameters.get("machine"),
     }
+
+
+def _said(value: Any) -> Any:
+    """A plain value without the fields that say nothing, at any depth; 0 says something."""
+    if isinstance(value, Mapping):
+        said = {name: _said(each) for name, each in value.items()}
+        return {name: each for name, each in said.items() if each or (each == 0 and each is not False)}
+    return [_said(each) for each in value] if isinstance(value, list) else value
 
 
 def digest(parameters: Mapping[str, Any]) -> str:
@@ -119,7 +130,9 @@ def compare(
 
 def differences(before: Any, after: Any, path: str = "") -> list[str]:
     """What differs between two plain values, as `path before → after`."""
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
+    if all(value is None or isinstance(value, Mapping) for value in (before, after)):
+        # Where nothing is said, none of the fields is.
+        before, after = before or {}, after or {}
         return [
             line
             for name in dict.fromkeys([*before, *after])

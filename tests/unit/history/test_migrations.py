@@ -42,6 +42,21 @@ def test_downgrading_removes_everything_and_upgrading_brings_it_back(history, pl
     assert set(inspect(engine).get_table_names()) == {*Base.metadata.tables, "alembic_version"}
 
 
+def test_runs_recorded_before_compare_with_those_after(history, plant, judgement, database_url):
+    history.record(plant(judged=judgement()))
+    engine = create_engine(database_url)
+    with engine.begin() as connection:
+        (told,) = connection.execute(text("SELECT comparable FROM runs")).scalars()
+        command.downgrade(migration_config(connection), "0001")
+        connection.execute(text("UPDATE runs SET comparable = 'as it was told before'"))
+
+    with open_history(database_url):
+        pass
+
+    with engine.begin() as connection:
+        assert connection.execute(text("SELECT comparable FROM runs")).scalars().all() == [told]
+
+
 def test_opening_again_changes_nothing(history, plant, judgement, database_url):
     history.record(plant(judged=judgement()))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from brokerproof.measurements import METRICS
 from brokerproof.regressions import ENOUGH, LOWER_IS_WORSE, MINIMUM_CHANGE, comparable, digest
@@ -250,3 +252,19 @@ def test_another_shared_metadata_store_is_another_topology_and_none_is_none(scen
     shared = {**parameters["topology"], "shared_metadata": {"metadata-1": {"role": "metadata", "region": "witness"}}}
     assert digest(parameters) == digest(without)
     assert digest({**parameters, "topology": shared}) != digest(parameters)
+
+
+def test_a_run_recorded_before_a_field_existed_compares_with_those_after(scenario, topology):
+    parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
+    before = json.loads(json.dumps(parameters))
+    for subscription in before["scenario"]["workload"]["subscriptions"]:
+        del subscription["replicated"], subscription["moves"], subscription["region"]
+    for cluster in before["topology"]["clusters"].values():
+        for node in cluster["nodes"].values():
+            del node["standby"]
+    assert digest(before) == digest(parameters)
+    before["scenario"]["workload"]["partitions"] = None
+    assert digest(before) != digest(parameters), "0 says something"
+    before = json.loads(json.dumps(parameters))
+    next(iter(before["topology"]["clusters"].values()))["placement"]["local_reads"] = False
+    assert digest(before) != digest(parameters)
