@@ -16,14 +16,14 @@ from typing import Any
 
 import pyarrow as pa
 from brokerproof import clock
-from brokerproof.announcements import Announcer
+from brokerproof.announcements import Announcer, read
 from brokerproof.drivers.base import driver_for
 from brokerproof.drivers.clients import Consumer, Position, clients_for
 from brokerproof.errors import AdminError
 from brokerproof.run import Run
 from brokerproof.scenario import Subscription
 from pyspark import BarrierTaskContext
-from spark_session import append, batch, one_task_each, run_argument, schema, session
+from spark_session import append, batch, close, kept, one_task_each, run_argument, schema, session, told
 
 _FLUSH_S = 1.0
 # A delivery waits this long for the confirmation of its ack before it is written without one.
@@ -82,7 +82,7 @@ class Consumption:
                     pass
             finally:
                 # A cluster that is left may be gone, and closing then waits for it.
-                closing = threading.Thread(target=clients.close, name="close", daemon=True)
+                closing = threading.Thread(target=close, kwargs={"client": clients}, name="close", daemon=True)
                 closing.start()
                 if self.stopping.is_set():
                     closing.join()
@@ -184,8 +184,7 @@ def _deliver_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.Reco
             yield batch("deliveries", rows, constant)
     if rows := consumption.take(last=True):
         yield batch("deliveries", rows, constant)
-    if consumption.error is not None:
-        raise consumption.error
+    consumption.announce(problem=kept(run, task["consumer"], consumption.error))
 
 
 def watch(run: Run, ended: threading.Event) -> None:
@@ -248,6 +247,8 @@ def main() -> None:
         ended.set()
         watcher.join()
     spark.stop()
+    if problem := told(read(run, f"consume-{index}").get("problem") for index in range(len(tasks))):
+        raise SystemExit(problem)
 
 
 if __name__ == "__main__":

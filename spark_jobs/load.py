@@ -22,7 +22,7 @@ from brokerproof.drivers.clients import Position, Settled, clients_for, payload,
 from brokerproof.run import Run
 from brokerproof.tables import Outcome
 from pyspark import BarrierTaskContext
-from spark_session import append, batch, one_task_each, run_argument, schema, session
+from spark_session import append, batch, close, kept, one_task_each, run_argument, schema, session, told
 
 _TICK_S = 0.002
 _FLUSH_S = 1.0
@@ -70,9 +70,11 @@ class Load:
             while self.pending and time.time() < settle_by:
                 time.sleep(0.05)
             self._give_up_pending()
-            producer.close()
+            close(producer=producer)
         finally:
-            clients.close()
+            # What was sent was sent, whatever went wrong after it.
+            self._give_up_pending()
+            close(client=clients)
 
     def _send_until_end(self, send: Callable[..., None], start_at: float) -> float:
         name, keys, rate, size = self.task["producer"], self.task["keys"], self.task["rate"], self.workload.size
@@ -146,13 +148,14 @@ class Load:
         """The rows settled since the last call."""
         return [self.rows.popleft() for _ in range(len(self.rows))]
 
-    def report(self, *, finished: bool = False) -> None:
+    def report(self, *, finished: bool = False, problem: str | None = None) -> None:
         """Rewrite the progress counters."""
         self.announce(
             producer=self.task["producer"],
             scheduled=self.scheduled,
             pending=len(self.pending),
             finished=finished,
+            problem=problem,
             **{outcome.value: count for outcome, count in self.counts.items()},
         )
 
@@ -186,9 +189,8 @@ def _publish_one(run: Run, number: int, task: dict[str, Any]) -> Iterator[pa.Rec
             yield batch("publishes", rows, constant)
     if rows := load.take():
         yield batch("publishes", rows, constant)
-    if load.error is not None:
-        raise load.error
-    load.report(finished=True)
+    problem = kept(run, task["producer"], load.error)
+    load.report(finished=problem is None, problem=problem)
 
 
 def main() -> None:
@@ -205,12 +207,15 @@ def main() -> None:
         "load",
         {
             "finished": all(part.get("finished") for part in parts),
+            "why": (problem := told(part.get("problem") for part in parts)),
             "scheduled": sum(part.get("scheduled", 0) for part in parts),
             "producers": parts,
             "at": clock.now_us(),
         },
     )
     spark.stop()
+    if problem:
+        raise SystemExit(problem)
 
 
 if __name__ == "__main__":

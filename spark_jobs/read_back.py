@@ -22,7 +22,7 @@ from brokerproof.drivers.base import Driver, driver_for
 from brokerproof.drivers.clients import Received, clients_for
 from brokerproof.errors import BrokerproofError, DeadlineError
 from brokerproof.run import Run
-from spark_session import append, batch, one_task_each, run_argument, schema, session
+from spark_session import append, batch, close, one_task_each, run_argument, schema, session
 
 _ROWS = 5000
 # No message for this long, though the log is not at its end, and the reading is given up.
@@ -63,9 +63,12 @@ def _read_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.RecordB
             elif time.monotonic() - progressed > _STALLED_S:
                 why = f"no message for {_STALLED_S:.0f} s at {position}, before the last confirmed, {last_confirmed}"
                 break
-        reader.close()
+        close(reader=reader)
+    except Exception as error:
+        # Raised here it would take along what other logs hold. This one was not read to its end.
+        why = f"{type(error).__name__} at {position}: {error}"
     finally:
-        clients.close()
+        close(client=clients)
     if rows:
         yield batch("stored", rows, constant)
     announce(read=count, read_to_end=not why, why=why or f"read to {position}, the end of the log", position=position)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 import pyarrow as pa
 from brokerproof.errors import BrokerproofError
@@ -16,6 +16,13 @@ from pyspark.sql.types import StructType
 
 Task = dict[str, Any]
 Work = Callable[[Run, int, Task], Iterator[pa.RecordBatch]]
+
+
+class Closeable(Protocol):
+    """A client of the messaging system, or a part of one."""
+
+    def close(self) -> None:
+        """Close it."""
 
 
 def session(name: str) -> SparkSession:
@@ -57,6 +64,30 @@ def batch(table: str, rows: list[dict[str, Any]], constant: Mapping[str, Any]) -
         for field in SCHEMAS[table]
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[table])
+
+
+def close(**what: Closeable) -> None:
+    """Close clients that have done their work. One that cannot close, as with a broker that hangs, is said."""
+    for name, each in what.items():
+        try:
+            each.close()
+        except Exception as error:
+            print(f"the {name} did not close: {error!r}", file=sys.stderr)
+
+
+def kept(run: Run, who: str, error: BaseException | None) -> str | None:
+    """What a task says of an error instead of raising it, because Spark would throw away what all tasks had recorded.
+
+    Before the load was steady there is nothing to keep, and the sooner the job fails the better: then it is raised.
+    """
+    if error is not None and run.state("timeline") is None:
+        raise error
+    return None if error is None else f"{who}: {type(error).__name__}: {error}"
+
+
+def told(problems: Iterable[str | None]) -> str:
+    """What went wrong in a job's tasks, in one line; empty where nothing did."""
+    return "; ".join(dict.fromkeys(problem for problem in problems if problem))
 
 
 def run_argument() -> Run:

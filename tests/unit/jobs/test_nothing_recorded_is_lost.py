@@ -1,0 +1,123 @@
+"""What a job had recorded is kept when the cluster breaks something under it later, and the job says so."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import load
+import pytest
+import read_back
+from brokerproof import clock
+from brokerproof.announcements import read
+from brokerproof.drivers.clients import Position, Received, Settled
+from brokerproof.run import Run
+from brokerproof.scenario import load_scenario
+from brokerproof.tables import Outcome
+from spark_session import told
+
+ROOT = Path(__file__).parents[3]
+
+
+class BrokenError(Exception):
+    """Whatever a client may raise."""
+
+
+class Clients:
+    """Clients whose sending or reading breaks after so many messages, and whose closing always does."""
+
+    def __init__(self, breaks_after: int = 10**9) -> None:
+        self.breaks_after = breaks_after
+        self.count = 0
+
+    def producer(self, name: str) -> Clients:
+        return self
+
+    def reader(self, partition: int) -> Clients:
+        return self
+
+    def send(self, seq: int, key: str, payload: bytes, settle: Any) -> None:
+        self._one_more()
+        if seq != 3:  # nobody ever answers this one
+            settle(Settled(Outcome.ACKED, partition=-1, position=Position(1, seq, None)))
+
+    def read(self, timeout_s: float) -> Received:
+        self._one_more()
+        return Received("p", self.count, "k", 0, -1, Position(1, self.count, None), 0, 0, None, None)
+
+    def at_end(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        raise BrokenError("nobody answers")
+
+    def _one_more(self) -> None:
+        self.count += 1
+        if self.count > self.breaks_after:
+            raise BrokenError("the client gave up")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    scenario, topology = load_scenario(
+        ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", {"settle_s": 0.2, "workload.rate": 200}
+    )
+    monkeypatch.setattr(
+        load.BarrierTaskContext,
+        "get",
+        lambda: SimpleNamespace(attemptNumber=lambda: 0, allGather=lambda text: [text]),
+    )
+    return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
+
+
+def published(run: Run, monkeypatch: pytest.MonkeyPatch, clients: Clients) -> list[dict[str, Any]]:
+    monkeypatch.setattr(load, "clients_for", lambda *_: clients)
+    return [row for rows in load._publish_one(run, 0, load.producers_of(run)[0]) for row in rows.to_pylist()]
+
+
+def steady(run: Run) -> None:
+    run.leave_state("timeline", {"ends_at": clock.now_us() + 1_000_000})
+
+
+def test_a_producer_that_cannot_be_closed_has_published_all_the_same(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steady(run)
+    rows = published(run, monkeypatch, Clients())
+    assert [row["seq"] for row in rows if row["outcome"] == "unknown"] == [3]
+    assert len(rows) > 20
+    said = read(run, "load-0")
+    assert (said["finished"], said["problem"]) == (True, None)
+    assert "the producer did not close" in capsys.readouterr().err
+
+
+def test_a_producer_that_breaks_keeps_what_it_had_sent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    steady(run)
+    rows = published(run, monkeypatch, Clients(breaks_after=10))
+    assert sorted(row["seq"] for row in rows) == list(range(11))
+    # The one that nobody answered, and the one at which the client broke.
+    assert sorted(row["seq"] for row in rows if row["outcome"] == "unknown") == [3, 10]
+    said = read(run, "load-0")
+    assert said["finished"] is False
+    assert told([said["problem"], None]) == "mycluster-p0: BrokenError: the client gave up"
+
+
+def test_before_the_load_was_steady_it_fails_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = time.monotonic()
+    with pytest.raises(BrokenError, match="gave up"):
+        published(run, monkeypatch, Clients(breaks_after=10))
+    assert time.monotonic() - started < 10
+
+
+def test_a_log_whose_reader_breaks_is_not_read_to_its_end_and_keeps_what_was_read(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_back, "clients_for", lambda *_: Clients(breaks_after=7))
+    task = {"cluster": "mycluster", "partition": -1, "last_confirmed": [1, 9]}
+    rows = [row for rows in read_back._read_one(run, 0, task) for row in rows.to_pylist()]
+    assert len(rows) == 7
+    said = read(run, "read-back-0")
+    assert said["read_to_end"] is False
+    assert said["why"] == "BrokenError at (1, 7): the client gave up"
