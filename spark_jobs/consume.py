@@ -194,6 +194,7 @@ def watch(run: Run, ended: threading.Event) -> None:
     deadline = time.monotonic() + phases.total_s + 2 * settle_s + _SLACK_S
     finished_at: float | None = None
     drained: list[dict[str, Any]] = []
+    behind: list[str] = []
     while not ended.wait(0.5):
         load = run.state("load")
         if finished_at is None and (load is not None or run.state("problem-load") is not None):
@@ -201,13 +202,17 @@ def watch(run: Run, ended: threading.Event) -> None:
         if finished_at is None and time.monotonic() < deadline:
             continue
         # In this order: what replication brings later would find a subscription that counts as drained.
-        replicated = all(path["drained"] for path in driver.replicated())
+        behind = [f"{path['from']} to {path['to']}" for path in driver.replicated() if not path["drained"]]
         drained = driver.drained()
-        all_drained = replicated and bool(drained) and all(row["drained"] for row in drained)
+        all_drained = not behind and bool(drained) and all(row["drained"] for row in drained)
         late = finished_at is None or time.monotonic() > finished_at + settle_s
         if all_drained or late:
             break
     for row in drained:
+        if behind:
+            # What comes later finds nobody who consumes it.
+            row["drained"] = False
+            row["why"] += f"; replication had not drained from {', '.join(behind)}"
         if not row["drained"]:
             row["why"] += f"; not drained {settle_s:.0f} s after the load"
     run.leave_state(

@@ -95,6 +95,10 @@ def test_consuming_ends_at_its_deadline_where_replication_never_drains(
     run = run_of(tmp_path, settle_s=0.6)
     watched(run, Clusters(replicated_after=1000), monkeypatch)
     assert run.state("consume_stop") is not None
+    # The subscription had, but what replication brings later finds nobody who consumes it.
+    (subscription,) = run.state("consume")["subscriptions"]
+    assert subscription["drained"] is False
+    assert "replication had not drained from cluster-eu to cluster-us; not drained" in subscription["why"]
 
 
 def test_reading_back_waits_for_replication_and_leaves_the_proof(tmp_path: Path) -> None:
