@@ -77,7 +77,9 @@ def of_faults(
             "first_ack_s": _first_ack(pacing.first_acks[fault.name], span, timeline),
             "rto_s": _held_again(pacing.acks[fault.name], target_rate(run)),
             "longest_ack_gap_s": _gap(pacing.acks[fault.name], "ack"),
-            "longest_delivery_gap_s": _gap(pacing.received[fault.name], "delivery"),
+            "longest_delivery_gap_s": _gap(pacing.received[fault.name], "delivery")
+            if run.scenario.workload.subscriptions
+            else (None, "nobody consumed", False),
             **losses[fault.name],
             "rereplicate_s": _rereplicated(run, samples, fault, span),
             "backlog_drain_s": _drained(samples, span, timeline),
@@ -93,7 +95,8 @@ def of_sampling(run: Run, timeline: Timeline, samples: Samples) -> Measured:
     steady = timeline.phases.get("steady")
     if steady is None:
         return Measured(metric="sampling_gap_s", subject=RUN, value=None, evidence="the load never became steady")
-    end = int((run.state("consume") or {}).get("at") or timeline.ends_us or 0)
+    # Where nobody consumes, that step ends before the load began.
+    end = max(int((run.state("consume") or {}).get("at") or 0), timeline.ends_us or 0)
     gaps = {}
     for kind in sorted(_SAMPLED & samples.times.keys()):
         times = samples.times[kind]

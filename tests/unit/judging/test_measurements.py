@@ -183,6 +183,18 @@ def test_a_fault_without_effect_measures_nothing_and_says_so(judged):
     assert {(row["value"], row["evidence"]) for row in measured} == {(None, "the fault never became effective")}
 
 
+def test_where_nobody_consumes_nothing_is_said_of_deliveries(spark, tmp_path):
+    history = planted()
+    history.scenario = history.scenario.model_copy(
+        update={"workload": history.scenario.workload.model_copy(update={"subscriptions": []})}
+    )
+    history.states["consume"] = {"at": START - 10 * SECOND, "subscriptions": []}
+    judged = Judged(spark, tmp_path / "run", history)
+
+    assert judged.measured("longest_delivery_gap_s", "kill")["value"] is None
+    assert judged.measured("sampling_gap_s", "run")["value"] > 0
+
+
 def test_help_is_no_fault_to_recover_from(judged):
     assert "help" not in {row["subject"] for row in judged.table("measurements")}
 
