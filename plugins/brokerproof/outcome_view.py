@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from brokerproof.measurements import METRICS
+from brokerproof.publish_latencies import PICTURE
 
 _STYLES = {"passed": "green", "failed": "red", "unknown": "yellow", "no_data": "yellow"}
 
@@ -33,6 +34,7 @@ def print_outcome(outcome: Mapping[str, Any], problems: Mapping[str, str], conso
         console.print(_recovery(recovery))
     if latency := outcome.get("latency"):
         console.print(_latency(latency))
+        line(f"picture: {outcome['run_dir']}/{PICTURE}")
     if seconds := outcome.get("seconds"):
         line(_seconds(seconds))
     for name in ("run_dir", "report"):

@@ -12,6 +12,9 @@ from brokerproof.scenario import Scenario
 # By time, then by cluster (one called `all` where nothing is told apart), then by quantile: milliseconds.
 Latencies = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 
+# In the run's directory.
+PICTURE = "publish_latency.svg"
+
 _QUANTILES = {"publish_latency_p50_ms": "p50_ms", "publish_latency_p99_ms": "p99_ms"}
 
 

@@ -63,7 +63,7 @@ class RecordOperator(_RunOperator):
         """Record. Fails only where the history cannot be written."""
         from brokerproof.history import open_history
         from brokerproof.outcome import outcome
-        from brokerproof.publish_latencies import draw
+        from brokerproof.publish_latencies import PICTURE, draw
 
         try:
             run = self.run_at()
@@ -71,7 +71,7 @@ class RecordOperator(_RunOperator):
             # Next to the evidence, for whoever reads the run without the history.
             run.leave_state("outcome", result)
             if result["latency"]:
-                run.write_text("publish_latency.svg", draw(result["latency"], run.scenario.title))
+                run.write_text(PICTURE, draw(result["latency"], run.scenario.title))
             with open_history() as history:
                 history.record(run)
         except BrokerproofError as error:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from brokerproof.outcome_view import print_outcome
 from brokerproof.publish_latencies import draw, publish_latencies
 from brokerproof.scenario import load_scenario
+from rich.console import Console
 
 ROOT = Path(__file__).parents[3]
 
@@ -62,3 +65,14 @@ def test_the_picture_names_every_bar_and_is_the_same_for_the_same_numbers() -> N
     texts = set(re.findall(r">([^<>]+)</text>", drawn))
     assert {"steady", "at 5 ms", "stretched", "local", "4.2", "2.1", "14.3", "Price"} <= texts
     assert draw(latencies, "Price") == drawn
+
+
+def test_the_terminal_shows_a_row_a_distance_and_where_the_picture_is() -> None:
+    console = Console(record=True, width=120, file=io.StringIO())
+    latency = {"at_5_ms": {"stretched": {"p50_ms": 14.34, "p99_ms": None}, "local": {"p50_ms": 2.0, "p99_ms": 4.0}}}
+    outcome = {"scenario": "s", "verdict": "passed", "met": True, "why": "w", "run_dir": "/runs/r", "latency": latency}
+    print_outcome(outcome, {}, console)
+    said = console.export_text()
+    assert "14.3 / –" in said
+    assert "2.0 / 4.0" in said
+    assert "picture: /runs/r/publish_latency.svg" in said
