@@ -135,6 +135,11 @@ def execute(run: Run, nodes: Nodes, link: Any = None) -> list[dict[str, Any]]:
     return said
 
 
+def asked(nodes: Nodes) -> list[str]:
+    """When it was asked where the ledgers are, and which clusters were left out."""
+    return [line for line in nodes.log if line.startswith(("ledgers", "nobody"))]
+
+
 def states(run: Run) -> list[tuple[str, str]]:
     rows = pq.read_table(run.table("faults")).to_pylist()
     return [(row["fault"], row["state"]) for row in sorted(rows, key=lambda row: row["at"])]
@@ -381,8 +386,7 @@ def test_brokers_that_stand_by_are_nobody_to_ask_until_they_are_started(tmp_path
     )
     nodes.up -= {"broker-us-1", "broker-us-2"}
     execute(run, nodes)
-    asked = [line for line in nodes.log if line.startswith(("ledgers", "nobody"))]
-    assert asked == [
+    assert asked(nodes) == [
         "ledgers before gone",
         "ledgers before help",
         "nobody to ask in mycluster",
@@ -401,8 +405,7 @@ def test_a_cluster_of_which_nobody_is_left_is_not_asked_before_the_next_fault(tm
         phases={"steady_s": 0.2, "impact_s": 0.6, "recovery_s": 0.1},
     )
     execute(run, nodes)
-    asked = [line for line in nodes.log if line.startswith(("ledgers", "nobody"))]
-    assert asked == [
+    assert asked(nodes) == [
         "ledgers before gone",
         "ledgers before during",
         "nobody to ask in mycluster",
