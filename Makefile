@@ -8,7 +8,7 @@ SOURCES := plugins dags spark_jobs tests
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test lint format types unit cluster e2e docs down clean
+.PHONY: help setup lock demo test lint format types unit cluster e2e browser docs down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ lock: setup ## resolve requirements.in into requirements.txt
 demo: setup ## destroy a datacenter under load and prove what became of every message
 	$(BIN)/python -m brokerproof run sync_datacenter_loss
 
-test: lint types unit cluster e2e ## everything that CI checks
+test: lint types unit cluster e2e browser ## everything that CI checks
 
 lint: setup ## style and format
 	$(BIN)/ruff check $(SOURCES)
@@ -61,6 +61,9 @@ cluster: setup ## tests on a real embedded cluster
 
 e2e: setup ## tests on a real Airflow
 	$(PYTEST) tests/e2e
+
+browser: setup ## tests in a real browser; says so and does nothing where there is none
+	$(PYTEST) tests/browser
 
 docs: setup ## make the reference pages of docs/ from the code
 	$(BIN)/python -m brokerproof.reference
