@@ -8,7 +8,7 @@ SOURCES := plugins dags spark_jobs tests
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test lint format types unit cluster e2e browser docs down clean
+.PHONY: help setup lock demo test lint format types unit cluster e2e browser docs figures down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ browser: setup ## tests in a real browser; says so and does nothing where there 
 
 docs: setup ## make the reference pages of docs/ from the code
 	$(BIN)/python -m brokerproof.reference
+
+figures: setup ## put what the last run of every scenario measured into README.md and docs/
+	$(BIN)/python -m brokerproof.figures
 
 down: setup ## stop and heal everything that this machine still runs
 	$(BIN)/python -m brokerproof down
