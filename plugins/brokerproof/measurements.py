@@ -58,6 +58,12 @@ METRICS: Mapping[str, Metric] = {
         "ms", "phase or fault that slows", "99th percentile of the time from schedule to ack"
     ),
     "publish_latency_max_ms": _recovery("ms", "phase or fault that slows", "longest time from schedule to ack"),
+    "link_added_p50_ms": _recovery(
+        "ms", "way and phase or fault that slows", "median of what the emulated link added beyond its delay"
+    ),
+    "link_added_p99_ms": _recovery(
+        "ms", "way and phase or fault that slows", "99th percentile of what the emulated link added beyond its delay"
+    ),
     "replication_lag_p50_ms": _recovery("ms", "way and phase", "median of the time from ack to delivery elsewhere"),
     "replication_lag_p99_ms": _recovery("ms", "way and phase", "99th percentile of the time from ack to there"),
     "replication_lag_max_ms": _recovery("ms", "way and phase", "longest time from ack to delivery elsewhere"),

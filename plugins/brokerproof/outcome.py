@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from brokerproof import clock
 from brokerproof.errors import RunError
 from brokerproof.guarantees import Anomaly, Suite
-from brokerproof.publish_latencies import publish_latencies
+from brokerproof.publish_latencies import added_by_link, publish_latencies
 from brokerproof.run import Run
 from brokerproof.scenario import Expectation, Scenario
 from brokerproof.verdict import Verdict, merge
@@ -140,7 +140,7 @@ def read_judgement(run: Run) -> Judgement:
 
 def outcome(run: Run) -> dict[str, Any]:
     """The run's one JSON object: run_id, scenario, topology, runtime, verdict, expected, met, why, suites, counts,
-    recovery, latency, seconds, run_dir, report.
+    recovery, latency, link, seconds, run_dir, report.
 
     `counts` has every anomaly under `legal` and under `illegal`; without a judgement its numbers are None, for nothing
     was counted. Times are seconds. Raises RunError where run.json is missing or damaged, InputError where the scenario
@@ -172,6 +172,7 @@ def outcome(run: Run) -> dict[str, Any]:
         "counts": _counts(judgement),
         "recovery": dict(judgement.recovery) if judgement else {},
         "latency": publish_latencies(scenario, judgement.measurements) if judgement else {},
+        "link": added_by_link(scenario, judgement.measurements) if judgement else {},
         "seconds": _seconds(run, scenario, judgement),
         "run_dir": run.directory,
         "report": _report(run),

@@ -33,7 +33,9 @@ def print_outcome(outcome: Mapping[str, Any], problems: Mapping[str, str], conso
     if recovery := outcome.get("recovery"):
         console.print(_recovery(recovery))
     if latency := outcome.get("latency"):
-        console.print(_latency(latency))
+        console.print(_by_time(latency, "publish latency, p50 and p99 in ms"))
+        if added := outcome.get("link"):
+            console.print(_by_time(added, "of it the link's own, beyond its delay, p50 and p99 in ms"))
         line(f"picture: {outcome['run_dir']}/{PICTURE}")
     if seconds := outcome.get("seconds"):
         line(_seconds(seconds))
@@ -68,15 +70,15 @@ def _recovery(recovery: Mapping[str, Mapping[str, Any]]) -> Table:
     return table
 
 
-def _latency(latency: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
-    """One row a time, one column a cluster."""
-    clusters = list(dict.fromkeys(cluster for by_cluster in latency.values() for cluster in by_cluster))
-    table = Table(title="publish latency, p50 and p99 in ms", title_justify="left")
+def _by_time(latency: Mapping[str, Mapping[str, Mapping[str, Any]]], title: str) -> Table:
+    """One row a time, one column a cluster or a way."""
+    columns = list(dict.fromkeys(column for by_column in latency.values() for column in by_column))
+    table = Table(title=title, title_justify="left")
     table.add_column("")
-    for cluster in clusters:
-        table.add_column(cluster, justify="right")
-    for when, by_cluster in latency.items():
-        quantiles = ((by_cluster.get(cluster) or {}).get(name) for cluster in clusters for name in ("p50_ms", "p99_ms"))
+    for column in columns:
+        table.add_column(column, justify="right")
+    for when, by_column in latency.items():
+        quantiles = ((by_column.get(column) or {}).get(name) for column in columns for name in ("p50_ms", "p99_ms"))
         said = ["–" if value is None else f"{value:,.1f}" for value in quantiles]
         table.add_row(when, *(" / ".join(pair) for pair in zip(said[::2], said[1::2], strict=True)))
     return table

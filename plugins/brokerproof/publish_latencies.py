@@ -16,6 +16,7 @@ Latencies = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 PICTURE = "publish_latency.svg"
 
 _QUANTILES = {"publish_latency_p50_ms": "p50_ms", "publish_latency_p99_ms": "p99_ms"}
+_ADDED = {"link_added_p50_ms": "p50_ms", "link_added_p99_ms": "p99_ms"}
 
 
 class _Measurement(Protocol):
@@ -41,6 +42,17 @@ def publish_latencies(scenario: Scenario, measurements: Iterable[_Measurement]) 
         if len(by_cluster) > 1:
             by_cluster.pop("all", None)
     return found
+
+
+def added_by_link(scenario: Scenario, measurements: Iterable[_Measurement]) -> dict[str, dict[str, dict[str, Any]]]:
+    """What the emulated link added beyond its delay, at the same times, by way (`REGION>OTHER`)."""
+    times = publish_latencies(scenario, ())
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for each in measurements:
+        way, _, when = (each.subject or "").partition("/")
+        if each.metric in _ADDED and when in times:
+            found.setdefault(when, {}).setdefault(way, {})[_ADDED[each.metric]] = each.value
+    return {when: found[when] for when in times if when in found}
 
 
 def draw(latencies: Latencies, title: str) -> str:

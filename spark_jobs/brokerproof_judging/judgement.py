@@ -15,7 +15,18 @@ from brokerproof.run import Run
 from brokerproof.verdict import Verdict, merge
 from pyspark.sql import DataFrame, SparkSession
 
-from brokerproof_judging import attempts, frames, measured, moves, parts, placement, publishing, recovery, replication
+from brokerproof_judging import (
+    attempts,
+    frames,
+    link,
+    measured,
+    moves,
+    parts,
+    placement,
+    publishing,
+    recovery,
+    replication,
+)
 from brokerproof_judging.anomalies import Evidenced, Seen, findings, forbidden, searched
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.messages import PLACES, Facts, gathered
@@ -164,6 +175,7 @@ def _measurements(spark: SparkSession, run: Run, recorded: _Recorded, judged: Da
             *placement.of_owners(run, timeline, samples),
             *recovery.of_faults(run, timeline, samples, recorded.pacing, judged),
             *publishing.of_publishing(run, timeline, judged),
+            *link.of_link(run, timeline, samples),
             *replication.of_lag(run, timeline, judged),
             *moves.of_moves(run, judged),
             recovery.of_sampling(run, timeline, samples),

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-_METRICS = "metric IN ('owner', 'alive_brokers', 'alive_bookies', 'under_replicated_ledgers', 'bytes_read')"
+_METRICS = (
+    "metric IN ('owner', 'alive_brokers', 'alive_bookies', 'under_replicated_ledgers', 'bytes_read',"
+    " 'timed', 'added_p50_ms', 'added_p99_ms')"
+)
 
 Series = list[tuple[int, str]]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from brokerproof.outcome_view import print_outcome
-from brokerproof.publish_latencies import draw, publish_latencies
+from brokerproof.publish_latencies import added_by_link, draw, publish_latencies
 from brokerproof.scenario import load_scenario
 from rich.console import Console
 
@@ -35,6 +35,16 @@ def measured(**values: float | None) -> list[Measured]:
         Measured("publish_latency_p99_ms", subject, None if value is None else value * 2)
         for subject, value in subjects.items()
     ]
+
+
+def test_what_the_link_added_is_told_way_by_way() -> None:
+    rows = [
+        Measured("link_added_p50_ms", "eu>us/at_5_ms", 0.1),
+        Measured("link_added_p99_ms", "eu>us/at_5_ms", 4.0),
+        Measured("link_added_p99_ms", "us>eu/impact", 9.0),
+    ]
+    assert added_by_link(scenario("sync_write_latency"), rows) == {"at_5_ms": {"eu>us": {"p50_ms": 0.1, "p99_ms": 4.0}}}
+    assert added_by_link(scenario("sync_datacenter_loss"), rows) == {}
 
 
 def test_every_distance_is_told_cluster_by_cluster() -> None:
@@ -71,8 +81,10 @@ def test_the_terminal_shows_a_row_a_distance_and_where_the_picture_is() -> None:
     console = Console(record=True, width=120, file=io.StringIO())
     latency = {"at_5_ms": {"stretched": {"p50_ms": 14.34, "p99_ms": None}, "local": {"p50_ms": 2.0, "p99_ms": 4.0}}}
     outcome = {"scenario": "s", "verdict": "passed", "met": True, "why": "w", "run_dir": "/runs/r", "latency": latency}
+    outcome["link"] = {"at_5_ms": {"eu>us": {"p50_ms": 0.06, "p99_ms": 51.2}}}
     print_outcome(outcome, {}, console)
     said = console.export_text()
+    assert "0.1 / 51.2" in said
     assert "14.3 / –" in said
     assert "2.0 / 4.0" in said
     assert "picture: /runs/r/publish_latency.svg" in said
