@@ -45,7 +45,7 @@ def render_history(history: History, scenario: str | None, limit: int, console: 
             *([escape(run.scenario)] if scenario is None else []),
             _verdict(run),
             _number(run.acked),
-            _number(run.count("lost")),
+            _lost(run),
             _number(run.worst("rto_s"), 1),
             _number(run.worst("rpo_messages")),
             _number(run.worst("rpo_s"), 1),
@@ -53,6 +53,11 @@ def render_history(history: History, scenario: str | None, limit: int, console: 
             _number(run.total_s),
             Text(f"▲ {marks}", style="red") if marks else "",
         )
+    if any(run.count("lost", legal=True) for run in runs):
+        table.caption = (
+            "lost +n: n more that a destroyed cluster took along, of which RPO counts what no other one holds"
+        )
+        table.caption_justify = "left"
     console.print(table)
     for run in runs:
         _print_comparison(run, comparisons[run.run_id], console, newest=run is runs[0])
@@ -98,6 +103,12 @@ def _print_comparison(run: RecordedRun, comparison: Comparison, console: Console
         lines += [Text(f"  {note}", style="dim") for note in comparison.notes]
     if lines:
         console.print(heading, *lines, sep="\n", soft_wrap=True)
+
+
+def _lost(run: RecordedRun) -> str:
+    """What was lost though it must not be, and beside it what a scenario gave up with a cluster's disks."""
+    allowed = run.count("lost", legal=True)
+    return _number(run.count("lost", legal=False)) + (f"\n+{allowed:,}" if allowed else "")
 
 
 def _number(value: float | None, decimals: int = 0) -> str:

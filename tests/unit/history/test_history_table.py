@@ -52,6 +52,17 @@ def test_a_scenario_without_runs_offers_the_one_that_was_meant(rendered, plant, 
     assert "No run of kill_regoin is recorded; did you mean `kill_region`?" in said
 
 
+def test_what_a_destroyed_cluster_took_along_is_not_taken_for_a_loss(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant(judged=judgement("passed", legal={"lost": 15421})))
+
+    lines = rendered().splitlines()
+
+    at = next(number for number, line in enumerate(lines) if "2026-01-01" in line)
+    assert lines[at].split()[4:7] == ["passed", "990", "0"]
+    assert lines[at + 1].split() == ["+15,421"]
+    assert any(line.startswith("lost +n: ") for line in lines)
+
+
 def test_a_line_shows_what_a_run_came_to(rendered, plant, judgement, sqlite_history):
     sqlite_history.record(
         plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 1234}, measured=measured(52.25)))
