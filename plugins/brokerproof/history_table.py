@@ -54,9 +54,7 @@ def render_history(history: History, scenario: str | None, limit: int, console: 
             Text(f"▲ {marks}", style="red") if marks else "",
         )
     if any(run.count("lost", legal=True) for run in runs):
-        table.caption = (
-            "lost +n: n more that a destroyed cluster took along, of which RPO counts what no other one holds"
-        )
+        table.caption = "lost +n: n more that a destroyed cluster took along; RPO counts what no other one holds"
         table.caption_justify = "left"
     console.print(table)
     for run in runs:
