@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,12 +16,11 @@ import httpx
 import psutil
 
 from brokerproof.errors import BrokerproofError
+from brokerproof.room import NEEDED_GB, room_gb
 from brokerproof.settings import Settings
 
 # Measured: a cluster of nine nodes takes 3 GB, Airflow 0.5, three Spark drivers with their Python workers 2.
 _MEMORY_GB = 6
-# The distribution unpacked 0.5 GB, fetched 0.4; a run's nodes and tables.
-_DISK_GB = 3
 _DISTRIBUTION = "org/apache/pulsar/pulsar-server-distribution"
 
 
@@ -118,11 +116,11 @@ def _memory() -> Finding:
 
 def _disk(name: str, path: Path) -> Finding:
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
-    free = shutil.disk_usage(existing).free / 2**30
+    free = room_gb(existing)
     writable = os.access(existing, os.W_OK)
-    found = f"{free:.1f} GB free in {path}" if writable else f"{existing} cannot be written"
-    remedy = f"free {_DISK_GB} GB, or set " + ("BROKERPROOF_VAR" if name == "disk for runs" else "TMPDIR")
-    return Finding(name=name, ok=writable and free >= _DISK_GB, found=found, remedy=remedy)
+    found = f"room for {free:.1f} GB in {path}" if writable else f"{existing} cannot be written"
+    remedy = f"free {NEEDED_GB} GB, or set " + ("BROKERPROOF_VAR" if name == "disk for runs" else "TMPDIR")
+    return Finding(name=name, ok=writable and free >= NEEDED_GB, found=found, remedy=remedy)
 
 
 def _loopback() -> Finding:

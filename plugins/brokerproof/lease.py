@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from brokerproof import clock
 from brokerproof.errors import DeadlineError, MachineError
-from brokerproof.runtimes.processes import end, marked_processes, process_mark
+from brokerproof.runtimes.processes import ProcessRuntime, end, marked_processes, process_mark
 from brokerproof.topology import Topology
 
 # 127.<first + slot>.x.y; 127.0 and its neighbours are left to others.
@@ -143,8 +143,10 @@ def keeper_alive(run_directory: str) -> bool:
 
 
 def end_run(run_directory: str) -> list[str]:
-    """End every process of a run; the names of those that ran."""
-    return end([process for process in marked_processes() if _belongs(process, run_directory)])
+    """End every process of a run and remove what its nodes stored; the names of those that ran."""
+    ended = end([process for process in marked_processes() if _belongs(process, run_directory)])
+    ProcessRuntime(Path(run_directory, "nodes")).forget()
+    return ended
 
 
 def _belongs(process: psutil.Process, run_directory: str) -> bool:

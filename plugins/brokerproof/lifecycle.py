@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from brokerproof import clock, keeper, lease
+from brokerproof import clock, keeper, lease, room
 from brokerproof.announcements import Announcer
 from brokerproof.drivers.base import driver_for
 from brokerproof.errors import DeadlineError, MachineError, NodeError
@@ -58,8 +58,9 @@ def begin(
 ) -> Run:
     """Make the run's directory, take a slot of the machine and start the keeper.
 
-    Raises MachineError where no slot becomes free.
+    Raises MachineError where the disk is too full, or where no slot becomes free.
     """
+    room.check(Path(directory))
     slot = lease.take(directory, timeout_s=_SLOT_TIMEOUT_S)
     run = Run.create(
         directory,
@@ -146,6 +147,7 @@ def down() -> list[str]:
     """End every process of every run of this user on this machine and free all slots; what was ended."""
     ended = end(list(marked_processes()))
     for directory in lease.holders():
+        lease.end_run(directory)
         lease.give_back(directory)
     return ended
 

@@ -4,7 +4,7 @@
     state/<step>.json      what a step left for the others (written whole, then renamed)
     tables/<table>/        Parquet, see tables.py
     progress/              counters that jobs rewrite while they work; read by the progress display, proof of nothing
-    nodes/<node>/          pid file, configuration, data and log of a node of the process runtime
+    nodes/<node>/          pid file, configuration and log of a node of the process runtime; its data until `release`
     logs/, report/         logs of jobs, Data Docs and the like
 
 The directory may be any fsspec location; nodes always live on the local disk.

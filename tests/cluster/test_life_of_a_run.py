@@ -36,6 +36,9 @@ def test_two_runs_get_different_addresses_and_release_leaves_nothing(reserve_sma
     assert nodes_of(first) == ["bookie-1", "broker-1", "keeper", "metadata-1"]
     lifecycle.release(first)
     assert nodes_of(first) == []
+    # Nor what they stored, which would fill the disk night after night; what they said stays.
+    left = {path.name for path in Path(first.path("nodes", "bookie-1")).iterdir()}
+    assert left == {"conf", "log", "pid.json"}
     assert nodes_of(second) == ["keeper"]
 
 

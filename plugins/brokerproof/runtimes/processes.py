@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -28,6 +29,9 @@ from brokerproof.runtimes.base import NodeSpec
 MARK = "BROKERPROOF_NODE"
 _RESET_TIMEOUT_S = 60.0
 _ERROR = re.compile(r" (ERROR|FATAL) |^Caused by: |^\S*(Exception|Error)\b")
+
+
+log = logging.getLogger(__name__)
 
 
 class ProcessRuntime:
@@ -172,6 +176,16 @@ class ProcessRuntime:
         """End every node of the run by force."""
         return end(process for process in marked_processes() if process_mark(process).startswith(f"{self.nodes}|"))
 
+    def forget(self) -> None:
+        """Remove what nodes that have ended stored and unpacked; their logs and configuration stay.
+
+        A run's evidence is in its tables; its ledgers and journals are many times as large, night after night.
+        """
+        for directory in sorted(self.nodes.glob("*")):
+            for folder in ("data", "tmp"):
+                if (directory / folder).is_dir() and not self.alive(directory.name):
+                    shutil.rmtree(directory / folder, onerror=_not_removed)
+
     def _processes(self, name: str) -> Iterator[psutil.Process]:
         child = self._children.get(name)
         if child is not None:
@@ -184,6 +198,10 @@ class ProcessRuntime:
                 yield process
         except (FileNotFoundError, psutil.NoSuchProcess):
             return
+
+
+def _not_removed(_: object, path: str, failure: tuple[object, BaseException, object]) -> None:
+    log.warning("%s stays: %s", path, failure[1])
 
 
 def marked_processes() -> Iterator[psutil.Process]:

@@ -12,6 +12,7 @@ from brokerproof.errors import InputError, MachineError
 from brokerproof.java import java_home
 from brokerproof.lease import addresses, views
 from brokerproof.link.plan import Plan
+from brokerproof.room import FULL_SHARE
 from brokerproof.topology import Topology, load_topology
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
@@ -130,6 +131,8 @@ def test_every_node_is_told_where_to_find_the_others(wan: Sight) -> None:
     assert {name: address for address, name in hosts[1:]} == {"localhost": "127.0.0.1", **wan.named("bookie-eu-1")}
     assert "advertisedAddress=bookie-eu-1\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
     assert "zkServers=metadata-1:2181\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
+    # As shipped, a bookie serves reads only on a disk that is 95 % full.
+    assert f"diskUsageThreshold={FULL_SHARE}\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
     broker = specs["broker-eu-1"].files["conf/broker.conf"]
     assert "metadataStoreUrl=zk:metadata-1:2181\n" in broker
     assert f"advertisedAddress={wan.addresses['broker-eu-1']}\n" in broker

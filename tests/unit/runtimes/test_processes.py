@@ -90,6 +90,32 @@ def test_wipe_removes_what_was_stored_and_only_of_a_dead_node(runtime: ProcessRu
     assert list((runtime.directory("n1") / "data").iterdir()) == []
 
 
+def test_forget_removes_what_ended_nodes_stored_and_keeps_what_they_said(runtime: ProcessRuntime) -> None:
+    for name in ("n1", "n2"):
+        start(runtime, spec(name))
+        (runtime.directory(name) / "data" / "x").write_text("message")
+    runtime.kill("n1")
+    runtime.forget()
+    assert sorted(path.name for path in runtime.directory("n1").iterdir()) == ["log", "pid.json"]
+    assert (runtime.directory("n1") / "log" / "node.log").exists()
+    assert (runtime.directory("n2") / "data" / "x").exists()
+
+
+def test_what_cannot_be_removed_is_said_and_stops_nothing(
+    runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime.prepare(spec())
+    (runtime.directory("n1") / "data" / "x").write_text("message")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("refused")
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    runtime.forget()
+    assert "data/x stays: refused" in caplog.text
+    assert not (runtime.directory("n1") / "tmp").exists()
+
+
 def test_pause_freezes_and_resume_lets_go_on(runtime: ProcessRuntime) -> None:
     process = psutil.Process(start(runtime, spec()))
     assert not runtime.paused("n1")

@@ -11,6 +11,7 @@ from pathlib import Path
 from brokerproof.drivers.pulsar import class_data
 from brokerproof.drivers.pulsar.distribution import Distribution
 from brokerproof.drivers.pulsar.sight import BOOKIE_PORT, BROKER_PORT, CLIENTS_PORT, METADATA_PORT, Sight
+from brokerproof.room import FULL_SHARE
 from brokerproof.runtimes.base import NodeSpec
 from brokerproof.topology import BookiePlacement, Cluster, Node, RepairPlacement, Role, Topology
 
@@ -185,6 +186,10 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         "journalDirectory": "{node}/data/journal",
         "ledgerDirectories": "{node}/data/ledgers",
         "indexDirectories": "{node}/data/index",
+        # The disk is the machine's own: that it is rather full is no failure of a bookie.
+        "diskUsageThreshold": FULL_SHARE,
+        "diskUsageWarnThreshold": FULL_SHARE,
+        "diskUsageLwmThreshold": FULL_SHARE,
         "zkServers": layout.metadata_url(cluster_name),
         "httpServerEnabled": "true",
         "httpServerHost": address,

@@ -1,0 +1,29 @@
+"""Whether a disk has room for a run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from brokerproof.errors import MachineError
+
+# The distribution unpacked 0.5 GB, fetched 0.4; a run's nodes up to 1 while it goes on; its tables.
+NEEDED_GB = 3
+# Bookies serve reads only once their disk is fuller than this share. As shipped it is 0.95, which leaves a lot unused.
+FULL_SHARE = 0.99
+
+
+def room_gb(path: Path) -> float:
+    """What nodes can still write in a directory, which need not exist yet, before bookies call its disk full."""
+    disk = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists()))
+    return (disk.free - (1 - FULL_SHARE) * disk.total) / 2**30
+
+
+def check(path: Path) -> None:
+    """Raises MachineError where there is less than a run needs."""
+    found = room_gb(path.absolute())
+    if found < NEEDED_GB:
+        raise MachineError(
+            f"the disk of {path} has room for {max(found, 0):.1f} GB, and a run needs {NEEDED_GB}; free some, or set "
+            "BROKERPROOF_VAR to a directory on another disk"
+        )
