@@ -40,13 +40,13 @@ SPREADS = 3.0
 MINIMUM_CHANGE: Mapping[str, float] = {"s": 1.0, "ms": 5.0, "messages": 1.0, "ledgers": 1.0, "share": 0.05}
 MINIMUM_SHARE = 0.1
 LOWER_IS_WORSE = frozenset({"local_read_share", "owner_in_region", "rate_held"})
-# How finely Brokerproof itself looked: nothing that the messaging system did.
-NOT_COMPARED = frozenset({"sampling_gap_s"})
+# How finely Brokerproof itself looked, and what its link took: nothing that the messaging system did.
+NOT_COMPARED = frozenset({"sampling_gap_s", "link_added_p50_ms", "link_added_p99_ms"})
 
 # Makes the MAD of normally distributed values their standard deviation.
 _MAD_TO_DEVIATION = 1.4826
 _SCENARIO = ("name", "workload", "phases", "faults", "settings", "settle_s", "owner", "runtime")
-_TOPOLOGY = ("system", "clusters", "shared_metadata", "settings")
+_TOPOLOGY = ("system", "clusters", "shared_metadata", "links", "settings")
 
 
 @dataclass(frozen=True, kw_only=True)

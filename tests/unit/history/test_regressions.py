@@ -254,6 +254,14 @@ def test_another_shared_metadata_store_is_another_topology_and_none_is_none(scen
     assert digest({**parameters, "topology": shared}) != digest(parameters)
 
 
+def test_other_distances_are_another_topology(scenario, topology):
+    parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
+    near = {**parameters["topology"], "links": [{"between": ["eu", "us"], "delay_ms": 5.0}]}
+    far = {**parameters["topology"], "links": [{"between": ["eu", "us"], "delay_ms": 20.0}]}
+    told = {digest({**parameters, "topology": each}) for each in (parameters["topology"], near, far)}
+    assert len(told) == 3
+
+
 def test_a_run_recorded_before_a_field_existed_compares_with_those_after(scenario, topology):
     parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
     before = json.loads(json.dumps(parameters))
