@@ -106,11 +106,12 @@ class RecordedRun(Base):
         back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="AnomalySample.id"
     )
 
-    def count(self, anomaly: str, *, legal: bool) -> int | None:
-        """How many there were, legal or illegal ones; None where nothing was counted."""
+    def count(self, anomaly: str, *, legal: bool | None = None) -> int | None:
+        """How many there were: legal or illegal ones, or both; None where nothing was counted."""
         if self.messages is None:
             return None
-        return sum(row.count for row in self.anomaly_counts if row.anomaly == anomaly and row.legal == legal)
+        counted = (row for row in self.anomaly_counts if row.anomaly == anomaly)
+        return sum(row.count for row in counted if legal is None or row.legal == legal)
 
     def worst(self, metric: str) -> float | None:
         """The highest value of a metric among its subjects; None where one of them, or all, were not measured."""
