@@ -31,6 +31,7 @@ PAGES = ("README.md", "docs/what-runs-showed.md")
 _SHORT_SESSION_MS = 8000
 _BROKERS = {"settings.broker.metadataStoreSessionTimeoutMillis": _SHORT_SESSION_MS}
 _BOOKIES = {"settings.bookie.zkTimeout": _SHORT_SESSION_MS}
+_BOTH = {**_BROKERS, **_BOOKIES}
 _NOTHING = "nothing fails"
 
 
@@ -56,8 +57,7 @@ class Measured:
     @cached_property
     def evidence(self) -> Mapping[tuple[str, str], str]:
         """What each measurement was read from, by metric and subject."""
-        rows = self.run.read_json("state/judgement.json")["measurements"]
-        return {(row["metric"], row["subject"] or ""): row.get("evidence") or "" for row in rows}
+        return {(row.metric, row.subject or ""): row.evidence for row in read_judgement(self.run).measurements}
 
     @property
     def acked(self) -> str:
@@ -229,7 +229,6 @@ def settings(runs: Runs) -> Rows:
 
         return read
 
-    both = {**_BROKERS, **_BOOKIES}
     return {
         "Pulsar's own (`sync_datacenter_loss`)": row("sync_datacenter_loss", {}),
         "metadata session of the brokers 8 s instead of 30": row("sync_datacenter_loss", _BROKERS),
@@ -238,7 +237,7 @@ def settings(runs: Runs) -> Rows:
         "Pulsar's own, brokers of us started by a monitor (`sync_datacenter_loss_cold`)": row(
             "sync_datacenter_loss_cold", {}
         ),
-        "both, brokers of us started by a monitor": row("sync_datacenter_loss_cold", both),
+        "both, brokers of us started by a monitor": row("sync_datacenter_loss_cold", _BOTH),
     }
 
 
@@ -254,9 +253,7 @@ def standby(runs: Runs) -> Rows:
     return {
         "`sync_datacenter_loss`": pair(("sync_datacenter_loss", {}), ("sync_datacenter_loss_cold", {})),
         "`active_active_region_loss`": pair(("active_active_region_loss", {}), ("active_active_region_loss_cold", {})),
-        "`sync_datacenter_loss_tuned`": pair(
-            ("sync_datacenter_loss_tuned", {}), ("sync_datacenter_loss_cold", {**_BROKERS, **_BOOKIES})
-        ),
+        "`sync_datacenter_loss_tuned`": pair(("sync_datacenter_loss_tuned", {}), ("sync_datacenter_loss_cold", _BOTH)),
     }
 
 

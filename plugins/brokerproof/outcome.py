@@ -95,6 +95,7 @@ class Measurement(_Judged):
     unit: str
     minimum: Measured = None
     maximum: Measured = None
+    evidence: str = ""
 
 
 class Judgement(_Judged):

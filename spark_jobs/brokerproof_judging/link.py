@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 from brokerproof.run import Run
 
 from brokerproof_judging.measured import Measured
@@ -40,6 +41,5 @@ def of_link(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measured
 
 def weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: float) -> float:
     """The smallest value that so large a part of all weight is not above; of (value, weight), not all of weight 0."""
-    ranked = sorted(weighted)
-    wanted, passed = quantile * sum(weight for _, weight in ranked), 0
-    return next(value for value, weight in ranked if (passed := passed + weight) >= wanted and weight)
+    values, weights = zip(*((value, weight) for value, weight in weighted if weight), strict=True)
+    return float(np.quantile(values, quantile, weights=weights, method="inverted_cdf"))
