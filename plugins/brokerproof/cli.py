@@ -246,10 +246,12 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
 def _down(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof import lifecycle
     from brokerproof.embedded_airflow import EmbeddedAirflow
+    from brokerproof.scratch import sweep
 
     # Airflow first, so that no task starts again what is stopped next.
     stopped = ["Airflow"] if EmbeddedAirflow(settings).stop() else []
     stopped += lifecycle.down()
+    sweep(settings.scratch)
     if options.json:
         _print_json({"stopped": stopped})
     else:

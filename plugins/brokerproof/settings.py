@@ -61,6 +61,11 @@ class Settings:
         """The embedded Airflow's own directory."""
         return self.var / "airflow"
 
+    @property
+    def scratch(self) -> Path:
+        """What Spark jobs write for themselves while they run (scratch.py)."""
+        return self.var / "scratch"
+
     def scenario_file(self, name: str) -> Path:
         """The file of a scenario, whether or not there is one."""
         return self.scenarios / f"{name}.yaml"

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from brokerproof import spark_class_data
 from brokerproof.errors import RunError
+from brokerproof.scratch import scratch
 from brokerproof.settings import Settings
 
 # `some.module.SomeError: a sentence`, as Python ends a traceback.
@@ -23,10 +24,11 @@ _RAISED = re.compile(r"^(?P<module>(?:[A-Za-z_]\w*\.)*)(?P<name>[A-Z]\w*(?:Error
 _FEW_MESSAGES = 3_000_000
 
 
-def spark_conf(settings: Settings, *, local: bool, messages: int = 0) -> dict[str, str]:
+def spark_conf(settings: Settings, directory: Path, *, local: bool, messages: int = 0) -> dict[str, str]:
     """What every job needs.
 
-    `local` where driver and executors are one process on this machine; `messages` is how many the job has to judge.
+    `directory` is for what the driver writes for itself; `local` where driver and executors are one process on this
+    machine; `messages` is how many the job has to judge.
     """
     conf = {
         "spark.ui.enabled": "false",
@@ -46,7 +48,8 @@ def spark_conf(settings: Settings, *, local: bool, messages: int = 0) -> dict[st
         }
         # A tenth less CPU than with the default collector, measured on two cores; and what Spark generates in methods
         # of more than 8,000 bytes is compiled too.
-        options = ["-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods", *spark_class_data.java_options()]
+        options = ["-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods", f"-Djava.io.tmpdir={directory}"]
+        options += spark_class_data.java_options()
         if messages < _FEW_MESSAGES:
             # A task costs more than its share of so few rows; `verify` raises it where there are more.
             conf["spark.sql.shuffle.partitions"] = str(min(8, max(2, os.cpu_count() or 2)))
@@ -56,8 +59,11 @@ def spark_conf(settings: Settings, *, local: bool, messages: int = 0) -> dict[st
     return conf
 
 
-def spark_environment(settings: Settings) -> dict[str, str]:
-    """What spark-submit needs: this Python, the Java that was installed with it, the project's modules."""
+def spark_environment(settings: Settings, directory: Path) -> dict[str, str]:
+    """What spark-submit needs: this Python, the Java that was installed with it, the project's modules.
+
+    `directory` is for what the job writes for itself on this machine.
+    """
     # Not above: looking up where Java is takes a while, and every parse of the DAG files would pay for it.
     from brokerproof.java import spark_java_home
 
@@ -68,6 +74,8 @@ def spark_environment(settings: Settings) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(settings.plugins), str(settings.spark_jobs)]),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(directory),
+        "TMPDIR": str(directory),
         # Great Expectations reports its use to its makers unless it is told not to.
         "GX_ANALYTICS_ENABLED": "false",
     }
@@ -100,24 +108,26 @@ def submit_here(
 
     `conf` has what is particular to this job.
     """
-    settled = {**spark_conf(settings, local=True), **conf}.items()
-    conf_arguments = [part for key, value in settled for part in ("--conf", f"{key}={value}")]
-    process = subprocess.Popen(
-        [
-            "spark-submit",
-            *("--master", "local[*]", "--driver-memory", settings.spark_driver_memory, *conf_arguments),
-            *(str(settings.spark_jobs / f"{job}.py"), *arguments),
-        ],
-        env={**os.environ, **spark_environment(settings)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    words = LastWords()
-    assert process.stdout is not None
-    for line in words.listen(process.stdout):
-        log(line.rstrip())
-    if status := process.wait():
+    with scratch(settings.scratch) as directory:
+        settled = {**spark_conf(settings, directory, local=True), **conf}.items()
+        conf_arguments = [part for key, value in settled for part in ("--conf", f"{key}={value}")]
+        process = subprocess.Popen(
+            [
+                "spark-submit",
+                *("--master", "local[*]", "--driver-memory", settings.spark_driver_memory, *conf_arguments),
+                *(str(settings.spark_jobs / f"{job}.py"), *arguments),
+            ],
+            env={**os.environ, **spark_environment(settings, directory)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        words = LastWords()
+        assert process.stdout is not None
+        for line in words.listen(process.stdout):
+            log(line.rstrip())
+        status = process.wait()
+    if status:
         raise RunError(words.sentence or f"spark-submit {job} ended with status {status}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,14 +84,6 @@ def reserve_small(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     yield reserve
     for run in runs:
         lifecycle.release(run)
-
-
-@pytest.fixture(scope="session")
-def spark_environment() -> dict[str, str]:
-    from brokerproof.settings import from_environment
-    from brokerproof.spark_submission import spark_environment
-
-    return {**os.environ, **spark_environment(from_environment())}
 
 
 def publish(run: Run, cluster: str, producer_name: str, count: int) -> list[Settled]:

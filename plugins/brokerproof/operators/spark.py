@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -14,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException
 from brokerproof.errors import RunError
 from brokerproof.operators.step import RUN_DIRECTORY, Step
 from brokerproof.run import Run
+from brokerproof.scratch import scratch
 from brokerproof.settings import Settings, from_environment
 from brokerproof.spark_submission import LastWords, spark_conf, spark_environment
 
@@ -41,8 +43,8 @@ class SparkStepOperator(Step, SparkSubmitOperator):
         """Submit the job and wait for it; its output is the task's log. Fails with the job's own last sentence."""
         settings = from_environment()
         words = LastWords()
-        with self.recorded(context):
-            self._hook = _spark_hook(settings, words, self.task_id, self.application_args or [])
+        with self.recorded(context), scratch(settings.scratch) as directory:
+            self._hook = _spark_hook(settings, directory, words, self.task_id, self.application_args or [])
             try:
                 self._hook.submit(str(settings.spark_jobs / f"{self.task_id}.py"))
             except AirflowException as error:
@@ -56,7 +58,9 @@ class SparkStepOperator(Step, SparkSubmitOperator):
             self._hook.on_kill()
 
 
-def _spark_hook(settings: Settings, words: LastWords, job: str, arguments: Sequence[str]) -> SparkSubmitHook:
+def _spark_hook(
+    settings: Settings, directory: Path, words: LastWords, job: str, arguments: Sequence[str]
+) -> SparkSubmitHook:
     # The connection says whether Spark is here or on a cluster, and with that what the job needs.
     master = str(SparkSubmitHook(conn_id=CONNECTION)._connection["master"])
     local = master.startswith("local")
@@ -64,10 +68,10 @@ def _spark_hook(settings: Settings, words: LastWords, job: str, arguments: Seque
         words=words,
         conn_id=CONNECTION,
         name=f"brokerproof {job}",
-        conf=spark_conf(settings, local=local, messages=_messages(arguments[0])) | _cores(master, job),
+        conf=spark_conf(settings, directory, local=local, messages=_messages(arguments[0])) | _cores(master, job),
         driver_memory=settings.spark_driver_memory,
         application_args=list(arguments),
-        env_vars=spark_environment(settings),
+        env_vars=spark_environment(settings, directory),
     )
 
 

@@ -56,7 +56,7 @@ def test_jobs_here_use_the_archive_where_there_is_one(monkeypatch: pytest.Monkey
     option = f"-XX:SharedArchiveFile={spark_class_data.archive()}"
 
     def options(*, local: bool = True) -> str:
-        return spark_conf(from_environment(), local=local).get("spark.driver.extraJavaOptions", "")
+        return spark_conf(from_environment(), tmp_path, local=local).get("spark.driver.extraJavaOptions", "")
 
     assert option not in options()
     spark_class_data.archive().parent.mkdir(parents=True)

@@ -178,6 +178,7 @@ def test_a_nodes_environment_holds_nothing_of_the_starter(
 def test_the_reason_is_told_though_a_page_of_usage_follows_it(runtime: ProcessRuntime) -> None:
     start(runtime, spec())
     log = runtime.directory("n1") / "log" / "node.log"
+    wait_until(lambda: "up" in log.read_text(), timeout_s=30, what="what the node itself says")
     log.write_text("fine\n" * 50 + "java.lang.IllegalStateException: no such storage\n" + "usage\n" * 20)
     told = runtime.log_tail("n1").splitlines()
     assert told[0] == "java.lang.IllegalStateException: no such storage"
