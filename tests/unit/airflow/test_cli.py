@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from brokerproof import airflow_client, embedded_airflow
+from brokerproof import airflow_client, embedded_airflow, rehearsal
 from brokerproof.airflow_client import AirflowClient, AirflowError, TaskState
 from brokerproof.cli import main
 from brokerproof.errors import InputError
@@ -70,6 +70,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch, scenarios: Path) -> None:
     monkeypatch.setattr(embedded_airflow, "EmbeddedAirflow", FakeAirflow)
     monkeypatch.setattr(airflow_client, "AirflowClient", FakeClient)
     monkeypatch.setattr(FakeAirflow, "starts", 0)
+    monkeypatch.setattr(rehearsal, "prepare", lambda *_: None)
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, *, judged: Any = None, failed: tuple[str, ...] = ()) -> None:

@@ -1,20 +1,17 @@
-"""Runs with planted tables; one Spark session and one import of Great Expectations for all of them."""
+"""Runs with planted tables."""
 
 from __future__ import annotations
 
 import functools
 import json
-import os
 import shutil
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from brokerproof.guarantees import DEFINITIONS, Anomaly, Suite
-from brokerproof.java import spark_java_home
 from brokerproof.measurements import METRICS
 from brokerproof.run import Run
 from brokerproof.scenario import Scenario
@@ -27,27 +24,6 @@ CLUSTER, SUBSCRIPTION = "mycluster", "audit"
 RUN_ID = "planted"
 
 Judge = Callable[..., dict[str, dict[str, Any]]]
-
-
-@pytest.fixture(scope="session")
-def spark() -> SparkSession:
-    """A session of this machine, left running: other tests of the process may share it."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("JAVA_HOME", str(spark_java_home()))
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("brokerproof-suites")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    return session
 
 
 def measurement(metric: str, subject: str, value: float | None, **columns: Any) -> dict[str, Any]:
@@ -142,12 +118,15 @@ def plant(directory: Path) -> Planted:
 
 
 def judged_by(
-    spark: SparkSession, planted: Planted | Run, directory: Path = EXPECTATIONS, only: str | None = None
+    spark: SparkSession,
+    planted: Planted | Run,
+    directory: Path = EXPECTATIONS,
+    only: str | Sequence[Suite] = tuple(Suite),
 ) -> dict[str, Any]:
-    """What the planted run comes to, in one suite or in all; `directory` is that of the suite files."""
+    """What the planted run comes to, in one suite, in some or in all; `directory` is that of the suite files."""
     from brokerproof_judging.suites import evaluate
 
-    suites = [Suite(only)] if only else list(Suite)
+    suites = [Suite(only)] if isinstance(only, str) else list(only)
     run = planted if isinstance(planted, Run) else planted.write()
     judged = evaluate(spark, run, str(directory), suites=suites)
     json.dumps(judged, allow_nan=False)

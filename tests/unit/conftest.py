@@ -1,3 +1,5 @@
+"""What unit tests share: one Spark session."""
+
 from __future__ import annotations
 
 import os
@@ -8,12 +10,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One session for the tree, made for a dozen rows: compiling a query costs more than to interpret it."""
+    """One session for all tests, made for a dozen rows: compiling a query costs more than to interpret it."""
     from brokerproof.java import spark_java_home
 
     os.environ["JAVA_HOME"] = str(spark_java_home())
