@@ -351,7 +351,7 @@ _MARK = re.compile(r"<!-- figures: (\w+) -->")
 
 
 def filled(text: str, runs: Runs, say: Callable[[str], None]) -> str:
-    """The page with its tables filled. Raises InputError for a mark that no table belongs to."""
+    """The page with its tables filled. Raises InputError for a mark of no table and for a row twice."""
     lines: list[str] = []
     rest: Iterator[str] = iter(text.splitlines())
     for line in rest:
@@ -367,7 +367,10 @@ def filled(text: str, runs: Runs, say: Callable[[str], None]) -> str:
                     after = [row]
                     break
                 cells = [cell.strip() for cell in row.strip("|").split(" | ")]
-                kept[cells[0].removesuffix(" *")] = cells[1:]
+                label = cells[0].removesuffix(" *")
+                if label in kept:
+                    raise InputError(f"the table `{mark[1]}` has two rows `{label}`", remedy="remove one of them")
+                kept[label] = cells[1:]
             lines += _table(kept, TABLES[mark[1]](runs), own=1 if mark[1] == "scenarios" else 0, say=say)
             lines += after
     return "\n".join(lines) + "\n"

@@ -164,3 +164,14 @@ def test_the_pages_have_every_table_and_the_readme_every_scenario() -> None:
     assert sorted(re.findall(r"^\| `(\w+)`", table, re.M)) == [
         file.stem for file in from_environment({}).scenario_files()
     ]
+
+
+def test_a_row_twice_is_refused(settings: Settings) -> None:
+    page = "<!-- figures: moves -->\n| | |\n|---|---|\n| got again | 1 |\n| got again * | 2 |\n"
+    with pytest.raises(InputError, match="`moves` has two rows `got again`"):
+        filled(page, Runs(settings), print)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_pages_can_be_filled(settings: Settings, page: str) -> None:
+    assert filled((ROOT / page).read_text(encoding="utf-8"), Runs(settings), print)
