@@ -95,8 +95,10 @@ def parser() -> argparse.ArgumentParser:
 
     command("scenarios", _scenarios, "list the scenarios and check every file")
 
-    history = command("history", _history, "show earlier runs and what got worse")
-    history.add_argument("scenario", nargs="?", metavar="SCENARIO", help="only the runs of this one")
+    history = command("history", _history, "show earlier runs, what got worse, and what settings changed")
+    history.add_argument(
+        "scenarios", nargs="*", metavar="SCENARIO", help="only the runs of this one, or of several side by side"
+    )
     history.add_argument("--limit", type=_positive, default=20, metavar="N", help="at most so many runs (20)")
 
     command("doctor", _doctor, "say what this machine lacks and how to get it")
@@ -221,9 +223,9 @@ def _history(options: argparse.Namespace, settings: Settings) -> int:
 
     with open_history() as history:
         if options.json:
-            _print_json(history_json(history, options.scenario, options.limit))
+            _print_json(history_json(history, options.scenarios, options.limit))
         else:
-            render_history(history, options.scenario, options.limit, Console())
+            render_history(history, options.scenarios, options.limit, Console())
     return OK
 
 

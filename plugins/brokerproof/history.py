@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -137,13 +137,13 @@ class History:
                 )
             )
 
-    def runs(self, scenario: str | None = None, limit: int = 20) -> list[RecordedRun]:
-        """The last runs, of one scenario or of all, newest first, with their measurements and anomaly counts."""
+    def runs(self, scenarios: Sequence[str] = (), limit: int = 20) -> list[RecordedRun]:
+        """The last runs, of some scenarios or of all, newest first, with their measurements and anomaly counts."""
         chosen = select(RecordedRun).options(
             selectinload(RecordedRun.measurements), selectinload(RecordedRun.anomaly_counts)
         )
-        if scenario is not None:
-            chosen = chosen.where(RecordedRun.scenario == scenario)
+        if scenarios:
+            chosen = chosen.where(RecordedRun.scenario.in_(scenarios))
         with self._session() as session:
             return list(
                 session.scalars(chosen.order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc()).limit(limit))

@@ -209,5 +209,7 @@ def _number(value: float) -> str:
 
 
 def _short(value: Any) -> str:
+    if value is None:
+        return "unset"
     text = json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
     return text if len(text) <= 60 else f"{text[:59]}…"

@@ -230,7 +230,7 @@ def test_the_last_runs_come_newest_first(plant, judgement, history):
         history.record(plant(f"r{index}", judged=judgement(), minutes=index, changes={"name": name}))
 
     assert [run.run_id for run in history.runs()] == ["r3", "r2", "r1", "r0"]
-    assert [run.run_id for run in history.runs("kill_region", limit=2)] == ["r3", "r2"]
+    assert [run.run_id for run in history.runs(["kill_region"], limit=2)] == ["r3", "r2"]
     assert history.scenarios() == {"kill_bookie": 1, "kill_region": 3}
 
 

@@ -16,9 +16,9 @@ FAULT = "kill_us"
 def rendered(sqlite_history):
     """What is printed, on a terminal of some width."""
 
-    def render(scenario=None, limit=20, width=120):
+    def render(*scenarios, limit=20, width=120):
         out = io.StringIO()
-        render_history(sqlite_history, scenario, limit, Console(file=out, width=width, color_system=None))
+        render_history(sqlite_history, scenarios, limit, Console(file=out, width=width, color_system=None))
         return out.getvalue()
 
     return render
@@ -35,12 +35,12 @@ def measured(rto):
     }
 
 
-@pytest.mark.parametrize("scenario", [None, "kill_region"])
-def test_without_runs_it_says_what_to_do(rendered, scenario):
-    said = rendered(scenario)
+@pytest.mark.parametrize("scenarios", [(), ("kill_region",)])
+def test_without_runs_it_says_what_to_do(rendered, scenarios):
+    said = rendered(*scenarios)
 
     assert "No run is recorded yet" in said
-    assert f"python -m brokerproof run {scenario or 'SCENARIO'}" in said
+    assert f"python -m brokerproof run {scenarios[0] if scenarios else 'SCENARIO'}" in said
     assert "python -m brokerproof scenarios" in said
 
 
@@ -98,7 +98,7 @@ def test_what_was_not_counted_or_measured_is_no_zero(rendered, plant, sqlite_his
 def test_a_metric_that_one_fault_lacks_has_no_worst_value(rendered, plant, judgement, sqlite_history):
     sqlite_history.record(plant(judged=judgement(measured={("rto_s", FAULT): None, ("rto_s", "kill_bookie"): 0.2})))
 
-    assert history_json(sqlite_history, None, 1)[0]["measurements"][0]["value"] is None
+    assert history_json(sqlite_history, (), 1)[0]["measurements"][0]["value"] is None
     assert "0.2" not in rendered()
 
 
@@ -159,7 +159,7 @@ def test_json_holds_plain_values(plant, judgement, sqlite_history):
         )
     )
 
-    newest, oldest = json.loads(json.dumps(history_json(sqlite_history, "kill_region", 20)))
+    newest, oldest = json.loads(json.dumps(history_json(sqlite_history, ["kill_region"], 20)))
 
     assert (newest["run_id"], newest["verdict"], newest["expected"], newest["met"]) == ("r1", "failed", "passed", False)
     assert newest["started_at"] == "2026-01-01T00:01:00+00:00"
@@ -171,4 +171,57 @@ def test_json_holds_plain_values(plant, judgement, sqlite_history):
 
 
 def test_json_without_runs_is_an_empty_list(sqlite_history):
-    assert history_json(sqlite_history, None, 20) == []
+    assert history_json(sqlite_history, (), 20) == []
+
+
+TUNED = {"settings": {"broker": {"session_ms": 8000}}}
+
+
+def test_what_settings_changed_stands_beside_what_it_was(rendered, plant, judgement, sqlite_history):
+    for index, rto in enumerate((49.0, 50.0, 52.0)):
+        sqlite_history.record(plant(f"r{index}", judged=judgement(measured=measured(rto)), minutes=index))
+    sqlite_history.record(plant("r3", judged=judgement(measured=measured(14.0)), minutes=3, changes=TUNED))
+
+    said = rendered("kill_region", width=80)
+
+    lines = {line.split()[0]: line.split() for line in said.splitlines() if line.strip()}
+    assert next(line for line in said.splitlines() if "00:03" in line).split()[-1] == "b"
+    assert next(line for line in said.splitlines() if "00:01" in line).split()[-1] == "a"
+    assert lines["judged"] == ["judged", "runs", "3", "1"]
+    assert lines["rto_s"] == ["rto_s", "of", "kill_us", "50.0", "14.0"]
+    # The same with both.
+    assert "longest_ack_gap_s of" not in said
+    assert "b is a with scenario.settings.broker.session_ms unset → 8000" in said
+
+
+def test_several_scenarios_stand_side_by_side_and_the_first_one_is_a(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant("r0", judged=judgement(measured=measured(50.0))))
+    for index in (1, 2):
+        changes = {"name": "kill_region_tuned", **TUNED}
+        run = plant(f"r{index}", judged=judgement(measured=measured(14.0)), minutes=index, changes=changes)
+        sqlite_history.record(run)
+
+    said = rendered("kill_region", "kill_region_tuned")
+
+    assert "rto_s of kill_us 50.0 14.0" in " ".join(said.split())
+    assert "b is a with scenario.name kill_region → kill_region_tuned; scenario.settings" in said
+    told = history_json(sqlite_history, ["kill_region", "kill_region_tuned"], 20)
+    assert [run["variant"]["name"] for run in told] == ["b", "b", "a"]
+    assert told[2]["variant"]["differs"] == []
+
+
+def test_runs_that_were_set_up_alike_have_no_letters(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant(judged=judgement(measured=measured(50.0))))
+
+    assert "set-up" not in rendered("kill_region")
+
+
+def test_what_was_not_judged_counts_for_no_median(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant("r0", judged=judgement(measured=measured(50.0))))
+    sqlite_history.record(plant("r1", judged=judgement("unknown", measured=measured(1.0)), minutes=1, changes=TUNED))
+
+    said = rendered("kill_region")
+
+    assert "judged runs 1 0" in " ".join(said.split())
+    assert "rto_s of kill_us 50.0 –" in " ".join(said.split())
+    assert "b is a with" in said
