@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import consume
 import load
 import pytest
 import read_back
@@ -26,7 +27,7 @@ class BrokenError(Exception):
 
 
 class Clients:
-    """Clients whose sending or reading breaks after so many messages, and whose closing always does."""
+    """Clients that break after so many messages, sent, read or received, and whose closing always does."""
 
     def __init__(self, breaks_after: int = 10**9) -> None:
         self.breaks_after = breaks_after
@@ -37,6 +38,15 @@ class Clients:
 
     def reader(self, partition: int) -> Clients:
         return self
+
+    def consumer(self, subscription: Any, name: str) -> Clients:
+        return self
+
+    def receive(self, timeout_s: float) -> Received:
+        return self.read(timeout_s)
+
+    def acknowledge(self, received: Received) -> None:
+        pass
 
     def send(self, seq: int, key: str, payload: bytes, settle: Any) -> None:
         self._one_more()
@@ -121,3 +131,35 @@ def test_a_log_whose_reader_breaks_is_not_read_to_its_end_and_keeps_what_was_rea
     said = read(run, "read-back-0")
     assert said["read_to_end"] is False
     assert said["why"] == "BrokenError at (1, 7): the client gave up"
+
+
+def delivered(run: Run, monkeypatch: pytest.MonkeyPatch, clients: Clients) -> list[dict[str, Any]]:
+    monkeypatch.setattr(consume, "clients_for", lambda *_: clients)
+    monkeypatch.setattr(consume, "driver_for", lambda _: SimpleNamespace(acknowledged=lambda *_: {}))
+    monkeypatch.setattr(consume.BarrierTaskContext, "get", lambda: SimpleNamespace(barrier=lambda: None))
+    return [row for rows in consume._deliver_one(run, 0, consume.consumers_of(run)[0]) for row in rows.to_pylist()]
+
+
+def test_a_consumer_that_cannot_be_closed_has_received_all_the_same(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steady(run)
+    run.leave_state("consume_stop", {"at": clock.now_us()})
+    clients = Clients(breaks_after=10**9)
+    monkeypatch.setattr(clients, "receive", lambda _: clients.read(0) if clients.count < 50 else None)
+    rows = delivered(run, monkeypatch, clients)
+    assert [row["seq"] for row in rows] == list(range(1, 51))
+    assert read(run, "consume-0")["problem"] is None
+    assert "the client did not close: BrokenError('nobody answers')" in capsys.readouterr().err
+
+
+def test_a_consumer_that_breaks_keeps_what_it_had_received(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    steady(run)
+    rows = delivered(run, monkeypatch, Clients(breaks_after=7))
+    assert [row["seq"] for row in rows] == list(range(1, 8))
+    assert told([read(run, "consume-0")["problem"]]).endswith("BrokenError: the client gave up")
+
+
+def test_a_consumer_that_breaks_before_the_load_was_steady_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BrokenError, match="gave up"):
+        delivered(run, monkeypatch, Clients(breaks_after=7))
