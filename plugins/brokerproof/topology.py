@@ -357,6 +357,10 @@ class Topology(Document):
         """All regions, those of metadata stores included, in the file's order."""
         return list(dict.fromkeys(node.region for node in self.nodes.values()))
 
+    def metadata_nodes(self, cluster: str) -> list[str]:
+        """The nodes of a cluster's metadata store: the shared one, or its own."""
+        return list(self.shared_metadata) or self.clusters[cluster].names(role=Role.METADATA)
+
     def cluster_of(self, node: str) -> str:
         """Name of the cluster that a node belongs to. Raises KeyError for a node of the shared metadata store."""
         for name, cluster in self.clusters.items():

@@ -137,12 +137,15 @@ def _detected(run: Run, samples: Samples, fault: FaultTimes, span: Span) -> Answ
             lists.setdefault((f"cluster:{run.topology.cluster_of(target)}", metric), set()).add(target)
     if not lists:
         return None, "no target is a broker or a bookie, and others are listed nowhere", False
-    for source, _ in lists:
-        # A cluster's own nodes tell who lives; with all of them gone the lists are silent until they are back.
-        nodes = run.topology.clusters[source.removeprefix("cluster:")].nodes
-        running = {name for name, node in nodes.items() if node.role is Role.BROKER and not node.standby}
-        if running <= set(fault.targets):
-            return None, "no broker of the cluster was left to say who lives", False
+    for source, metric in lists:
+        # The cluster's own nodes say who lives, or where they are gone its metadata store; without either the lists are
+        # silent until somebody is back.
+        cluster = source.removeprefix("cluster:")
+        role = Role.BROKER if metric == "alive_brokers" else Role.BOOKIE
+        nodes = run.topology.clusters[cluster].nodes
+        running = {name for name, node in nodes.items() if node.role is role and not node.standby}
+        if running | set(run.topology.metadata_nodes(cluster)) <= set(fault.targets):
+            return None, f"neither a {role} of {cluster} nor its metadata store was left to say who lives", False
     after = {name: [each for each in samples.series.get(name, []) if each[0] >= span.start_us] for name in lists}
     gone = [
         next((at for at, value in after[name] if not targets.intersection(names(value))), None)

@@ -280,3 +280,40 @@ class Message:
 )
 def test_a_message_from_another_cluster_says_so(properties: dict[str, str], replicated_from: str | None) -> None:
     assert client._received(Message(**properties), US, None).replicated_from == replicated_from  # type: ignore[arg-type]
+
+
+def silent(run: Run, **sessions: list[str]) -> PulsarDriver:
+    """A driver that no broker and no bookie answers, beside a metadata store with these sessions."""
+    driver = PulsarDriver(run)
+    dump = {"session_id_to_ephemeral_paths": sessions}
+    for cluster in driver.clusters.values():
+        cluster.__dict__ |= {"brokers": Rest(), "bookies": Rest(), "metadata": Rest(dump=dump)}
+    return driver
+
+
+def test_where_no_node_answers_the_metadata_store_says_who_lives(run: Run) -> None:
+    at = run.facts["addresses"]
+    driver = silent(
+        run,
+        broker=[f"/{EU}/loadbalance/brokers/{at['broker-eu-1']}:8080", f"/{EU}/loadbalance/leader"],
+        other=[f"/{US}/loadbalance/brokers/{at['broker-us-1']}:8080"],
+        bookie=[f"/{EU}/ledgers/available/{at['bookie-eu-2']}:3181"],
+        full=[f"/{EU}/ledgers/available/readonly/{at['bookie-eu-1']}:3181"],
+    )
+    eu = driver.clusters[EU]
+    assert (eu.alive_brokers(), eu.alive_bookies()) == (["broker-eu-1"], ["bookie-eu-2"])
+    assert driver.alive() == {"brokers": ["broker-eu-1", "broker-us-1"], "bookies": ["bookie-eu-2"]}
+
+
+def test_a_metadata_store_of_one_cluster_has_no_chroot(tmp_path: Path) -> None:
+    run = run_of(tmp_path, "sync_nominal")
+    address = run.facts["addresses"]["broker-us-1"]
+    driver = silent(run, broker=[f"/loadbalance/brokers/{address}:8080"])
+    assert driver.alive() == {"brokers": ["broker-us-1"], "bookies": []}
+
+
+def test_where_nobody_answers_nobody_is_said_to_be_dead(run: Run) -> None:
+    driver = silent(run)
+    driver.clusters[EU].__dict__["metadata"] = Rest()
+    with pytest.raises(AdminError):
+        driver.alive()

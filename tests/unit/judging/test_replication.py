@@ -130,21 +130,23 @@ def test_what_was_lost_after_a_destroyed_cluster_returned_may_be_nothing(judged)
     assert judged.measured("lost_later_messages", "gone")["maximum"] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("brokers", "value", "evidence"),
-    [
-        (4, None, "no broker of the cluster was left to say who lives"),
-        (3, 8.0, "first sample without a target"),
-    ],
-)
-def test_a_cluster_with_all_its_brokers_gone_has_nobody_to_say_so(tmp_path, brokers, value, evidence):
-    run = History(clusters=("main", "other")).write(tmp_path / "run")
-    targets = run.topology.clusters["main"].names(role=Role.BROKER)[:brokers]
-    before, after = json.dumps(targets), "[]"
+def detected(directory, *, gone):
+    """What detection comes to where the last list of the brokers that had one of them is of 8 s after the effect."""
+    run = History(clusters=("main", "other")).write(directory / "run")
+    before, after = json.dumps(run.topology.clusters["main"].names(role=Role.BROKER)), "[]"
     samples = Samples(series={("cluster:main", "alive_brokers"): [(START + 19, before), (START + 28 * SECOND, after)]})
     span = Span(start_us=START + 20 * SECOND, end_us=START + 60 * SECOND)
-    fault = FaultTimes(name="gone", targets=tuple(targets), span=span)
-    assert recovery._detected(run, samples, fault, span) == (value, evidence, False)
+    names = [name for role in gone for name in run.topology.clusters["main"].names(role=role)]
+    return recovery._detected(run, samples, FaultTimes(name="gone", targets=tuple(names), span=span), span)
+
+
+def test_a_cluster_with_all_its_brokers_gone_has_a_metadata_store_that_says_so(tmp_path):
+    assert detected(tmp_path, gone=[Role.BROKER]) == (8.0, "first sample without a target", False)
+
+
+def test_a_cluster_with_all_its_brokers_and_its_metadata_store_gone_has_nobody_to_say_so(tmp_path):
+    why = "neither a broker of main nor its metadata store was left to say who lives"
+    assert detected(tmp_path, gone=[Role.BROKER, Role.METADATA]) == (None, why, False)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import httpx
 from brokerproof import clock
 from brokerproof.drivers.base import Sample
 from brokerproof.drivers.clients import Position
-from brokerproof.drivers.pulsar import nodes
+from brokerproof.drivers.pulsar import metadata, nodes
 from brokerproof.drivers.pulsar.admin import Admin
 from brokerproof.drivers.pulsar.metrics import bookie_counters
 from brokerproof.drivers.pulsar.sight import Sight
@@ -51,9 +51,15 @@ class PulsarCluster:
         """HTTP API of the bookies."""
         return self._admin(Role.BOOKIE, nodes.BOOKIE_HTTP_PORT)
 
+    @cached_property
+    def metadata(self) -> Admin:
+        """AdminServer of the metadata store's nodes."""
+        names = self.topology.metadata_nodes(self.name)
+        urls = [f"http://{self._addresses[name]}:{nodes.METADATA_ADMIN_PORT}" for name in names]
+        return Admin(urls, timeout_s=self._patience_s)
+
     def _admin(self, role: Role, port: int) -> Admin:
-        known = {**self.topology.shared_metadata, **self.cluster.nodes}
-        stores = {node.region for node in known.values() if node.role is Role.METADATA}
+        stores = {self.topology.nodes[name].region for name in self.topology.metadata_nodes(self.name)}
         # A node that is cut off from the metadata store answers from memory, so those beside it are asked first.
         names = sorted(self.cluster.names(role=role), key=lambda name: self.topology.nodes[name].region not in stores)
         return Admin([f"http://{self._addresses[name]}:{port}" for name in names], timeout_s=self._patience_s)
@@ -86,18 +92,32 @@ class PulsarCluster:
     def holders(self) -> list[str]:
         """The last segment's ensemble of the topic's open ledger."""
         ledgers = self.brokers.get(self.partitions[0][1] + "/internalStats")["ledgers"]
-        metadata = self._ledger_metadata(int(ledgers[-1]["ledgerId"]))
-        return [self._node_at[address] for address in _ensembles(metadata)[-1][1]]
+        segments = _ensembles(self._ledger_metadata(int(ledgers[-1]["ledgerId"])))
+        return [self._node_at[address] for address in segments[-1][1]]
 
     def alive_brokers(self) -> list[str]:
-        """Brokers as they registered themselves."""
-        listed = self.brokers.get(f"/admin/v2/brokers/{self.name}")
+        """Brokers as they registered themselves; where none of them answers, the metadata store is asked."""
+        try:
+            listed = self.brokers.get(f"/admin/v2/brokers/{self.name}")
+        except AdminError:
+            listed = self._registered(metadata.BROKERS)
         return sorted(self._names(broker.rsplit(":", 1)[0] for broker in listed))
 
     def alive_bookies(self) -> list[str]:
-        """Bookies that registered as writable."""
-        listed = self.bookies.get("/api/v1/bookie/list_bookies", type="rw")
+        """Bookies that registered as writable; where none of them answers, the metadata store is asked."""
+        try:
+            listed = self.bookies.get("/api/v1/bookie/list_bookies", type="rw")
+        except AdminError:
+            listed = self._registered(metadata.BOOKIES)
         return sorted(self._names(bookie.rsplit(":", 1)[0] for bookie in listed))
+
+    def _registered(self, folder: str) -> list[str]:
+        """What sessions hold in a folder of the metadata store, which lists all that they hold: it is asked last."""
+        folder = f"{metadata.chroot(self.topology, self.name)}{folder}/"
+        sessions = self.metadata.get("/commands/dump")["session_id_to_ephemeral_paths"].values()
+        found = [path.removeprefix(folder) for held in sessions for path in held if path.startswith(folder)]
+        # One level further down are those that serve reads only.
+        return [name for name in found if "/" not in name]
 
     def under_replicated(self) -> int:
         """Count of the ledgers that auto-recovery's metadata lists."""
@@ -181,8 +201,8 @@ class PulsarCluster:
         rows: list[dict[str, Any]] = []
         for number, path in self.partitions:
             for ledger in self.brokers.get(path + "/internalStats")["ledgers"]:
-                metadata = self._ledger_metadata(int(ledger["ledgerId"]))
-                for first_entry, addresses in _ensembles(metadata):
+                known = self._ledger_metadata(int(ledger["ledgerId"]))
+                for first_entry, addresses in _ensembles(known):
                     bookies = [self._node_at.get(address, address) for address in addresses]
                     rows.append(
                         {
@@ -194,7 +214,7 @@ class PulsarCluster:
                             "moment": moment,
                             "ledger_id": int(ledger["ledgerId"]),
                             "first_entry": first_entry,
-                            "state": str(metadata.get("state")),
+                            "state": str(known.get("state")),
                             "bookies": bookies,
                             "regions": sorted(
                                 {self.topology.nodes[name].region for name in bookies if name in self.topology.nodes}

@@ -1,4 +1,4 @@
-"""What Brokerproof itself writes into a cluster's metadata store, before the cluster's bookies start."""
+"""Where things are in a cluster's metadata store, and what Brokerproof writes there before the bookies start."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from kazoo.exceptions import KazooException, NodeExistsError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from brokerproof.errors import NodeError
+from brokerproof.topology import Topology
 
+# Where nodes register themselves, by `ADDRESS:PORT`, for as long as their sessions last (`LOADBALANCE_BROKERS_ROOT` of
+# Pulsar, `AVAILABLE_NODE` of BookKeeper).
+BROKERS = "/loadbalance/brokers"
+BOOKIES = "/ledgers/available"
 UNDER_REPLICATION = "/ledgers/underreplication/LAYOUT"
 # As a bookie writes it: `LedgerRereplicationLayoutFormat` in protobuf's text format.
 _LAYOUT = b'type: "BASIC"\nversion: 1\n'
 _TIMEOUT_S = 20.0
+
+
+def chroot(topology: Topology, cluster: str) -> str:
+    """What the paths of a cluster begin with: nothing, unless it shares the store with others."""
+    return f"/{cluster}" if topology.shared_metadata else ""
 
 
 def lay_out(url: str) -> None:

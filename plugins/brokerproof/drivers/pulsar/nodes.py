@@ -10,6 +10,7 @@ from pathlib import Path
 
 from brokerproof.drivers.pulsar import class_data
 from brokerproof.drivers.pulsar.distribution import Distribution
+from brokerproof.drivers.pulsar.metadata import chroot
 from brokerproof.drivers.pulsar.sight import BOOKIE_PORT, BROKER_PORT, CLIENTS_PORT, METADATA_PORT, Sight
 from brokerproof.room import FULL_SHARE
 from brokerproof.runtimes.base import NodeSpec
@@ -95,14 +96,12 @@ class Layout:
 
         In a shared one with a chroot, `…/CLUSTER`.
         """
-        chroot = f"/{cluster_name}" if self.topology.shared_metadata else ""
-        return self.configuration_url(cluster_name, hosts) + chroot
+        return self.configuration_url(cluster_name, hosts) + chroot(self.topology, cluster_name)
 
     def configuration_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
         """`HOST:2181,…` of what the cluster knows tenants, namespaces and other clusters from."""
         hosts = hosts or self.sight.hosts
-        names = list(self.topology.shared_metadata) or self.topology.clusters[cluster_name].names(role=Role.METADATA)
-        return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in names)
+        return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in self.topology.metadata_nodes(cluster_name))
 
     def web_urls(self, cluster: Cluster) -> str:
         """The brokers' admin URL, all hosts in one."""
