@@ -32,6 +32,7 @@ from brokerproof import lease
 from brokerproof.airflow_client import AirflowClient
 from brokerproof.clock import utc, wait_until
 from brokerproof.errors import DeadlineError, MachineError
+from brokerproof.process_identity import living
 from brokerproof.settings import Settings
 
 USER = "admin"
@@ -64,11 +65,7 @@ class Supervisor:
 
     def is_alive(self) -> bool:
         """Whether that very process still runs, not another one under a recycled pid."""
-        try:
-            process = psutil.Process(self.pid)
-            return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - self.created) < 1
-        except psutil.Error:
-            return False
+        return living(self.pid, self.created) is not None
 
     def members(self) -> list[psutil.Process]:
         """All living processes of the session, the supervisor included.

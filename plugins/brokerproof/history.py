@@ -34,7 +34,7 @@ from brokerproof.outcome import Judgement, judged_at, outcome, read_judgement, t
 from brokerproof.regressions import WINDOW, Comparison, compare, digest
 from brokerproof.run import Run
 from brokerproof.settings import from_environment
-from brokerproof.verdict import Verdict
+from brokerproof.verdict import JUDGED
 from brokerproof.versions import installed_versions
 
 DATABASE_URL = "BROKERPROOF_DATABASE_URL"
@@ -194,7 +194,7 @@ class History:
             return compare(
                 run,
                 judged=session.scalars(
-                    same.where(RecordedRun.verdict.in_([Verdict.PASSED, Verdict.FAILED]))
+                    same.where(RecordedRun.verdict.in_(JUDGED))
                     .options(selectinload(RecordedRun.measurements))
                     .limit(WINDOW)
                 ).all(),

@@ -19,6 +19,7 @@ from filelock import FileLock
 
 from brokerproof import clock
 from brokerproof.errors import DeadlineError, MachineError
+from brokerproof.process_identity import living
 from brokerproof.runtimes.processes import ProcessRuntime, end, marked_processes, process_mark
 from brokerproof.topology import Topology
 
@@ -156,12 +157,7 @@ def _belongs(process: psutil.Process, run_directory: str) -> bool:
 def _being_taken(file: Path) -> bool:
     """Whether the process that took the slot lives and has not started its keeper yet."""
     taking = json.loads(file.read_text(encoding="utf-8")).get("taking")
-    if taking is None:
-        return False
-    try:
-        return bool(psutil.Process(taking["pid"]).create_time() == taking["created"])
-    except psutil.NoSuchProcess:
-        return False
+    return taking is not None and living(taking["pid"], taking["created"]) is not None
 
 
 def _write(file: Path, content: dict[str, object]) -> None:

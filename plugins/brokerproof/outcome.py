@@ -22,7 +22,7 @@ from brokerproof.guarantees import Anomaly, Suite
 from brokerproof.publish_latencies import added_by_link, publish_latencies
 from brokerproof.run import Run
 from brokerproof.scenario import Expectation, Scenario
-from brokerproof.verdict import Verdict, merge
+from brokerproof.verdict import JUDGED, Verdict, merge
 
 
 def _measured(value: Any) -> Any:
@@ -226,7 +226,7 @@ def _contradictions(judgement: Judgement) -> list[str]:
         f"suite {name} {suite.worst} with {suite.evaluated} of its {suite.written} expectations evaluated"
         for name, suite in judgement.suites.items()
         # A suite without data, or unknown, claims nothing that has to rest on all of them.
-        if suite.evaluated != suite.written and suite.worst in (Verdict.PASSED, Verdict.FAILED)
+        if suite.evaluated != suite.written and suite.worst in JUDGED
     ]
     if judgement.worst is Verdict.PASSED:
         reasons += [

@@ -128,6 +128,11 @@ def compare(
     )
 
 
+def smallest_change(unit: str, usual: float) -> float:
+    """How far a value has to be from the usual one to count, in its unit, where usual values have no spread."""
+    return max(MINIMUM_CHANGE[unit], MINIMUM_SHARE * abs(usual))
+
+
 def differences(before: Any, after: Any, path: str = "") -> list[str]:
     """What differs between two plain values, as `path before → after`."""
     if all(value is None or isinstance(value, Mapping) for value in (before, after)):
@@ -189,7 +194,7 @@ def _measurements(run: RecordedRun, judged: Sequence[RecordedRun], notes: list[s
             reason = f"{name} could not be measured, {against}"
         else:
             worse_by = usual - row.value if row.metric in LOWER_IS_WORSE else row.value - usual
-            allowed = max(SPREADS * spread, MINIMUM_CHANGE[row.unit], MINIMUM_SHARE * abs(usual))
+            allowed = max(SPREADS * spread, smallest_change(row.unit, usual))
             if worse_by < allowed:
                 continue
             reason = f"{name} is {_number(row.value)} {row.unit}, {against}"

@@ -13,15 +13,18 @@ from pathlib import Path
 
 import psutil
 
+from brokerproof.process_identity import living
+
 
 @contextmanager
-def scratch(place: Path) -> Iterator[Path]:
+def scratch_directory(place: Path) -> Iterator[Path]:
     """A directory below `place`, until the end of the block; those of processes that are gone are removed first.
 
     One at a time in a process.
     """
     sweep(place)
-    mine = place / _name(psutil.Process())
+    me = psutil.Process()
+    mine = place / f"{me.pid}-{me.create_time():.2f}"
     mine.mkdir(parents=True, exist_ok=True)
     try:
         yield mine
@@ -37,14 +40,6 @@ def sweep(place: Path) -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _name(process: psutil.Process) -> str:
-    # A pid is given again; together with the start time it is one process.
-    return f"{process.pid}-{process.create_time():.2f}"
-
-
 def _lives(name: str) -> bool:
-    pid = name.partition("-")[0]
-    try:
-        return pid.isdecimal() and _name(psutil.Process(int(pid))) == name
-    except psutil.NoSuchProcess:
-        return False
+    pid, _, created = name.partition("-")
+    return living(int(pid), float(created)) is not None

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from brokerproof import spark_class_data
 from brokerproof.errors import RunError
-from brokerproof.scratch import scratch
+from brokerproof.scratch import scratch_directory
 from brokerproof.settings import Settings
 
 # `some.module.SomeError: a sentence`, as Python ends a traceback.
@@ -24,10 +24,10 @@ _RAISED = re.compile(r"^(?P<module>(?:[A-Za-z_]\w*\.)*)(?P<name>[A-Z]\w*(?:Error
 _FEW_MESSAGES = 3_000_000
 
 
-def spark_conf(settings: Settings, directory: Path, *, local: bool, messages: int = 0) -> dict[str, str]:
+def spark_conf(settings: Settings, scratch: Path, *, local: bool, messages: int = 0) -> dict[str, str]:
     """What every job needs.
 
-    `directory` is for what the driver writes for itself; `local` where driver and executors are one process on this
+    `scratch` is for what the driver writes for itself; `local` where driver and executors are one process on this
     machine; `messages` is how many the job has to judge.
     """
     conf = {
@@ -48,7 +48,7 @@ def spark_conf(settings: Settings, directory: Path, *, local: bool, messages: in
         }
         # A tenth less CPU than with the default collector, measured on two cores; and what Spark generates in methods
         # of more than 8,000 bytes is compiled too.
-        options = ["-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods", f"-Djava.io.tmpdir={directory}"]
+        options = ["-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods", f"-Djava.io.tmpdir={scratch}"]
         options += spark_class_data.java_options()
         if messages < _FEW_MESSAGES:
             # A task costs more than its share of so few rows; `verify` raises it where there are more.
@@ -59,10 +59,10 @@ def spark_conf(settings: Settings, directory: Path, *, local: bool, messages: in
     return conf
 
 
-def spark_environment(settings: Settings, directory: Path) -> dict[str, str]:
+def spark_environment(settings: Settings, scratch: Path) -> dict[str, str]:
     """What spark-submit needs: this Python, the Java that was installed with it, the project's modules.
 
-    `directory` is for what the job writes for itself on this machine.
+    `scratch` is for what the job writes for itself on this machine.
     """
     # Not above: looking up where Java is takes a while, and every parse of the DAG files would pay for it.
     from brokerproof.java import spark_java_home
@@ -74,8 +74,8 @@ def spark_environment(settings: Settings, directory: Path) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(settings.plugins), str(settings.spark_jobs)]),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(directory),
-        "TMPDIR": str(directory),
+        "SPARK_LOCAL_DIRS": str(scratch),
+        "TMPDIR": str(scratch),
         # Great Expectations reports its use to its makers unless it is told not to.
         "GX_ANALYTICS_ENABLED": "false",
     }
@@ -108,8 +108,8 @@ def submit_here(
 
     `conf` has what is particular to this job.
     """
-    with scratch(settings.scratch) as directory:
-        settled = {**spark_conf(settings, directory, local=True), **conf}.items()
+    with scratch_directory(settings.scratch) as scratch:
+        settled = {**spark_conf(settings, scratch, local=True), **conf}.items()
         conf_arguments = [part for key, value in settled for part in ("--conf", f"{key}={value}")]
         process = subprocess.Popen(
             [
@@ -117,7 +117,7 @@ def submit_here(
                 *("--master", "local[*]", "--driver-memory", settings.spark_driver_memory, *conf_arguments),
                 *(str(settings.spark_jobs / f"{job}.py"), *arguments),
             ],
-            env={**os.environ, **spark_environment(settings, directory)},
+            env={**os.environ, **spark_environment(settings, scratch)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -15,12 +15,11 @@ from string import ascii_lowercase
 
 from brokerproof.history_schema import RecordedRun
 from brokerproof.measurements import METRICS
-from brokerproof.regressions import MINIMUM_CHANGE, MINIMUM_SHARE, comparable, differences
-from brokerproof.verdict import Verdict
+from brokerproof.regressions import comparable, differences, smallest_change
+from brokerproof.verdict import JUDGED
 
 # As many as fit beside each other on a terminal of 80 columns.
 MOST = 6
-_JUDGED = (Verdict.PASSED, Verdict.FAILED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +84,10 @@ def _differences(base: RecordedRun, other: RecordedRun) -> Iterator[str]:
 
 
 def _judged(runs: Sequence[RecordedRun]) -> tuple[RecordedRun, ...]:
-    return tuple(run for run in runs if run.verdict in _JUDGED)
+    return tuple(run for run in runs if run.verdict in JUDGED)
 
 
 def _differ(metric: str, usual: float | None, value: float | None) -> bool:
     if usual is None or value is None:
         return usual is not value
-    return abs(value - usual) >= max(MINIMUM_CHANGE[METRICS[metric].unit], MINIMUM_SHARE * abs(usual))
+    return abs(value - usual) >= smallest_change(METRICS[metric].unit, usual)

@@ -20,6 +20,10 @@ class Verdict(StrEnum):
         return list(Verdict).index(self)
 
 
+# What the evidence decided, one way or the other.
+JUDGED = (Verdict.PASSED, Verdict.FAILED)
+
+
 def merge(verdicts: Iterable[Verdict]) -> Verdict:
     """The most severe of them: failed > unknown > no_data > passed. Of none, `no_data`."""
     return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NO_DATA)

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from brokerproof import clock
 from brokerproof.documents import parse
 from brokerproof.errors import DeadlineError, InputError, MachineError, NodeError, RunError
@@ -20,6 +18,7 @@ from brokerproof.link.network import Effect, Metrics, State
 from brokerproof.link.plan import Plan
 from brokerproof.link.routes import Route
 from brokerproof.link.shape import Condition
+from brokerproof.process_identity import living
 from brokerproof.runtimes.processes import MARK
 
 # The name in its mark, and of its directory beside those of the nodes.
@@ -157,10 +156,9 @@ def start(nodes: Path, plan: Plan) -> Link:
 def _runs(ready: Path) -> bool:
     try:
         state = json.loads(ready.read_text(encoding="utf-8"))
-        process = psutil.Process(state["pid"])
-        return bool(process.create_time() == state["created"] and process.status() != psutil.STATUS_ZOMBIE)
-    except (FileNotFoundError, psutil.NoSuchProcess):
+    except FileNotFoundError:
         return False
+    return living(state["pid"], state["created"]) is not None
 
 
 def _log_tail(directory: Path, lines: int = 15) -> str:

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException
 from brokerproof.errors import RunError
 from brokerproof.operators.step import RUN_DIRECTORY, Step
 from brokerproof.run import Run
-from brokerproof.scratch import scratch
+from brokerproof.scratch import scratch_directory
 from brokerproof.settings import Settings, from_environment
 from brokerproof.spark_submission import LastWords, spark_conf, spark_environment
 
@@ -43,8 +43,8 @@ class SparkStepOperator(Step, SparkSubmitOperator):
         """Submit the job and wait for it; its output is the task's log. Fails with the job's own last sentence."""
         settings = from_environment()
         words = LastWords()
-        with self.recorded(context), scratch(settings.scratch) as directory:
-            self._hook = _spark_hook(settings, directory, words, self.task_id, self.application_args or [])
+        with self.recorded(context), scratch_directory(settings.scratch) as scratch:
+            self._hook = _spark_hook(settings, scratch, words, self.task_id, self.application_args or [])
             try:
                 self._hook.submit(str(settings.spark_jobs / f"{self.task_id}.py"))
             except AirflowException as error:
@@ -59,7 +59,7 @@ class SparkStepOperator(Step, SparkSubmitOperator):
 
 
 def _spark_hook(
-    settings: Settings, directory: Path, words: LastWords, job: str, arguments: Sequence[str]
+    settings: Settings, scratch: Path, words: LastWords, job: str, arguments: Sequence[str]
 ) -> SparkSubmitHook:
     # The connection says whether Spark is here or on a cluster, and with that what the job needs.
     master = str(SparkSubmitHook(conn_id=CONNECTION)._connection["master"])
@@ -68,10 +68,10 @@ def _spark_hook(
         words=words,
         conn_id=CONNECTION,
         name=f"brokerproof {job}",
-        conf=spark_conf(settings, directory, local=local, messages=_messages(arguments[0])) | _cores(master, job),
+        conf=spark_conf(settings, scratch, local=local, messages=_messages(arguments[0])) | _cores(master, job),
         driver_memory=settings.spark_driver_memory,
         application_args=list(arguments),
-        env_vars=spark_environment(settings, directory),
+        env_vars=spark_environment(settings, scratch),
     )
 
 

@@ -23,6 +23,7 @@ import psutil
 
 from brokerproof.clock import wait_until
 from brokerproof.errors import DeadlineError, MachineError, NodeError
+from brokerproof.process_identity import living
 from brokerproof.runtimes.base import NodeSpec
 
 # In the environment of every process that belongs to a run: `<run directory>|<name>`.
@@ -192,12 +193,10 @@ class ProcessRuntime:
             child.poll()  # reaps it, so that it does not stay behind as a zombie
         try:
             state = json.loads((self.directory(name) / "pid.json").read_text(encoding="utf-8"))
-            process = psutil.Process(state["pid"])
-            # A pid is given again; together with the start time it is one process.
-            if process.create_time() == state["created"] and process.status() != psutil.STATUS_ZOMBIE:
-                yield process
-        except (FileNotFoundError, psutil.NoSuchProcess):
+        except FileNotFoundError:
             return
+        if process := living(state["pid"], state["created"]):
+            yield process
 
 
 def _not_removed(_: object, path: str, failure: tuple[object, BaseException, object]) -> None:

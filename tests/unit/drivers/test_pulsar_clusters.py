@@ -287,7 +287,7 @@ def silent(run: Run, **sessions: list[str]) -> PulsarDriver:
     driver = PulsarDriver(run)
     dump = {"session_id_to_ephemeral_paths": sessions}
     for cluster in driver.clusters.values():
-        cluster.__dict__ |= {"brokers": Rest(), "bookies": Rest(), "metadata": Rest(dump=dump)}
+        cluster.__dict__ |= {"brokers": Rest(), "bookies": Rest(), "metadata_store": Rest(dump=dump)}
     return driver
 
 
@@ -314,6 +314,6 @@ def test_a_metadata_store_of_one_cluster_has_no_chroot(tmp_path: Path) -> None:
 
 def test_where_nobody_answers_nobody_is_said_to_be_dead(run: Run) -> None:
     driver = silent(run)
-    driver.clusters[EU].__dict__["metadata"] = Rest()
+    driver.clusters[EU].__dict__["metadata_store"] = Rest()
     with pytest.raises(AdminError):
         driver.alive()

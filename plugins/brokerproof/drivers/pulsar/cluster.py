@@ -52,7 +52,7 @@ class PulsarCluster:
         return self._admin(Role.BOOKIE, nodes.BOOKIE_HTTP_PORT)
 
     @cached_property
-    def metadata(self) -> Admin:
+    def metadata_store(self) -> Admin:
         """AdminServer of the metadata store's nodes."""
         names = self.topology.metadata_nodes(self.name)
         urls = [f"http://{self._addresses[name]}:{nodes.METADATA_ADMIN_PORT}" for name in names]
@@ -114,7 +114,7 @@ class PulsarCluster:
     def _registered(self, folder: str) -> list[str]:
         """What sessions hold in a folder of the metadata store, which lists all that they hold: it is asked last."""
         folder = f"{metadata.chroot(self.topology, self.name)}{folder}/"
-        sessions = self.metadata.get("/commands/dump")["session_id_to_ephemeral_paths"].values()
+        sessions = self.metadata_store.get("/commands/dump")["session_id_to_ephemeral_paths"].values()
         found = [path.removeprefix(folder) for held in sessions for path in held if path.startswith(folder)]
         # One level further down are those that serve reads only.
         return [name for name in found if "/" not in name]
