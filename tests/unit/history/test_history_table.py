@@ -225,3 +225,16 @@ def test_what_was_not_judged_counts_for_no_median(rendered, plant, judgement, sq
     assert "judged runs 1 0" in " ".join(said.split())
     assert "rto_s of kill_us 50.0 –" in " ".join(said.split())
     assert "b is a with" in said
+
+
+def test_what_only_one_of_several_set_ups_changed_is_shown_of_all(rendered, plant, judgement, sqlite_history):
+    other = {"settings": {"broker": {"session_ms": 25000}}}
+    for index, (rto, changes) in enumerate(((50.0, {}), (50.0, {}), (50.4, other), (14.0, TUNED))):
+        sqlite_history.record(
+            plant(f"r{index}", judged=judgement(measured=measured(rto)), minutes=index, changes=changes)
+        )
+
+    said = " ".join(rendered("kill_region").split())
+
+    assert "judged runs 2 1 1" in said
+    assert "rto_s of kill_us 50.0 14.0 50.4" in said
