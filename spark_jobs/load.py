@@ -17,10 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 from brokerproof import clock
-from brokerproof.announcements import Announcer, read
-from brokerproof.drivers.clients import Position, Settled, clients_for, payload, payload_hash
-from brokerproof.run import Run
-from brokerproof.tables import Outcome
+from brokerproof.run.directory import Run
+from brokerproof.run.live_status import Announcer, read
+from brokerproof.run.tables import Outcome
+from brokerproof.systems.clients import Position, Settled, payload, payload_hash
+from brokerproof.systems.registry import clients_for
 from pyspark import BarrierTaskContext
 from spark_session import append, batch, close, kept, one_task_each, run_argument, schema, session, told
 

@@ -17,11 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 from brokerproof import clock
-from brokerproof.announcements import Announcer, read
-from brokerproof.drivers.base import Driver, driver_for
-from brokerproof.drivers.clients import Received, clients_for
 from brokerproof.errors import BrokerproofError, DeadlineError
-from brokerproof.run import Run
+from brokerproof.run.directory import Run
+from brokerproof.run.live_status import Announcer, read
+from brokerproof.systems.clients import Received
+from brokerproof.systems.protocols import Driver
+from brokerproof.systems.registry import clients_for, driver_for
 from spark_session import append, batch, close, one_task_each, run_argument, schema, session
 
 _ROWS = 5000

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from brokerproof.errors import BrokerproofError
-from brokerproof.run import Run
-from brokerproof.tables import SCHEMAS
+from brokerproof.run.directory import Run
+from brokerproof.run.tables import SCHEMAS
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType

@@ -14,8 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
-from brokerproof.run import Run
-from brokerproof.verdict import Verdict
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.run.directory import Run
 from pyspark.sql import SparkSession
 
 EXPECTATIONS = Path(__file__).resolve().parents[1] / "expectations"
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Thread(target=import_module, args=("great_expectations",), daemon=True).start()
     try:
         from brokerproof_judging.judgement import judge
-        from brokerproof_judging.suites import evaluate
+        from brokerproof_judging.suites.evaluation import evaluate
 
         judgement = judge(session(), run, evaluate, options.expectations)
     except Exception as error:

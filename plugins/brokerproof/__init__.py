@@ -1,1 +1,5 @@
-"""Brokerproof: breaks a real messaging cluster on purpose and proves, message by message, what it kept."""
+"""Breaks a real messaging cluster on purpose and proves, message by message, what it kept.
+
+docs/ARCHITECTURE.md tells what each package is for. Arrows run one way: `cli` and `orchestration` use `lifecycle` and
+`results`, these use `faults`, `systems`, `runtimes` and `network`, these use `run`, and `run` uses `experiment`.
+"""

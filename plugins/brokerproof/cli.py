@@ -110,16 +110,16 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace, settings: Settings) -> int:
-    from brokerproof.airflow_client import AirflowClient
-    from brokerproof.embedded_airflow import USER, EmbeddedAirflow
-    from brokerproof.operators.parameters import params_of
-    from brokerproof.operators.run_id import new_run_id
-    from brokerproof.outcome import exit_status
-    from brokerproof.outcome_view import print_outcome
-    from brokerproof.progress import Progress
-    from brokerproof.rehearsal import prepare
-    from brokerproof.scenario import load_scenario
-    from brokerproof.scenario_run import ScenarioRun
+    from brokerproof.checks import load_scenario
+    from brokerproof.orchestration.airflow_client import AirflowClient
+    from brokerproof.orchestration.embedded_airflow import USER, EmbeddedAirflow
+    from brokerproof.orchestration.form import params_of
+    from brokerproof.orchestration.progress import Progress
+    from brokerproof.orchestration.run_id import new_run_id
+    from brokerproof.orchestration.scenario_run import ScenarioRun
+    from brokerproof.results.outcome import exit_status
+    from brokerproof.results.outcome_view import print_outcome
+    from brokerproof.warm_up import prepare
 
     wanted = _settings_given(options)
     # Before anything is started: a typing error costs no time.
@@ -153,11 +153,11 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _verify(options: argparse.Namespace, settings: Settings) -> int:
-    from brokerproof.outcome import exit_status, outcome
-    from brokerproof.outcome_view import print_outcome
-    from brokerproof.run import Run
-    from brokerproof.spark_submission import submit_here
-    from brokerproof.step_record import recorded
+    from brokerproof.results.outcome import exit_status, outcome
+    from brokerproof.results.outcome_view import print_outcome
+    from brokerproof.run.directory import Run
+    from brokerproof.run.step_record import recorded
+    from brokerproof.spark.submission import submit_here
 
     directory = Path(options.run_directory).resolve()
     if not (directory / "run.json").exists():
@@ -183,7 +183,8 @@ def _verify(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _scenarios(options: argparse.Namespace, settings: Settings) -> int:
-    from brokerproof.scenario import Scenario, load_scenario
+    from brokerproof.checks import load_scenario
+    from brokerproof.experiment.scenario import Scenario
 
     usable: list[Scenario] = []
     errors: list[InputError] = []
@@ -218,8 +219,8 @@ def _scenarios(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _history(options: argparse.Namespace, settings: Settings) -> int:
-    from brokerproof.history import open_history
-    from brokerproof.history_table import history_json, render_history
+    from brokerproof.results.history import open_history
+    from brokerproof.results.history_table import history_json, render_history
 
     with open_history() as history:
         if options.json:
@@ -231,7 +232,7 @@ def _history(options: argparse.Namespace, settings: Settings) -> int:
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof.doctor import examine
-    from brokerproof.scenario import Scenario
+    from brokerproof.experiment.scenario import Scenario
 
     findings = examine(settings, Scenario.model_fields["version"].default)
     if options.json:
@@ -247,8 +248,8 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
 
 def _down(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof import lifecycle
-    from brokerproof.embedded_airflow import EmbeddedAirflow
-    from brokerproof.scratch import sweep
+    from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
+    from brokerproof.spark.temporary_files import sweep
 
     # Airflow first, so that no task starts again what is stopped next.
     stopped = ["Airflow"] if EmbeddedAirflow(settings).stop() else []
@@ -262,7 +263,7 @@ def _down(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _airflow(options: argparse.Namespace, settings: Settings) -> int:
-    from brokerproof.embedded_airflow import USER, EmbeddedAirflow
+    from brokerproof.orchestration.embedded_airflow import USER, EmbeddedAirflow
 
     airflow = EmbeddedAirflow(settings, lambda sentence: print(sentence, file=sys.stderr))
     stopped = False
@@ -298,7 +299,7 @@ def _settings_given(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _scenario_file(settings: Settings, name: str) -> Path:
-    from brokerproof.documents import closest
+    from brokerproof.experiment.yaml_models import closest
 
     file = settings.scenario_file(name)
     if not file.exists():

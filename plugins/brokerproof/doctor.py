@@ -16,7 +16,7 @@ import httpx
 import psutil
 
 from brokerproof.errors import BrokerproofError
-from brokerproof.room import NEEDED_GB, room_gb
+from brokerproof.machine.disk_space import NEEDED_GB, room_gb
 from brokerproof.settings import Settings
 
 # Measured: a cluster of nine nodes takes 3 GB, Airflow 0.5, three Spark drivers with their Python workers 2.
@@ -70,7 +70,7 @@ def _packages() -> Finding:
 
 def _java() -> Finding:
     try:
-        from brokerproof.java import java_home
+        from brokerproof.machine.java import java_home
 
         command = [str(java_home() / "bin" / "java"), "-version"]
         said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stderr
@@ -80,8 +80,8 @@ def _java() -> Finding:
 
 
 def _distribution(version: str) -> Finding:
-    from brokerproof.drivers.pulsar.distribution import is_cached
-    from brokerproof.java import cache_directory
+    from brokerproof.machine.java import cache_directory
+    from brokerproof.systems.pulsar.distribution import is_cached
 
     name = f"pulsar {version}"
     if is_cached(version):

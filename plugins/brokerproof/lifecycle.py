@@ -11,18 +11,23 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from brokerproof import clock, keeper, lease, room
-from brokerproof.announcements import Announcer
-from brokerproof.drivers.base import driver_for
-from brokerproof.errors import DeadlineError, MachineError, NodeError
-from brokerproof.link import process
-from brokerproof.link.plan import Plan
-from brokerproof.run import Run
-from brokerproof.runtimes.base import NodeSpec
+from brokerproof import clock, monitor
+from brokerproof.checks import load_scenario
+from brokerproof.errors import DeadlineError, NodeError
+from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.topology import Topology
+from brokerproof.faults.timeline import Timeline
+from brokerproof.machine import disk_space, slots
+from brokerproof.network import process
+from brokerproof.network.plan import Plan
+from brokerproof.network.shape import shapes_of
+from brokerproof.run.directory import Run
+from brokerproof.run.live_status import Announcer
+from brokerproof.runtimes import addresses
 from brokerproof.runtimes.processes import ProcessRuntime, end, marked_processes
-from brokerproof.scenario import Scenario, load_scenario
-from brokerproof.timeline import Timeline
-from brokerproof.topology import Topology
+from brokerproof.runtimes.protocols import NodeSpec
+from brokerproof.runtimes.registry import runtime_of
+from brokerproof.systems.registry import driver_for
 
 log = logging.getLogger(__name__)
 
@@ -60,22 +65,22 @@ def begin(
 
     Raises MachineError where the disk is too full, or where no slot becomes free.
     """
-    room.check(Path(directory))
-    slot = lease.take(directory, timeout_s=_SLOT_TIMEOUT_S)
+    disk_space.check(Path(directory))
+    slot = slots.take(directory, timeout_s=_SLOT_TIMEOUT_S)
     run = Run.create(
         directory,
         run_id=run_id,
         scenario=scenario,
         topology=topology,
         slot=slot,
-        addresses=lease.addresses(topology, slot),
-        views=lease.views(topology, slot),
+        addresses=addresses.addresses(topology, slot),
+        views=addresses.views(topology, slot),
         triggered_at=triggered_at,
         settings=dict(settings or {}),
     )
-    keeper.start(run)
-    clock.wait_until(lambda: lease.keeper_alive(directory), timeout_s=10, what="the run's keeper to start")
-    lease.confirm(directory)
+    monitor.start(run)
+    clock.wait_until(lambda: slots.keeper_alive(directory), timeout_s=10, what="the run's keeper to start")
+    slots.confirm(directory)
     return run
 
 
@@ -92,7 +97,7 @@ def provision(run: Run) -> None:
         for name in specs:
             runtime.prepare(specs[name])
         if run.topology.links:
-            process.start(runtime.nodes, Plan(routes=driver.routes(), shapes=run.topology.shapes))
+            process.start(runtime.nodes, Plan(routes=driver.routes(), shapes=shapes_of(run.topology)))
         for number, group in enumerate(driver.start_order()):
             first = [specs[name] for name in group if not run.topology.nodes[name].standby]
             _start(driver.ready, runtime, first, announce)
@@ -135,28 +140,21 @@ def release(run: Run) -> list[str]:
     run.leave_state("released", {"at": clock.now_us()})
     with contextlib.suppress(DeadlineError):
         # The keeper writes its last samples and goes by itself.
-        clock.wait_until(lambda: not lease.keeper_alive(run.directory), timeout_s=10, what="the keeper to end")
+        clock.wait_until(lambda: not slots.keeper_alive(run.directory), timeout_s=10, what="the keeper to end")
     if run.state("configured") is not None:
         driver_for(run).learn(runtime_of(run).pids())
-    ended = lease.end_run(run.directory)
-    lease.give_back(run.directory)
+    ended = slots.end_run(run.directory)
+    slots.give_back(run.directory)
     return ended
 
 
 def down() -> list[str]:
     """End every process of every run of this user on this machine and free all slots; what was ended."""
     ended = end(list(marked_processes()))
-    for directory in lease.holders():
-        lease.end_run(directory)
-        lease.give_back(directory)
+    for directory in slots.holders():
+        slots.end_run(directory)
+        slots.give_back(directory)
     return ended
-
-
-def runtime_of(run: Run) -> ProcessRuntime:
-    """Where the run's nodes live."""
-    if run.scenario.runtime != "process":
-        raise MachineError(f"no runtime is called `{run.scenario.runtime}` here; use `process`")
-    return ProcessRuntime(Path(run.path("nodes")))
 
 
 def _start(

@@ -1,1 +1,5 @@
-"""Judges a run's tables with Spark: what happened to every message, which rules broke, how long recovery took."""
+"""Judges a run: what happened to every message, what was measured, what the suites say, and one verdict.
+
+The job verify.py uses it. It imports `brokerproof.run`, `brokerproof.experiment` and what `brokerproof.faults` says of
+fault kinds; it must not know Airflow, a messaging system or a runtime.
+"""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from brokerproof.run import Run
-from brokerproof.scenario import Scenario
-from brokerproof.topology import Topology
+from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.topology import Topology
+from brokerproof.run.directory import Run
 
-from brokerproof_judging import parts
+from brokerproof_judging import partitioned_sql
 
 Log = tuple[str, str, int]
 
@@ -130,15 +130,15 @@ class Evidence:
     def tables(self) -> EvidenceTables:
         """The same as small tables to join with."""
         return EvidenceTables(
-            logs=parts.table(
+            logs=partitioned_sql.table(
                 "cluster string, topic string, partition int32, read_to_end bool, read_why string",
                 [(*log, proof.given, proof.why) for log, proof in self.logs.items()],
             ),
-            drains=parts.table(
+            drains=partitioned_sql.table(
                 "cluster string, topic string, partition int32, subscription string, drained bool, drained_why string",
                 [(*place, proof.given, proof.why) for place, proof in self.drains.items()],
             ),
-            replication=parts.table(
+            replication=partitioned_sql.table(
                 "topic string, home string, cluster string, replicated bool, replicated_why string",
                 [(*path, proof.given, proof.why) for path, proof in self.replication.items()],
             ),

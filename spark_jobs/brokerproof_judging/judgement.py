@@ -11,34 +11,25 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from brokerproof.errors import RunError
-from brokerproof.run import Run
-from brokerproof.verdict import Verdict, merge
+from brokerproof.experiment.verdict import Verdict, merge
+from brokerproof.run.directory import Run
 from pyspark.sql import DataFrame, SparkSession
 
-from brokerproof_judging import (
-    attempts,
-    frames,
-    link,
-    measured,
-    moves,
-    parts,
-    placement,
-    publishing,
-    recovery,
-    replication,
-)
-from brokerproof_judging.anomalies import Evidenced, Seen, findings, forbidden, searched
+from brokerproof_judging import partitioned_sql, table_io
 from brokerproof_judging.evidence import Evidence
-from brokerproof_judging.messages import PLACES, Facts, gathered
-from brokerproof_judging.results import Results, counted
-from brokerproof_judging.samples import Samples
-from brokerproof_judging.timeline import Timeline
+from brokerproof_judging.measurements import failover, link, measurement, placement, publishing, recovery, replication
+from brokerproof_judging.measurements.run_times import Timeline
+from brokerproof_judging.measurements.samples import Samples
+from brokerproof_judging.messages import attempts
+from brokerproof_judging.messages.anomalies import Evidenced, Seen, findings, forbidden, searched
+from brokerproof_judging.messages.facts import PLACES, Facts, gathered
+from brokerproof_judging.messages.result_tables import Results, counted
 
 _Takes = ParamSpec("_Takes")
 _Gives = TypeVar("_Gives")
 Evaluate = Callable[[SparkSession, Run, str], Mapping[str, Mapping[str, Any]]]
 
-_WORKERS_IMPORT = ("brokerproof_judging.messages", "brokerproof_judging.results")
+_WORKERS_IMPORT = ("brokerproof_judging.messages.facts", "brokerproof_judging.messages.result_tables")
 
 # What Arrow and DuckDB hold of so many rows is some 500 MB, in each of the tasks that run at a time.
 _ROWS_A_PART = 2_000_000
@@ -81,12 +72,12 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
     `evaluate` runs the suites of `expectations` over the tables just written.
     """
     watch = Stopwatch()
-    replacement = frames.Replacement(run)
+    replacement = table_io.Replacement(run)
     side = SideBySide()
     try:
-        warm = side.begin(parts.warm_up, spark, *_WORKERS_IMPORT)
-        tables = {name: frames.read(spark, run, name) for name in ("publishes", "stored", "deliveries")}
-        sizes = {name: frames.size(run, name) for name in tables}
+        warm = side.begin(partitioned_sql.warm_up, spark, *_WORKERS_IMPORT)
+        tables = {name: table_io.read(spark, run, name) for name in ("publishes", "stored", "deliveries")}
+        sizes = {name: table_io.size(run, name) for name in tables}
         among = _parts(spark, sum(sizes.values()))
         evidence = Evidence.of(run)
         clock_error_us = int(run.facts.get("clock_error_us", 0))
@@ -101,10 +92,10 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
             at_subscription=findings(Seen.SUBSCRIPTION, evidence.undone.given),
         )
         with watch.step("facts"):
-            told = every(among, parts.look(among.by_message(gathered(**tables)), facts, facts.SCHEMA))
+            told = every(among, partitioned_sql.look(among.by_message(gathered(**tables)), facts, facts.SCHEMA))
             warm.result()
         with watch.step("tables"):
-            places = spark.read.schema(frames.in_spark(PLACES)).parquet(frames.location(facts.directory))
+            places = spark.read.schema(table_io.in_spark(PLACES)).parquet(table_io.location(facts.directory))
             seen = Evidenced(
                 publishes=tables["publishes"],
                 stored=tables["stored"],
@@ -120,12 +111,12 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
                 destroyed=run.scenario.destroyed,
             )
             found = among.by_message(searched(seen, among))
-            counts = counted(sizes["publishes"], every(among, parts.look(found, results, results.SCHEMA)))
+            counts = counted(sizes["publishes"], every(among, partitioned_sql.look(found, results, results.SCHEMA)))
         with watch.step("measurements"):
             heard = [json.loads(each) for each in told]
             problems = [*evidence.problems(run, attempts.logs(heard)), *attempts.problems(heard)]
             rows = _measurements(spark, run, recorded.result(), replacement.read(spark, "messages"))
-            replacement.write("measurements", spark.createDataFrame(rows, frames.schema("measurements")).coalesce(1))
+            replacement.write("measurements", spark.createDataFrame(rows, table_io.schema("measurements")).coalesce(1))
         replacement.take_place()
     finally:
         side.end()
@@ -155,10 +146,10 @@ class _Recorded:
 
 
 def _recorded(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) -> _Recorded:
-    timeline = Timeline.of(run, frames.read(spark, run, "faults"))
+    timeline = Timeline.of(run, table_io.read(spark, run, "faults"))
     return _Recorded(
         timeline=timeline,
-        samples=Samples.of(frames.read(spark, run, "observations")),
+        samples=Samples.of(table_io.read(spark, run, "observations")),
         pacing=recovery.Pacing.of(spark, timeline, tables["publishes"], tables["deliveries"]),
     )
 
@@ -166,10 +157,10 @@ def _recorded(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) ->
 def _measurements(spark: SparkSession, run: Run, recorded: _Recorded, judged: DataFrame) -> list[dict[str, Any]]:
     """Rows of the table `measurements`; `judged` is the table `messages`."""
     timeline, samples = recorded.timeline, recorded.samples
-    return measured.rows(
+    return measurement.rows(
         run,
         [
-            *placement.of_ledgers(frames.read(spark, run, "ledgers")),
+            *placement.of_ledgers(table_io.read(spark, run, "ledgers")),
             placement.of_replication(samples),
             *placement.of_reads(run, timeline, samples),
             *placement.of_owners(run, timeline, samples),
@@ -177,7 +168,7 @@ def _measurements(spark: SparkSession, run: Run, recorded: _Recorded, judged: Da
             *publishing.of_publishing(run, timeline, judged),
             *link.of_link(run, timeline, samples),
             *replication.of_lag(run, timeline, judged),
-            *moves.of_moves(run, judged),
+            *failover.of_moves(run, judged),
             recovery.of_sampling(run, timeline, samples),
         ],
     )
@@ -202,7 +193,7 @@ def conclude(
     return verdict, "; ".join(reason.rstrip(".") for reason in reasons) + "."
 
 
-def _parts(spark: SparkSession, rows: int) -> parts.Parts:
+def _parts(spark: SparkSession, rows: int) -> partitioned_sql.Parts:
     """As many parts as rows need, and at least as many as there are tasks to shuffle for.
 
     Where there are few, plans are not adapted while they run: that costs more than it saves.
@@ -210,10 +201,10 @@ def _parts(spark: SparkSession, rows: int) -> parts.Parts:
     least = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     wanted = rows // _ROWS_A_PART
     spark.conf.set("spark.sql.adaptive.enabled", str(wanted > least).lower())
-    return parts.Parts(max(least, wanted))
+    return partitioned_sql.Parts(max(least, wanted))
 
 
-def every(among: parts.Parts, answers: DataFrame) -> list[str]:
+def every(among: partitioned_sql.Parts, answers: DataFrame) -> list[str]:
     """What each part answered. Raises RunError where one did not, or twice."""
     rows = answers.collect()
     if sorted(row.part for row in rows) != list(range(among.count)):

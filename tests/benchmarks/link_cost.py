@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 
 from brokerproof.clock import wait_until
-from brokerproof.lease import end_run
-from brokerproof.link.plan import Plan
-from brokerproof.link.process import start
-from brokerproof.link.routes import Route
+from brokerproof.machine.slots import end_run
+from brokerproof.network.plan import Plan
+from brokerproof.network.process import start
+from brokerproof.network.routes import Route
 
 LISTEN, TARGET, PORT = "127.231.0.101", "127.231.0.1", 7000
 CHUNK = bytes(262_144)

@@ -28,11 +28,11 @@ START_S = 1_700_000_000
 
 def generate(directory: str, messages: int) -> None:
     """Write a run of so many messages: every `PLANTED`-th part of them is lost, once each."""
-    from brokerproof.documents import parse
-    from brokerproof.run import Run
-    from brokerproof.scenario import Scenario
-    from brokerproof.topology import load_topology
-    from brokerproof_judging import frames
+    from brokerproof.experiment.scenario import Scenario
+    from brokerproof.experiment.topology import load_topology
+    from brokerproof.experiment.yaml_models import parse
+    from brokerproof.run.directory import Run
+    from brokerproof_judging import table_io
     from pyspark.sql import functions as F
 
     spark = _session()
@@ -76,7 +76,7 @@ def generate(directory: str, messages: int) -> None:
     )
     for table in ("publishes", "stored", "deliveries"):
         there = base if table == "publishes" else base.filter("NOT lost")
-        frames.conform(there, table).write.parquet(frames.location(run.table(table)))
+        table_io.conform(there, table).write.parquet(table_io.location(run.table(table)))
     end = int((START_S + messages / RATE_PER_S) * 1e6)
     place = {"cluster": "mycluster", "topic": TOPIC, "partition": -1}
     run.leave_state("load", {"finished": True, "scheduled": messages})
@@ -92,8 +92,8 @@ def generate(directory: str, messages: int) -> None:
 
 def judge(directory: str) -> None:
     """Judge a run, without the suites: their cost is measured where they are."""
-    from brokerproof.guarantees import Suite
-    from brokerproof.run import Run
+    from brokerproof.experiment.guarantees import Suite
+    from brokerproof.run.directory import Run
     from brokerproof_judging.judgement import judge as judge_run
 
     run = Run(directory)
@@ -169,7 +169,7 @@ def main() -> None:
 
 
 def _session():  # type: ignore[no-untyped-def]
-    from brokerproof.java import spark_java_home
+    from brokerproof.machine.java import spark_java_home
 
     os.environ["JAVA_HOME"] = str(spark_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof import lifecycle
-from brokerproof.drivers.clients import Settled, clients_for
-from brokerproof.link.process import Link
-from brokerproof.link.shape import Condition
-from brokerproof.run import Run
+from brokerproof.network.process import Link
+from brokerproof.network.shape import Condition
+from brokerproof.run.directory import Run
+from brokerproof.systems.clients import Settled
+from brokerproof.systems.registry import clients_for
 
 ROOT = Path(__file__).parents[2]
 _WARM_UP = 20

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 from brokerproof.clock import wait_until
-from brokerproof.operators.run_id import run_id_of
+from brokerproof.orchestration.run_id import run_id_of
 from playwright.sync_api import Page, expect
 
 from ..e2e.conftest import Installation

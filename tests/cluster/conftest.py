@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof import lifecycle, rehearsal
+from brokerproof import lifecycle, warm_up
 from brokerproof.clock import wait_until
-from brokerproof.drivers.clients import Settled, clients_for
-from brokerproof.drivers.pulsar.driver import PulsarDriver
-from brokerproof.run import Run
+from brokerproof.run.directory import Run
 from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.systems.clients import Settled
+from brokerproof.systems.pulsar.driver import PulsarDriver
+from brokerproof.systems.registry import clients_for
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -39,7 +40,7 @@ class Stretched:
 @pytest.fixture(scope="session")
 def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
     # As `run` does before its first scenario on a machine.
-    rehearsal.prepare("pulsar", "4.0.8", print)
+    warm_up.prepare("pulsar", "4.0.8", print)
     run = lifecycle.reserve(
         ROOT / "dags" / "scenarios" / "sync_nominal.yaml",
         directory=str(tmp_path_factory.mktemp("stretched") / "run"),

@@ -13,13 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from brokerproof import lifecycle
 from brokerproof.clock import wait_until
-from brokerproof.drivers.clients import Received, clients_for
-from brokerproof.drivers.pulsar.driver import PulsarDriver
 from brokerproof.errors import AdminError
-from brokerproof.outcome import outcome
-from brokerproof.run import Run
-from brokerproof.scenario import Subscription
-from brokerproof.topology import Role
+from brokerproof.experiment.scenario import Subscription
+from brokerproof.experiment.topology import Role
+from brokerproof.results.outcome import outcome
+from brokerproof.run.directory import Run
+from brokerproof.systems.clients import Received
+from brokerproof.systems.pulsar.driver import PulsarDriver
+from brokerproof.systems.registry import clients_for
 
 from . import conftest
 from .conftest import ROOT, Stretched

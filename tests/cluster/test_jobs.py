@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from brokerproof import lifecycle
-from brokerproof.outcome import outcome
-from brokerproof.run import Run
+from brokerproof.results.outcome import outcome
+from brokerproof.run.directory import Run
 from brokerproof.settings import from_environment
-from brokerproof.spark_submission import submit_here
+from brokerproof.spark.submission import submit_here
 
 from .conftest import ROOT, Stretched
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from brokerproof import clock, lease, lifecycle
+from brokerproof import clock, lifecycle
 from brokerproof.errors import MachineError, NodeError
-from brokerproof.link.process import Link
-from brokerproof.run import Run
+from brokerproof.machine import slots
+from brokerproof.network.process import Link
+from brokerproof.run.directory import Run
 from brokerproof.runtimes.processes import marked_processes, process_mark
 
 
@@ -122,4 +123,4 @@ def test_down_ends_everything_and_frees_all_slots(
     )
     assert lifecycle.down() == ["keeper"]
     assert nodes_of(run) == []
-    assert lease.holders() == []
+    assert slots.holders() == []

@@ -8,14 +8,15 @@ import psutil
 import pulsar
 import pytest
 from brokerproof.clock import wait_until
-from brokerproof.drivers.base import rehearsal_for
-from brokerproof.drivers.clients import Settled, clients_for
-from brokerproof.drivers.pulsar.metadata import UNDER_REPLICATION
 from brokerproof.errors import AdminError
-from brokerproof.faults import KINDS, Surroundings
-from brokerproof.rehearsal import prepare
-from brokerproof.scenario import Fault, Targets
-from brokerproof.topology import Role
+from brokerproof.experiment.scenario import Fault, Targets
+from brokerproof.experiment.topology import Role
+from brokerproof.faults.kind import Surroundings
+from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.systems.clients import Settled
+from brokerproof.systems.pulsar.metadata_store import UNDER_REPLICATION
+from brokerproof.systems.registry import clients_for, warm_up_for
+from brokerproof.warm_up import prepare
 from kazoo.client import KazooClient
 
 from . import conftest
@@ -28,7 +29,7 @@ def publish(stretched: Stretched, count: int) -> list[Settled]:
 
 
 def test_a_machine_is_prepared_once(stretched: Stretched) -> None:
-    assert rehearsal_for("pulsar", stretched.run.scenario.version).done()
+    assert warm_up_for("pulsar", stretched.run.scenario.version).done()
 
     said: list[str] = []
     prepare("pulsar", stretched.run.scenario.version, said.append)
@@ -123,7 +124,7 @@ def test_a_setting_changed_behind_its_back_is_named(stretched: Stretched) -> Non
 
 
 def test_a_killed_broker_is_seen_dead_and_comes_back(stretched: Stretched) -> None:
-    kind, name = KINDS["kill"], "broker-us-2"
+    kind, name = FAULT_KINDS["kill"], "broker-us-2"
     around = Surroundings(
         driver=stretched.driver,
         runtime=stretched.runtime,

@@ -15,14 +15,16 @@ import psutil
 import pytest
 from brokerproof import lifecycle
 from brokerproof.clock import wait_until
-from brokerproof.drivers.clients import Settled, clients_for
-from brokerproof.drivers.pulsar.driver import PulsarDriver
 from brokerproof.errors import DeadlineError
-from brokerproof.faults import KINDS, Surroundings
-from brokerproof.link.process import Link
-from brokerproof.run import Run
-from brokerproof.scenario import Fault
-from brokerproof.topology import Role
+from brokerproof.experiment.scenario import Fault
+from brokerproof.experiment.topology import Role
+from brokerproof.faults.kind import Surroundings
+from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.network.process import Link
+from brokerproof.run.directory import Run
+from brokerproof.systems.clients import Settled
+from brokerproof.systems.pulsar.driver import PulsarDriver
+from brokerproof.systems.registry import clients_for
 
 from .conftest import ROOT
 
@@ -123,7 +125,7 @@ def test_nodes_that_go_by_names_are_found_by_them(wan: Run, driver: PulsarDriver
 
 def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, driver: PulsarDriver) -> None:
     latencies_ms(wan, None, 1)
-    kind, targets = KINDS["partition"], [name for name, node in wan.topology.nodes.items() if node.region == "us"]
+    kind, targets = FAULT_KINDS["partition"], [name for name, node in wan.topology.nodes.items() if node.region == "us"]
     around = Surroundings(
         driver=driver,
         runtime=lifecycle.runtime_of(wan),

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof.airflow_client import AirflowClient
-from brokerproof.embedded_airflow import USER, EmbeddedAirflow
+from brokerproof.orchestration.airflow_client import AirflowClient
+from brokerproof.orchestration.embedded_airflow import USER, EmbeddedAirflow
 from brokerproof.settings import Settings, from_environment
 
 PROJECT = Path(__file__).resolve().parents[2]

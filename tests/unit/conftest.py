@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One session for all tests, made for a dozen rows: compiling a query costs more than to interpret it."""
-    from brokerproof.java import spark_java_home
+    from brokerproof.machine.java import spark_java_home
 
     os.environ["JAVA_HOME"] = str(spark_java_home())
     # What runs in Spark's Python workers comes from here too.

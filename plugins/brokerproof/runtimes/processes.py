@@ -23,8 +23,8 @@ import psutil
 
 from brokerproof.clock import wait_until
 from brokerproof.errors import DeadlineError, MachineError, NodeError
-from brokerproof.process_identity import living
-from brokerproof.runtimes.base import NodeSpec
+from brokerproof.machine.process_identity import living
+from brokerproof.runtimes.protocols import NodeSpec
 
 # In the environment of every process that belongs to a run: `<run directory>|<name>`.
 MARK = "BROKERPROOF_NODE"

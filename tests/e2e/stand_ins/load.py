@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from brokerproof.errors import RunError
-from brokerproof.guarantees import Suite
-from brokerproof.run import Run
+from brokerproof.experiment.guarantees import Suite
+from brokerproof.run.directory import Run
 
 step = Path(sys.argv[0]).stem
 run = Run(sys.argv[1])

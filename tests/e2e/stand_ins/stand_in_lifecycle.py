@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+from brokerproof.checks import load_scenario
 from brokerproof.errors import NodeError
-from brokerproof.run import Run
-from brokerproof.scenario import load_scenario
+from brokerproof.run.directory import Run
 
 log = logging.getLogger(__name__)
 

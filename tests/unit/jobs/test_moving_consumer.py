@@ -10,10 +10,10 @@ from typing import Any
 import consume
 import pytest
 from brokerproof import clock
+from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
-from brokerproof.drivers.clients import Position, Received
-from brokerproof.run import Run
-from brokerproof.scenario import load_scenario
+from brokerproof.run.directory import Run
+from brokerproof.systems.clients import Position, Received
 
 ROOT = Path(__file__).parents[3]
 EU, US = "cluster-eu", "cluster-us"

@@ -12,11 +12,11 @@ import load
 import pytest
 import read_back
 from brokerproof import clock
-from brokerproof.announcements import read
-from brokerproof.drivers.clients import Position, Received, Settled
-from brokerproof.run import Run
-from brokerproof.scenario import load_scenario
-from brokerproof.tables import Outcome
+from brokerproof.checks import load_scenario
+from brokerproof.run.directory import Run
+from brokerproof.run.live_status import read
+from brokerproof.run.tables import Outcome
+from brokerproof.systems.clients import Position, Received, Settled
 from spark_session import told
 
 ROOT = Path(__file__).parents[3]

@@ -10,9 +10,9 @@ import consume
 import load
 import pytest
 import read_back
-from brokerproof import clock, keeper
-from brokerproof.run import Run
-from brokerproof.scenario import load_scenario
+from brokerproof import clock, monitor
+from brokerproof.checks import load_scenario
+from brokerproof.run.directory import Run
 
 ROOT = Path(__file__).parents[3]
 EU, US = "cluster-eu", "cluster-us"
@@ -143,7 +143,7 @@ def test_the_display_adds_the_clusters_up(tmp_path: Path) -> None:
         (f"cluster:{EU}", "under_replicated_ledgers"): "1",
         (f"cluster:{US}", "under_replicated_ledgers"): "2",
     }
-    keeper._write_live(run, latest)
+    monitor._write_live(run, latest)
     live = run.read_json("progress", "live.json")
     assert live["acked"] == 40
     assert live["owner"] == "broker-eu-1, broker-us-2"

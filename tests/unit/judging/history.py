@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from brokerproof import clock
-from brokerproof.documents import parse
-from brokerproof.run import Run
-from brokerproof.scenario import Scenario
-from brokerproof.topology import Topology
+from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.yaml_models import parse
+from brokerproof.run.directory import Run
 
 START = 1_700_000_000_000_000
 MILLISECOND = 1000

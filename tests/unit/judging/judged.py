@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from brokerproof.guarantees import Suite
-from brokerproof.run import Run
+from brokerproof.experiment.guarantees import Suite
+from brokerproof.run.directory import Run
 from brokerproof_judging.judgement import judge
 from pyspark.sql import SparkSession
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from brokerproof.verdict import Verdict
+from brokerproof.experiment.verdict import Verdict
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.judgement import conclude
 

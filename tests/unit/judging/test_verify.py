@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import verify
-from brokerproof.run import Run
-from brokerproof_judging.frames import Replacement, conform
+from brokerproof.run.directory import Run
 from brokerproof_judging.judgement import judge
+from brokerproof_judging.table_io import Replacement, conform
 
 from .history import History, table
 from .judged import contented

@@ -16,9 +16,9 @@ import psutil
 import pytest
 from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError, NodeError
-from brokerproof.runtimes.base import NodeSpec
+from brokerproof.experiment.topology import Role
 from brokerproof.runtimes.processes import ProcessRuntime, marked_processes, process_mark
-from brokerproof.topology import Role
+from brokerproof.runtimes.protocols import NodeSpec
 
 
 def spec(name: str = "n1", **changes: object) -> NodeSpec:
@@ -189,9 +189,9 @@ def test_a_starter_that_is_killed_takes_no_node_with_it(runtime: ProcessRuntime)
     code = f"""
 import os, signal, sys, time
 from pathlib import Path
-from brokerproof.runtimes.base import NodeSpec
+from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.runtimes.processes import ProcessRuntime
-from brokerproof.topology import Role
+from brokerproof.experiment.topology import Role
 runtime = ProcessRuntime(Path({str(runtime.nodes)!r}))
 node = NodeSpec(name="n1", role=Role.BROKER, region="eu", address="127.0.0.1",
                 command=(sys.executable, "-c", "import time; time.sleep(600)"), health_url="http://127.0.0.1:1/")

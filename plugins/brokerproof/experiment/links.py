@@ -1,0 +1,34 @@
+"""How traffic between two regions fares."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from brokerproof.errors import InputError
+from brokerproof.experiment.yaml_models import Document
+
+
+class Quality(Document):
+    """How traffic fares in one direction."""
+
+    delay_ms: float = Field(0, ge=0, le=60_000, description="one way")
+    jitter_ms: float = Field(0, ge=0, description="at most so much more or less than the delay, evenly spread")
+    bandwidth_mbit: float | None = Field(None, gt=0, description="Mbit/s of all connections together; none: unlimited")
+
+    @model_validator(mode="after")
+    def _nothing_arrives_before_it_was_sent(self) -> Self:
+        if self.jitter_ms > self.delay_ms:
+            raise InputError(
+                f"a jitter of {self.jitter_ms:g} ms around a delay of {self.delay_ms:g} ms",
+                field="jitter_ms",
+                remedy="choose a jitter that is no greater than the delay",
+            )
+        return self
+
+
+class RegionLink(Quality):
+    """The network between two regions, the same in both directions."""
+
+    between: list[str] = Field(min_length=2, max_length=2, description="the two regions")

@@ -1,0 +1,100 @@
+"""What a kind of fault is: what it does to its targets, how its effect is seen, how it is undone."""
+
+from __future__ import annotations
+
+import json
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from brokerproof.errors import InputError
+
+if TYPE_CHECKING:
+    from brokerproof.experiment.scenario import Fault
+    from brokerproof.experiment.topology import Topology
+    from brokerproof.network.process import Link
+    from brokerproof.runtimes.protocols import NodeSpec, Runtime
+    from brokerproof.systems.protocols import Driver
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a fault acts on, and what the scenario says of it."""
+
+    driver: Driver
+    runtime: Runtime
+    specs: Mapping[str, NodeSpec]
+    # None where the topology has no links.
+    link: Link | None
+    fault: Fault
+    # Nodes that other faults keep down.
+    kept_down: frozenset[str] = frozenset()
+    started_again: list[str] = field(default_factory=list)
+
+    def on_each(self, names: Sequence[str], act: Callable[[str], None]) -> None:
+        """Do something to all targets at once; a datacenter does not die node by node."""
+        with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
+            list(pool.map(act, names))
+
+    def supervise(self, names: Collection[str]) -> None:
+        """Start again what ended by itself, as the service manager of every production machine does.
+
+        A bookie does so about 15 s after it took its session with the metadata store for lost (seen: 45 s after a cut).
+        """
+        for name in names:
+            if name not in self.kept_down and not self.runtime.alive(name):
+                log.info("%s ended by itself and is started again", name)
+                self.started_again.append(name)
+                self.runtime.start(self.specs[name])
+
+
+class Kind(ABC):
+    """One kind of fault."""
+
+    name: ClassVar[str]
+    # Whether it helps the cluster to recover from an earlier fault, whose recovery it is then a part of.
+    helps: ClassVar[bool] = False
+    # Whether it slows down what goes on; how fast that went meanwhile is then a figure of its own.
+    slows: ClassVar[bool] = False
+
+    def check(self, fault: Fault, topology: Topology) -> None:
+        """Raises InputError, its field inside the fault, where a scenario asks for what this kind cannot do."""
+        if fault.link is not None:
+            raise InputError(
+                f"`{self.name}` is done to nodes, not to the link between them", field="link", remedy="leave it out"
+            )
+
+    @abstractmethod
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """Do it. Returns when it was done to every target."""
+
+    @abstractmethod
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """What shows that it has taken effect on every target, None while it does not show."""
+
+    @abstractmethod
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """Undo it, without waiting for the nodes' health."""
+
+    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """What shows that every target is healthy, None while it is not."""
+        unhealthy = [name for name in targets if not around.driver.healthy(around.specs[name])]
+        if unhealthy:
+            return None
+        again = {"started_again": around.started_again} if around.started_again else {}
+        return json.dumps({"healthy": [around.specs[name].health_url for name in targets], **again})
+
+
+FAULT_KINDS: dict[str, Kind] = {}
+
+
+def register(kind: type[Kind]) -> type[Kind]:
+    """Make a kind known under its name."""
+    FAULT_KINDS[kind.name] = kind()
+    return kind

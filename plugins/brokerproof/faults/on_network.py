@@ -1,0 +1,249 @@
+"""The kinds of fault that are done to the link: to what the targets and the nodes of other regions say to each other.
+
+A target that is a whole region takes its clients along, and one that is all brokers of a region takes along what those
+say to other brokers as clients; a single broker's lookups and reads from other brokers share an address with those of
+its neighbours, and go on.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from brokerproof.errors import AdminError, InputError, RunError
+from brokerproof.experiment.scenario import Direction, Fault, OnLink
+from brokerproof.experiment.topology import Role, brokers_in, clients_in
+from brokerproof.faults.kind import Kind, Surroundings, register
+from brokerproof.network.shape import Condition, matches
+
+if TYPE_CHECKING:
+    from brokerproof.experiment.topology import Topology
+    from brokerproof.network.process import Link
+
+# On a loopback address a connection takes microseconds; this is the time in which no byte must cross either.
+_PROBE_S = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """What a fault concerns, as the link wants it said."""
+
+    senders: list[str]
+    receivers: list[str]
+    both_ways: bool
+
+    def holds(self, sender: str, receiver: str) -> bool:
+        """Whether what one says to the other is meant."""
+        return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
+
+
+class OfLink(Kind):
+    """What is done to the link."""
+
+    # Of `link`, what has to be given and what may be.
+    needs: ClassVar[str | None] = None
+    takes: ClassVar[tuple[str, ...]] = ()
+
+    def check(self, fault: Fault, topology: Topology) -> None:
+        """A link, known regions, and the quality that this kind changes."""
+        if not topology.links:
+            raise InputError(
+                f"`{self.name}` is done to the link between regions, and the topology has none",
+                field="kind",
+                remedy="use a topology with `links`, such as `sync_active_passive_wan`",
+            )
+        on = fault.link or OnLink()
+        for region in on.regions:
+            if region not in topology.regions:
+                raise InputError(
+                    f"no region is called `{region}`",
+                    field="link.regions",
+                    remedy=f"one of: {', '.join(topology.regions)}",
+                )
+        if fault.targets.region is not None and on.regions == [fault.targets.region]:
+            raise InputError(
+                f"nothing between `{fault.targets.region}` and itself crosses a link",
+                field="link.regions",
+                remedy="name other regions, or leave it out for all of them",
+            )
+        given = on.model_dump(include={"delay_ms", "jitter_ms", "bandwidth_mbit"}, exclude_none=True)
+        if self.needs and self.needs not in given:
+            raise InputError(f"`{self.name}` does not say how much", field=f"link.{self.needs}", remedy="add it")
+        for field in given:
+            if field != self.needs and field not in self.takes:
+                raise InputError(f"is not what `{self.name}` changes", field=f"link.{field}", remedy="leave it out")
+
+    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """All nodes that were concerned are listed alive by the cluster and say that they are healthy.
+
+        Their own word alone would not do: a bookie whose session is over says that it is well until it notices.
+        """
+        traffic = traffic_of(around, targets)
+        concerned = {*traffic.senders, *traffic.receivers} & around.specs.keys() - around.kept_down
+        around.supervise(concerned)
+        try:
+            listed = {name for names in around.driver.alive().values() for name in names}
+        except AdminError:
+            return None
+        if any(around.specs[name].role is not Role.METADATA for name in concerned - listed):
+            return None
+        return super().healed(around, sorted(concerned))
+
+
+class _InForce(OfLink):
+    """What holds until it is ended: one condition of the link, called like the fault."""
+
+    @abstractmethod
+    def condition(self, fault: Fault, traffic: Traffic) -> Condition:
+        """What the link has to do."""
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        link_of(around).add(self.condition(around.fault, traffic_of(around, targets)))
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """The link has the condition in force, on so many connections."""
+        state = link_of(around).state()
+        condition = next((one for one in state.conditions if one.id == around.fault.name), None)
+        if condition is None:
+            return None
+        in_force = condition.model_dump(exclude={"id", "senders", "receivers"}, exclude_defaults=True)
+        return json.dumps({"in_force": in_force, **state.effects[condition.id].model_dump()})
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """End the condition, if it was put in force at all."""
+        if _in_force(around):
+            link_of(around).remove(around.fault.name)
+
+    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """The condition is gone, and all is well with the nodes."""
+        return None if _in_force(around) else super().healed(around, targets)
+
+
+@register
+class Partition(_InForce):
+    """Cuts nodes off from other regions: nothing gets through, in both directions or one."""
+
+    name = "partition"
+
+    def condition(self, fault: Fault, traffic: Traffic) -> Condition:
+        return Condition(id=fault.name, **vars(traffic), cut=True)
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """No byte crosses while a new connection is tried, which nobody answers."""
+        said = super().evidence(around, targets)
+        if said is None:
+            return None
+        link, traffic = link_of(around), traffic_of(around, targets)
+        before = link.crossed(**vars(traffic))
+        probe, let_in = _probe(link, traffic)
+        crossed = link.crossed(**vars(traffic)) - before
+        if let_in or crossed:
+            return None
+        return json.dumps({**json.loads(said), "bytes_crossed": 0, "in_s": _PROBE_S, "no_answer_from": probe})
+
+    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """A new connection is let in, and all is well with the nodes."""
+        probe, let_in = _probe(link_of(around), traffic_of(around, targets))
+        said = super().healed(around, targets) if let_in else None
+        return None if said is None else json.dumps({**json.loads(said), "answer_from": probe})
+
+
+@register
+class Delay(_InForce):
+    """Makes the way between nodes and other regions longer, by so many milliseconds one way."""
+
+    name, needs, takes, slows = "delay", "delay_ms", ("jitter_ms",), True
+
+    def condition(self, fault: Fault, traffic: Traffic) -> Condition:
+        on = fault.link or OnLink()
+        return Condition(id=fault.name, **vars(traffic), delay_ms=on.delay_ms or 0, jitter_ms=on.jitter_ms or 0)
+
+
+@register
+class Bandwidth(_InForce):
+    """Makes the way between nodes and other regions narrower, to so many Mbit/s for all of them together."""
+
+    name, needs, slows = "bandwidth", "bandwidth_mbit", True
+
+    def condition(self, fault: Fault, traffic: Traffic) -> Condition:
+        on = fault.link or OnLink()
+        return Condition(id=fault.name, **vars(traffic), bandwidth_mbit=on.bandwidth_mbit)
+
+
+@register
+class Reset(OfLink):
+    """Resets, once, every connection that is open between nodes and other regions."""
+
+    name = "reset"
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        link_of(around).reset(around.fault.name, **vars(traffic_of(around, targets)))
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """The link reset at least one connection."""
+        effect = link_of(around).state().effects.get(around.fault.name)
+        return json.dumps(effect.model_dump()) if effect is not None and effect.connections else None
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """Nothing is left to undo; whoever was connected connects anew."""
+
+
+def _in_force(around: Surroundings) -> bool:
+    return any(condition.id == around.fault.name for condition in link_of(around).state().conditions)
+
+
+def link_of(around: Surroundings) -> Link:
+    """The run's link. Raises RunError where it has none."""
+    if around.link is None:
+        raise RunError(f"{around.fault.name} is done to the link, and this run has none")
+    return around.link
+
+
+def traffic_of(around: Surroundings, targets: Sequence[str]) -> Traffic:
+    """What the fault concerns: the targets on one side, all that they see in other regions on the other."""
+    regions: dict[str, str] = {}
+    for route in link_of(around).routes():
+        regions |= {route.viewer: route.viewer_region, route.target: route.target_region}
+    on = around.fault.link or OnLink()
+    ours = sorted(_with_places(around, targets) & regions.keys())
+    # Only what is in different regions has a route, so that names of the targets' own region do no harm here.
+    others = sorted(name for name, region in regions.items() if not on.regions or region in on.regions)
+    if on.direction is Direction.TO_TARGETS:
+        ours, others = others, ours
+    return Traffic(senders=ours, receivers=others, both_ways=on.direction is Direction.BOTH)
+
+
+def _with_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
+    """The targets, with the places of clients of which they are the whole."""
+    names = set(targets)
+    for region in {spec.region for spec in around.specs.values()}:
+        inside = {name: spec.role for name, spec in around.specs.items() if spec.region == region}
+        brokers = {name for name, role in inside.items() if role is Role.BROKER}
+        if inside.keys() <= set(targets):
+            names |= {clients_in(region), brokers_in(region)}
+        elif brokers and brokers <= set(targets):
+            names.add(brokers_in(region))
+    return names
+
+
+def _probe(link: Link, traffic: Traffic) -> tuple[str, bool]:
+    """Try one of the routes concerned: its address, and whether it lets anybody in within `_PROBE_S`."""
+    route = next(
+        route
+        for route in link.routes()
+        if traffic.holds(route.viewer, route.target) or traffic.holds(route.target, route.viewer)
+    )
+    address, port = route.listen_address, route.ports[0]
+    said = f"{address}:{port} ({route.target} as {route.viewer} sees it)"
+    try:
+        socket.create_connection((address, port), timeout=_PROBE_S).close()
+    except TimeoutError:
+        return said, False
+    except ConnectionError:
+        # The link let it in and found that the target is down.
+        return said, True
+    return said, True

@@ -1,0 +1,156 @@
+"""The kinds of fault that are done to nodes, and which nodes a fault is done to.
+
+A new kind is one class with `@register`, here or beside the link's; a scenario then names it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from brokerproof.errors import InputError, RunError
+from brokerproof.faults.kind import Kind, Surroundings, register
+from brokerproof.runtimes.protocols import SupportsPause
+
+if TYPE_CHECKING:
+    from brokerproof.experiment.scenario import Fault
+    from brokerproof.experiment.topology import Topology
+
+
+class _Down(Kind):
+    """What ends processes; undone by starting them."""
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        refused = {}
+        for name in targets:
+            spec = around.specs[name]
+            if around.runtime.alive(name) or not _refuses(spec.address, spec.ports[0]):
+                return None
+            refused[name] = f"process gone, {spec.address}:{spec.ports[0]} refuses connections"
+        return json.dumps(refused)
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, lambda name: around.runtime.start(around.specs[name]))
+
+
+@register
+class Stop(_Down):
+    """Ends nodes gracefully, as an operator would."""
+
+    name = "stop"
+    grace_s = 30.0
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, lambda name: around.runtime.stop(name, grace_s=self.grace_s))
+
+
+@register
+class Kill(_Down):
+    """Ends nodes at once, without a last word; their disks stay."""
+
+    name = "kill"
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, around.runtime.kill)
+
+
+@register
+class Destroy(_Down):
+    """Ends nodes at once and wipes their disks: what a lost datacenter is."""
+
+    name = "destroy"
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, around.runtime.kill)
+        around.on_each(targets, around.runtime.wipe)
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, lambda name: around.runtime.reset(around.specs[name]))
+        super().heal(around, targets)
+
+
+@register
+class Start(Kind):
+    """Starts nodes that an earlier fault ended, or that stand by."""
+
+    name = "start"
+    helps = True
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(
+            [name for name in targets if not around.runtime.alive(name)],
+            lambda name: around.runtime.start(around.specs[name]),
+        )
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        return self.healed(around, targets)
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """A started node needs no healing."""
+
+
+@register
+class Pause(Kind):
+    """Freezes nodes: they keep their connections, their memory and what they believe, and answer nothing."""
+
+    name = "pause"
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, _freezer(around).pause)
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        frozen = _freezer(around)
+        if not all(frozen.paused(name) for name in targets):
+            return None
+        return json.dumps(dict.fromkeys(targets, "every thread stopped"))
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.on_each(targets, _freezer(around).resume)
+
+    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        around.supervise(targets)
+        return super().healed(around, targets)
+
+
+@register
+class Unload(Kind):
+    """Takes the topic from its owner, so that one is chosen anew: how an operator brings it back."""
+
+    name = "unload"
+
+    def check(self, fault: Fault, topology: Topology) -> None:
+        super().check(fault, topology)
+        if fault.targets.now != "topic_owner":
+            raise InputError(
+                "`unload` is done to the topic's owner",
+                field="targets.now",
+                remedy="give `targets: {now: topic_owner}`",
+            )
+
+    def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        around.driver.reassign()
+
+    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        owner = around.driver.owner()
+        return None if owner is None or owner in targets else json.dumps({"owner": owner})
+
+    def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """The topic is open again, elsewhere."""
+
+
+def _freezer(around: Surroundings) -> SupportsPause:
+    if not isinstance(around.runtime, SupportsPause):
+        raise RunError(f"the runtime {type(around.runtime).__name__} cannot freeze nodes; use `process`")
+    return around.runtime
+
+
+def _refuses(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=0.5).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,291 @@
+"""Runs a scenario's timeline of faults against a loaded cluster, and proves that each was undone."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from brokerproof import clock
+from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError, RunError
+from brokerproof.experiment.scenario import Fault, When
+from brokerproof.experiment.topology import Role
+from brokerproof.faults.kind import Surroundings
+from brokerproof.faults.registry import FAULT_KINDS, harmful
+from brokerproof.faults.targets import resolve
+from brokerproof.network.process import Link
+from brokerproof.run.directory import Run
+from brokerproof.run.tables import FaultState
+from brokerproof.runtimes.protocols import Runtime
+from brokerproof.systems.protocols import Driver
+
+log = logging.getLogger(__name__)
+
+# The load counts as steady after this many seconds in a row at this share of the target rate.
+STEADY_S, STEADY_SHARE = 3, 0.9
+_EFFECT_TIMEOUT_S, _HEAL_TIMEOUT_S, _WARM_UP_TIMEOUT_S = 60.0, 120.0, 180.0
+
+
+class Timeline:
+    """One execution of the timeline."""
+
+    def __init__(
+        self, run: Run, driver: Driver, runtime: Runtime, *, announce: Callable[..., None], link: Link | None = None
+    ) -> None:
+        """`link` is the run's, where its topology has links."""
+        self.run, self.driver, self.scenario = run, driver, run.scenario
+        self.runtime, self.link = runtime, link
+        self.specs = driver.specs()
+        self.announce = announce
+        self.problems: list[str] = []
+        self._injected: dict[str, list[str]] = {}
+        self._healed: set[str] = set()
+
+    def execute(self) -> None:
+        """Wait for steadiness, inject and heal on time, and wait until the cluster has settled.
+
+        Leaves state/timeline.json as soon as the times are known (the load ends by it) and state/break_it.json at the
+        end, whatever happens. Undo always runs. Raises the first error after that.
+        """
+        try:
+            self._steady()
+            self._impact()
+            self._until(self._ends_at)
+            self.announce(phase="settling")
+        except BaseException as error:
+            self.problems.append(f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            undone = self._undo()
+            try:
+                self._settle()
+            finally:
+                self.run.leave_state("break_it", {"undone": undone, "problems": self.problems, "at": clock.now_us()})
+
+    def _steady(self) -> None:
+        self.announce(phase="warm-up")
+        workload = self.scenario.workload
+        target = workload.rate * len(workload.homes(self.run.topology)) * STEADY_SHARE
+        held: list[float] = []
+        last: tuple[float, int] | None = None
+        best = 0.0
+
+        def steady() -> bool:
+            nonlocal last, best
+            if (problem := self.run.state("problem-load")) is not None:
+                raise RunError(f"the load failed before the rate was held: {problem['problem']}")
+            try:
+                now, count = time.monotonic(), self.driver.published()
+            except AdminError:
+                return False  # the topic is made by its first producer
+            if last is not None and count >= last[1]:
+                rate = (count - last[1]) / (now - last[0])
+                best = max(best, rate)
+                held.append(rate)
+                if rate < target:
+                    held.clear()
+            last = (now, count)
+            return len(held) >= STEADY_S
+
+        try:
+            clock.wait_until(steady, timeout_s=_WARM_UP_TIMEOUT_S, what="the target rate", every_s=1.0)
+        except DeadlineError:
+            raise DeadlineError(
+                f"the topic never held {target:.0f} messages/s for {STEADY_S} s in {_WARM_UP_TIMEOUT_S:.0f} s; "
+                f"the most was {best:.0f}/s: lower workload.rate, or see the load job's log"
+            ) from None
+        start, phases = clock.now_us(), self.scenario.phases
+        self._impact_at = start + int(phases.steady_s * 1e6)
+        self._recovery_at = self._impact_at + int(phases.impact_s * 1e6)
+        self._ends_at = self._recovery_at + int(phases.recovery_s * 1e6)
+        self.run.leave_state(
+            "timeline",
+            {
+                "steady_at": start,
+                "impact_at": self._impact_at,
+                "recovery_at": self._recovery_at,
+                "ends_at": self._ends_at,
+            },
+        )
+        self.announce(phase="steady")
+
+    def _impact(self) -> None:
+        self._until(self._impact_at)
+        self.announce(phase="impact")
+        events: list[tuple[float, int, Callable[[], None]]] = []
+        for order, fault in enumerate(self.scenario.faults):
+            events.append((fault.at_s, order, partial(self._inject, fault)))
+            if fault.heal_at_s is not None:
+                events.append((fault.heal_at_s, order, partial(self._heal, fault)))
+        for at_s, _, act in sorted(events, key=lambda event: event[:2]):
+            self._until(self._impact_at + int(at_s * 1e6))
+            act()
+        self._until(self._recovery_at)
+        self.announce(phase="recovery")
+
+    def _inject(self, fault: Fault) -> None:
+        if fault.when is not None:
+            self._await(fault, fault.when)
+        self.run.append("ledgers", self.driver.ledgers(f"before {fault.name}", without=self._silent()))
+        kind, around = FAULT_KINDS[fault.kind], self._around(fault)
+        targets = resolve(fault.targets, self.run.topology, self.driver)
+        self._injected[fault.name] = targets
+        self._record(
+            fault,
+            targets,
+            FaultState.INJECTING,
+            json.dumps(fault.model_dump(mode="json", include={"targets", "link"}, exclude_defaults=True)),
+        )
+        log.info("injecting %s: %s %s", fault.name, fault.kind, ", ".join(targets))
+        kind.inject(around, targets)
+        evidence = clock.wait_until(
+            lambda: kind.evidence(around, targets),
+            timeout_s=_EFFECT_TIMEOUT_S,
+            what=f"the effect of {fault.name} on {', '.join(targets)}",
+            every_s=0.01,
+        )
+        # For clients that the scenario lets react to it.
+        self.run.leave_state(f"effective-{fault.name}", {"at": clock.now_us()})
+        self._record(fault, targets, FaultState.EFFECTIVE, evidence)
+
+    def _silent(self) -> list[str]:
+        """The clusters of which nobody is left to ask: no broker, or no bookie."""
+        standing_by = {name for name, node in self.run.topology.nodes.items() if node.standby}
+        down = {node for nodes in self._in_force() for node in nodes}
+        down |= {name for name in standing_by if not self.runtime.alive(name)}
+        return [
+            name
+            for name, cluster in self.run.topology.clusters.items()
+            if any(down.issuperset(cluster.names(role=role)) for role in (Role.BROKER, Role.BOOKIE))
+        ]
+
+    def _await(self, fault: Fault, when: When) -> None:
+        condition, earlier = when.earlier
+        log.info("%s waits until %s is %s", fault.name, earlier, condition)
+        if when.for_s is not None:
+            clock.wait_until(
+                self._unhealthy(earlier, when.for_s),
+                timeout_s=when.within_s,
+                what=f"the nodes of {earlier} to fail their health checks for {when.for_s:g} s, before {fault.name}",
+                every_s=0.25,
+            )
+            return
+        clock.wait_until(
+            lambda: self._rereplicated(earlier),
+            timeout_s=when.within_s,
+            what=f"the ledgers of {earlier} to be replicated again, before {fault.name}",
+            every_s=0.5,
+        )
+
+    def _unhealthy(self, earlier: str, for_s: float) -> Callable[[], bool]:
+        """Whether no node of an earlier fault has been healthy for so many seconds."""
+        specs = [self.specs[name] for name in self._injected[earlier]]
+        since = time.monotonic()
+
+        def unhealthy() -> bool:
+            nonlocal since
+            asked = time.monotonic()
+            if any(self.driver.healthy(spec) for spec in specs):
+                since = time.monotonic()
+            return asked - since >= for_s
+
+        return unhealthy
+
+    def _rereplicated(self, earlier: str) -> bool:
+        """Whether no ledger names a node that an earlier fault keeps down, and none waits for a copy.
+
+        Both, because auto-recovery notices a dead bookie only when its session ends, about 30 s later.
+        """
+        dead = {name for name in self._injected[earlier] if not self.runtime.alive(name)}
+        named = any(dead.intersection(row["bookies"]) for row in self.driver.ledgers("waiting")) if dead else False
+        return not named and self.driver.under_replicated() == 0
+
+    def _heal(self, fault: Fault) -> None:
+        targets = self._injected[fault.name]
+        kind, around = FAULT_KINDS[fault.kind], self._around(fault)
+        self._record(fault, targets, FaultState.HEALING, "")
+        log.info("healing %s: %s", fault.name, ", ".join(targets))
+        kind.heal(around, targets)
+        evidence = clock.wait_until(
+            lambda: kind.healed(around, targets),
+            timeout_s=_HEAL_TIMEOUT_S,
+            what=f"the nodes of {fault.name} to be healthy again: {', '.join(targets)}",
+            every_s=0.1,
+        )
+        self._record(fault, targets, FaultState.RECOVERED, evidence)
+        self._healed.add(fault.name)
+
+    def _around(self, fault: Fault) -> Surroundings:
+        return Surroundings(
+            driver=self.driver,
+            runtime=self.runtime,
+            specs=self.specs,
+            link=self.link,
+            fault=fault,
+            kept_down=frozenset(name for names in self._in_force(fault.name) for name in names),
+        )
+
+    def _in_force(self, but: str = "") -> list[list[str]]:
+        """The targets of each fault that harms and is not healed, without those of one."""
+        harm = {*harmful(self.scenario)} - {but, *self._healed}
+        return [targets for name, targets in self._injected.items() if name in harm]
+
+    def _undo(self) -> bool:
+        """Heal, last first, what was injected and is not permanent. Whether all of it was proven."""
+        undone = True
+        for fault in reversed(self.scenario.faults):
+            if (
+                fault.permanent
+                or fault.name in self._healed
+                or fault.name not in self._injected
+                or FAULT_KINDS[fault.kind].helps
+            ):
+                continue
+            try:
+                self._heal(fault)
+            except BrokerproofError as error:
+                undone = False
+                self.problems.append(f"{fault.name} was not undone: {error}")
+        return undone
+
+    def _settle(self) -> None:
+        """Wait for the repair of all ledgers, and note where they are then."""
+        if self.link is not None:
+            try:
+                self.link.ping()
+            except NodeError as error:
+                self.problems.append(f"the regions are joined no longer: {error}")
+        try:
+            clock.wait_until(
+                lambda: self.driver.under_replicated() == 0,
+                timeout_s=self.scenario.settle_s,
+                what="under-replicated ledgers to come to zero",
+                every_s=0.5,
+            )
+        except (DeadlineError, AdminError) as error:
+            self.problems.append(str(error))
+        try:
+            self.run.append("ledgers", self.driver.ledgers("end"))
+        except AdminError as error:
+            self.problems.append(f"where the ledgers are in the end is unknown: {error}")
+
+    def _until(self, moment_us: int) -> None:
+        """Sleep to a time of the timeline; a fault that took longer than its place in it delays what follows."""
+        while (left := moment_us - clock.now_us()) > 0:
+            time.sleep(min(left / 1e6, 0.5))
+
+    def _record(self, fault: Fault, targets: list[str], state: FaultState, evidence: str) -> None:
+        row: dict[str, Any] = {
+            "run_id": self.run.run_id,
+            "fault": fault.name,
+            "kind": fault.kind,
+            "targets": targets,
+            "state": state.value,
+            "at": clock.now_us(),
+            "evidence": evidence,
+        }
+        self.run.append("faults", [row])
+        self.announce(fault={"fault": fault.name, "kind": fault.kind, "targets": targets, "state": state.value})

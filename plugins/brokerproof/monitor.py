@@ -1,0 +1,187 @@
+"""The process that watches over a run from `reserve` to `release`: it holds the slot and samples the cluster.
+
+Its life is what tells a run that goes on from one that died. It is started in a session of its own and ends when the
+run is released, when the run's directory is gone, or after `MAX_LIFE_S`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import httpx
+
+from brokerproof import clock
+from brokerproof.errors import BrokerproofError
+from brokerproof.network.observation import sample
+from brokerproof.network.process import Link
+from brokerproof.run import live_status
+from brokerproof.run.directory import Run
+from brokerproof.runtimes.processes import MARK
+from brokerproof.systems.protocols import Sample
+from brokerproof.systems.registry import driver_for
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 0.5
+# A frozen node answers nobody; another one is asked early enough that two samples are less than a second apart.
+_PATIENCE_S = 0.45
+MAX_LIFE_S = 6 * 3600
+_WRITE_EVERY_S = 30.0
+
+
+def start(run: Run) -> int:
+    """Start the keeper of a run; its pid."""
+    nodes = Path(run.path("nodes")).absolute()
+    logs = Path(run.path("logs"))
+    logs.mkdir(parents=True, exist_ok=True)
+    with (logs / "keeper.log").open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "brokerproof.monitor", run.directory],
+            env={**os.environ, MARK: f"{nodes}|keeper"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ).pid
+
+
+def keep(run: Run) -> None:
+    """Sample until the run is released."""
+    end_at = time.monotonic() + MAX_LIFE_S
+    queue: SimpleQueue[Sample] = SimpleQueue()
+    latest: dict[tuple[str, str], str] = {}
+    stopping = threading.Event()
+    sampling = False
+    unwritten: list[dict[str, Any]] = []
+    written_at = time.monotonic()
+
+    def flush() -> None:
+        nonlocal unwritten, written_at
+        run.append("observations", unwritten)
+        unwritten, written_at = [], time.monotonic()
+
+    try:
+        while time.monotonic() < end_at and run.exists("run.json") and run.state("released") is None:
+            if not sampling and run.state("configured") is not None:
+                sampling = True
+                for name, sampler in _samplers(run).items():
+                    threading.Thread(target=_loop, args=(name, sampler, queue, stopping), daemon=True).start()
+            while True:
+                try:
+                    sample = queue.get_nowait()
+                except Empty:
+                    break
+                latest[sample.source, sample.metric] = sample.value
+                unwritten.append({"run_id": run.run_id, **vars_of(sample)})
+            # `flush` on request: whoever reads the table next waits for state/observed.json.
+            requested = run.state("observe_until")
+            if requested is not None and run.state("observed") is None and clock.now_us() > requested["at"]:
+                flush()
+                run.leave_state("observed", {"at": clock.now_us()})
+            elif time.monotonic() - written_at > _WRITE_EVERY_S:
+                flush()
+            _write_live(run, latest)
+            time.sleep(0.5)
+    finally:
+        stopping.set()
+        if run.exists("run.json"):
+            flush()
+
+
+def _samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
+    """The system's own, and the link's where the topology has one."""
+    samplers = driver_for(run, patience_s=_PATIENCE_S).samplers()
+    if not run.topology.links:
+        return samplers
+    return {**samplers, "link": partial(sample, Link(Path(run.path("nodes"))))}
+
+
+def _loop(
+    name: str, sampler: Callable[[], list[Sample]], queue: SimpleQueue[Sample], stopping: threading.Event
+) -> None:
+    while not stopping.is_set():
+        started = time.monotonic()
+        try:
+            for sample in sampler():
+                queue.put(sample)
+        except (BrokerproofError, httpx.HTTPError, KeyError, ValueError) as error:
+            # Recorded, not overlooked: a sample that is missing is a gap in the evidence.
+            queue.put(Sample(at=clock.now_us(), source=f"sampler:{name}", metric="no_answer", value=repr(error)[:300]))
+        stopping.wait(max(0.05, INTERVAL_S - (time.monotonic() - started)))
+
+
+def vars_of(sample: Sample) -> dict[str, Any]:
+    """A sample as a row of the observations table, without the run's id."""
+    return {"at": sample.at, "source": sample.source, "metric": sample.metric, "value": sample.value}
+
+
+def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
+    """Put together what the display shows."""
+    said = live_status.read(run, "run")
+    counters: dict[str, int] = {}
+    workload = run.scenario.workload
+    for part in range(workload.producers * len(workload.homes(run.topology))):
+        for name, value in live_status.read(run, f"load-{part}").items():
+            if name in ("acked", "failed", "unknown"):
+                counters[name] = counters.get(name, 0) + int(value)
+    part = 0
+    while consumed := live_status.read(run, f"consume-{part}"):
+        counters["delivered"] = counters.get("delivered", 0) + int(consumed.get("delivered", 0))
+        part += 1
+    owners = [value for (_, metric), value in latest.items() if metric == "owner" and value]
+    run.write_json(
+        "progress/live.json",
+        {
+            **said,
+            "at": clock.now_us(),
+            **counters,
+            "owner": ", ".join(owners),
+            "alive": _alive(latest),
+            "under_replicated_ledgers": _under_replicated(latest),
+            "backlog": _backlogs(latest),
+        },
+    )
+
+
+def _alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
+    """Nodes listed alive, by role, of all clusters."""
+    alive: dict[str, list[str]] = {}
+    for (_, metric), value in latest.items():
+        if metric.startswith("alive_"):
+            alive.setdefault(metric.removeprefix("alive_"), []).extend(json.loads(value))
+    return alive
+
+
+def _under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
+    """Of all clusters together, None where nobody could be asked."""
+    said = [value for (_, metric), value in latest.items() if metric == "under_replicated_ledgers"]
+    known = [int(value) for value in said if value.isdigit()]
+    return str(sum(known)) if known else None
+
+
+def _backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
+    """Of every subscription, and of replication by where it goes; of several clusters with where it is."""
+    found: dict[str, str] = {}
+    for (source, metric), value in latest.items():
+        kind, _, name = metric.partition(":")
+        if kind in ("backlog", "replication_backlog"):
+            cluster = source.partition("@")[2]
+            found[f"{name}@{cluster}" if cluster and kind == "backlog" else name] = value
+    return found
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    keep(Run(sys.argv[1]))

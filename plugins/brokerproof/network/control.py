@@ -1,0 +1,162 @@
+"""How the link process is told what to do: a line of JSON a request, a line of JSON an answer, over a unix socket."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from brokerproof.errors import BrokerproofError, InputError, MachineError
+from brokerproof.experiment.yaml_models import Document, closest, parse
+from brokerproof.network.network import Network
+from brokerproof.network.poller import IN, OUT, Poller
+from brokerproof.network.shape import Condition
+
+# sun_path holds 108 bytes on Linux, the last of them a zero.
+_LONGEST_PATH = 107
+_LONGEST_REQUEST = 1_048_576
+
+
+class Selection(Document):
+    """Which traffic is meant."""
+
+    senders: list[str] = Field(min_length=1)
+    receivers: list[str] = Field(min_length=1)
+    both_ways: bool
+
+
+class Reset(Selection):
+    """Which connections to reset, and what to call that."""
+
+    id: str = Field(min_length=1)
+
+
+class Removal(Document):
+    """Which condition to remove."""
+
+    id: str
+
+
+def socket_path(directory: Path) -> Path:
+    """Where the link process of a node directory is told what to do.
+
+    In the directory itself, or, where that path is too long for a unix socket, in a directory of this user's below
+    the temporary one, under a name made from the path. Raises MachineError where neither will do.
+    """
+    path = directory / "control.sock"
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        return path
+    short = Path(tempfile.gettempdir()) / f"brokerproof-link-{os.getuid()}"
+    short.mkdir(mode=0o700, exist_ok=True)
+    status = short.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise MachineError(f"{short} is not this user's alone; remove it, or set TMPDIR to a directory of your own")
+    path = short / f"{hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}.sock"
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        raise MachineError(f"{path} is too long for a unix socket; set TMPDIR to a shorter directory")
+    return path
+
+
+class Control:
+    """Answers requests about a network; every peer that may open the socket is trusted."""
+
+    def __init__(self, path: Path, network: Network, poller: Poller) -> None:
+        self._network, self._poller = network, poller
+        path.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.setblocking(False)
+        self._socket.bind(str(path))
+        path.chmod(0o600)
+        self._socket.listen(64)
+        poller.watch(self._socket.fileno(), IN, self._accept)
+
+    def answer(self, line: bytes) -> dict[str, Any]:
+        """What to answer to a request: `{"ok": …}` or `{"error": sentence}`."""
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise ValueError("it is something else")
+        except ValueError as error:
+            return {"error": f"the request is no JSON object ({error})"}
+        name, content = str(request.pop("request", "")), request
+        acts = self._acts()
+        try:
+            if name not in acts:
+                raise InputError(f"no request is called `{name}`", remedy=closest(name, acts))
+            return {"ok": acts[name](content)}
+        except BrokerproofError as error:
+            return {"error": str(error)}
+
+    def _acts(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
+        network = self._network
+        return {
+            "ping": lambda _: {"pid": os.getpid()},
+            "routes": lambda _: [route.model_dump() for route in network.routes()],
+            "state": lambda _: network.state().model_dump(),
+            "metrics": lambda _: network.metrics().model_dump(),
+            "condition add": lambda content: network.add(
+                parse(Condition, content, file="request `condition add`")
+            ).model_dump(),
+            "condition remove": lambda content: network.remove(
+                parse(Removal, content, file="request `condition remove`").id
+            ).model_dump(),
+            "reset": lambda content: network.reset(
+                **parse(Reset, content, file="request `reset`").model_dump()
+            ).model_dump(),
+            "crossed": lambda content: network.crossed(
+                **parse(Selection, content, file="request `crossed`").model_dump()
+            ),
+        }
+
+    def _accept(self, _: int) -> None:
+        try:
+            peer, _address = self._socket.accept()
+        except OSError:
+            return
+        _Session(peer, self.answer, self._poller)
+
+
+class _Session:
+    """One peer's requests, answered one after the other."""
+
+    def __init__(self, peer: socket.socket, answer: Callable[[bytes], dict[str, Any]], poller: Poller) -> None:
+        self._peer, self._answer, self._poller = peer, answer, poller
+        self._request = bytearray()
+        self._unsent = b""
+        peer.setblocking(False)
+        poller.watch(peer.fileno(), IN, self._ready)
+
+    def _ready(self, _: int) -> None:
+        try:
+            if self._unsent:
+                self._send()
+            else:
+                received = self._peer.recv(65_536)
+                if not received:
+                    self._poller.close(self._peer)
+                    return
+                self._request += received
+            while not self._unsent and (end := self._request.find(b"\n")) >= 0:
+                line = bytes(self._request[:end])
+                del self._request[: end + 1]
+                self._unsent = json.dumps(self._answer(line)).encode() + b"\n"
+                self._send()
+            if len(self._request) > _LONGEST_REQUEST:
+                self._poller.close(self._peer)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._poller.close(self._peer)
+
+    def _send(self) -> None:
+        try:
+            self._unsent = self._unsent[self._peer.send(self._unsent) :]
+        finally:
+            self._poller.watch(self._peer.fileno(), OUT if self._unsent else IN, self._ready)

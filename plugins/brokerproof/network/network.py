@@ -1,0 +1,253 @@
+"""The whole emulated network of a run: its listeners, the conditions in force, what was measured."""
+
+from __future__ import annotations
+
+import time
+
+from brokerproof import clock
+from brokerproof.errors import InputError
+from brokerproof.experiment.links import Quality
+from brokerproof.experiment.yaml_models import Document, closest
+from brokerproof.network.line import Line
+from brokerproof.network.listener import Listener
+from brokerproof.network.meter import Added, Meter
+from brokerproof.network.plan import Plan
+from brokerproof.network.poller import Poller
+from brokerproof.network.routes import Route
+from brokerproof.network.shape import Condition, Shape, matches
+from brokerproof.network.way import Way
+
+Regions = tuple[str, str]
+
+
+class Effect(Document):
+    """The evidence that something was done: from `at` (microseconds since the epoch) on, to so much."""
+
+    at: int
+    connections: int
+    listeners: int
+
+
+class State(Document):
+    """What is in force."""
+
+    at: int
+    conditions: list[Condition]
+    # By id: what each condition in force took effect on, and each reset.
+    effects: dict[str, Effect]
+    listeners: int
+    # Listeners whose route is cut in at least one direction.
+    cut_listeners: int
+    connections: int
+
+
+class PairMetrics(Document):
+    """Traffic from one region to another; bytes and connections since the start, `added` since the last metrics."""
+
+    sender: str
+    receiver: str
+    bytes: int
+    held_bytes: int
+    # Connections that the sender's region opened to the receiver's.
+    open: int
+    opened: int
+    refused: int
+    # What the emulator added to the delays that were ordered.
+    added: Added
+
+
+class Metrics(Document):
+    """What was measured; intervals reach from one request for metrics to the next."""
+
+    at: int
+    interval_s: float
+    # CPU seconds of the link process since its start.
+    cpu_s: float
+    # The longest in the interval that a socket had to wait because others were served.
+    longest_turn_ms: float
+    pairs: list[PairMetrics]
+
+
+class Network:
+    """Listens for all routes; conditions are added and removed while it runs."""
+
+    def __init__(self, plan: Plan, poller: Poller) -> None:
+        """Raises MachineError where an address or port is taken."""
+        self._plan, self._poller = plan, poller
+        self._conditions: dict[str, Condition] = {}
+        self._effects: dict[str, Effect] = {}
+        self._shapes = {(shape.sender, shape.receiver): shape for shape in plan.shapes}
+        self._meters: dict[Regions, Meter] = {}
+        # By what limits them: None is the shape of the pair of regions, else a condition's id.
+        self._lines: dict[tuple[str | None, Regions], Line] = {}
+        self._ways: list[Way] = []
+        self._listeners: list[Listener] = []
+        self._measured_at = time.monotonic()
+        most_held = int(plan.buffer_mib * 2**20)
+        for route in plan.routes:
+            there = self._way(route.viewer, route.target, (route.viewer_region, route.target_region))
+            back = self._way(route.target, route.viewer, (route.target_region, route.viewer_region))
+            for port in route.ports:
+                self._listeners.append(
+                    Listener(
+                        (route.listen_address, port),
+                        (route.target_address, port),
+                        there,
+                        back,
+                        poller,
+                        most_held=most_held,
+                    )
+                )
+        self._apply()
+
+    def routes(self) -> list[Route]:
+        """All routes."""
+        return self._plan.routes
+
+    def add(self, condition: Condition) -> Effect:
+        """Put a condition in force. Raises InputError where its id is in use or no route is concerned."""
+        if condition.id in self._conditions:
+            raise InputError(f"condition `{condition.id}` is in force already", remedy="remove it or choose another id")
+        self._check(condition.senders, condition.receivers, condition.both_ways)
+        self._conditions[condition.id] = condition
+        self._apply()
+        self._effects[condition.id] = self._effect(condition)
+        return self._effects[condition.id]
+
+    def remove(self, condition_id: str) -> Effect:
+        """End a condition. Raises InputError where none has the id."""
+        if condition_id not in self._conditions:
+            raise InputError(f"no condition is called `{condition_id}`", remedy=closest(condition_id, self._conditions))
+        condition = self._conditions.pop(condition_id)
+        del self._effects[condition_id]
+        self._apply()
+        self._lines = {key: line for key, line in self._lines.items() if key[0] != condition_id}
+        return self._effect(condition)
+
+    def reset(self, id: str, senders: list[str], receivers: list[str], both_ways: bool) -> Effect:
+        """Close with a RST every connection in which one of the senders talks to one of the receivers.
+
+        Both ends learn of it at once, whatever the delay, even across a cut. Raises InputError where no route is
+        concerned or a condition has the id.
+        """
+        if id in self._conditions:
+            raise InputError(f"condition `{id}` is in force", remedy="choose another id")
+        self._check(senders, receivers, both_ways)
+        concerned = [listener for listener in self._listeners if _concerns(listener, senders, receivers, both_ways)]
+        connections = [connection for listener in concerned for connection in listener.connections]
+        for connection in connections:
+            connection.reset()
+        self._effects[id] = Effect(at=clock.now_us(), connections=len(connections), listeners=len(concerned))
+        return self._effects[id]
+
+    def crossed(self, senders: list[str], receivers: list[str], both_ways: bool) -> int:
+        """Bytes from the senders that reached the receivers since the start; unlike `metrics`, anyone may ask."""
+        self._check(senders, receivers, both_ways)
+        return sum(way.bytes for way in self._ways if matches(senders, receivers, both_ways, way.sender, way.receiver))
+
+    def state(self) -> State:
+        """What is in force."""
+        return State(
+            at=clock.now_us(),
+            conditions=list(self._conditions.values()),
+            effects=self._effects,
+            listeners=len(self._listeners),
+            cut_listeners=sum(listener.there.cut or listener.back.cut for listener in self._listeners),
+            connections=sum(len(listener.connections) for listener in self._listeners),
+        )
+
+    def metrics(self) -> Metrics:
+        """What was measured; starts a new interval."""
+        now = time.monotonic()
+        open_connections = dict.fromkeys(self._meters, 0)
+        held = dict.fromkeys(self._meters, 0)
+        for listener in self._listeners:
+            open_connections[listener.there.regions] += len(listener.connections)
+            for connection in listener.connections:
+                for pipe in connection.pipes:
+                    held[pipe.way.regions] += pipe.held_bytes()
+        metrics = Metrics(
+            at=clock.now_us(),
+            interval_s=now - self._measured_at,
+            cpu_s=time.process_time(),
+            longest_turn_ms=self._poller.longest_turn_s * 1000,
+            pairs=[
+                PairMetrics(
+                    sender=regions[0],
+                    receiver=regions[1],
+                    bytes=meter.bytes,
+                    held_bytes=held[regions],
+                    open=open_connections[regions],
+                    opened=meter.opened,
+                    refused=meter.refused,
+                    added=meter.added.take(),
+                )
+                for regions, meter in self._meters.items()
+            ],
+        )
+        self._measured_at, self._poller.longest_turn_s = now, 0.0
+        return metrics
+
+    def _way(self, sender: str, receiver: str, regions: Regions) -> Way:
+        way = Way(sender, receiver, regions, self._meters.setdefault(regions, Meter()))
+        self._ways.append(way)
+        return way
+
+    def _apply(self) -> None:
+        """Make every way what the shapes and conditions say, and let the connections of those that changed follow."""
+        was_cut: dict[Way, bool] = {}
+        for way in self._ways:
+            conditions = [each for each in self._conditions.values() if each.holds(way.sender, way.receiver)]
+            shape = self._shapes.get(way.regions) or Shape(sender=way.regions[0], receiver=way.regions[1])
+            qualities: list[tuple[str | None, Quality]] = [(None, shape), *((each.id, each) for each in conditions)]
+            before = way.cut
+            if way.set(
+                cut=any(condition.cut for condition in conditions),
+                delay_s=sum(quality.delay_ms for _, quality in qualities) / 1000,
+                jitter_s=sum(quality.jitter_ms for _, quality in qualities) / 1000,
+                lines=tuple(
+                    self._line(origin, way.regions, quality.bandwidth_mbit)
+                    for origin, quality in qualities
+                    if quality.bandwidth_mbit is not None
+                ),
+            ):
+                was_cut[way] = before
+        for listener in self._listeners:
+            if listener.there in was_cut or listener.back in was_cut:
+                listener.reshape(
+                    there_was_cut=was_cut.get(listener.there, listener.there.cut),
+                    back_was_cut=was_cut.get(listener.back, listener.back.cut),
+                )
+
+    def _line(self, origin: str | None, regions: Regions, bandwidth_mbit: float) -> Line:
+        key = (origin, regions)
+        if key not in self._lines:
+            self._lines[key] = Line(bandwidth_mbit, self._poller)
+        return self._lines[key]
+
+    def _check(self, senders: list[str], receivers: list[str], both_ways: bool) -> None:
+        if not any(_concerns(listener, senders, receivers, both_ways) for listener in self._listeners):
+            names = sorted({way.sender for way in self._ways})
+            raise InputError(
+                f"no route leads from {', '.join(senders)} to {', '.join(receivers)}",
+                remedy=f"routes are between {', '.join(names)}",
+            )
+
+    def _effect(self, condition: Condition) -> Effect:
+        concerned = [
+            listener
+            for listener in self._listeners
+            if _concerns(listener, condition.senders, condition.receivers, condition.both_ways)
+        ]
+        return Effect(
+            at=clock.now_us(),
+            connections=sum(len(listener.connections) for listener in concerned),
+            listeners=len(concerned),
+        )
+
+
+def _concerns(listener: Listener, senders: list[str], receivers: list[str], both_ways: bool) -> bool:
+    """Whether one direction of a listener's connections is what the names select."""
+    return any(
+        matches(senders, receivers, both_ways, way.sender, way.receiver) for way in (listener.there, listener.back)
+    )

@@ -1,0 +1,63 @@
+"""What a link process is started with: routes, and the shape of the network between their regions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from brokerproof.errors import InputError
+from brokerproof.experiment.yaml_models import Document, closest
+from brokerproof.network.routes import Route
+from brokerproof.network.shape import Shape
+
+
+class Plan(Document):
+    """All routes of a run; pairs of regions without a shape pass everything on at once."""
+
+    routes: list[Route] = Field(min_length=1)
+    shapes: list[Shape] = Field(default_factory=list)
+    buffer_mib: float = Field(
+        8,
+        gt=0,
+        description="most that is under way in one direction of one connection; "
+        "caps its throughput at so much per delay (8 MiB at 50 ms one way: 1.3 Gbit/s)",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self._one_viewer_per_address()
+        self._shapes_of_known_regions()
+        return self
+
+    def _one_viewer_per_address(self) -> None:
+        taken: dict[tuple[str, int], int] = {}
+        for number, route in enumerate(self.routes):
+            for port in route.ports:
+                other = taken.setdefault((route.listen_address, port), number)
+                if other != number or route.ports.count(port) > 1:
+                    raise InputError(
+                        f"{route.listen_address}:{port} is listened on twice, for {route.viewer} → {route.target} "
+                        f"and for {self.routes[other].viewer} → {self.routes[other].target}",
+                        field=f"routes.{number}.listen_address",
+                        remedy="give each viewer and target an address of their own",
+                    )
+
+    def _shapes_of_known_regions(self) -> None:
+        regions = {region for route in self.routes for region in (route.viewer_region, route.target_region)}
+        seen: set[Sequence[str]] = set()
+        for number, shape in enumerate(self.shapes):
+            for side in ("sender", "receiver"):
+                if (region := getattr(shape, side)) not in regions:
+                    raise InputError(
+                        f"no route touches region `{region}`",
+                        field=f"shapes.{number}.{side}",
+                        remedy=closest(region, regions),
+                    )
+            pair = (shape.sender, shape.receiver)
+            if pair in seen:
+                raise InputError(
+                    f"{shape.sender} → {shape.receiver} has two shapes", field=f"shapes.{number}", remedy="keep one"
+                )
+            seen.add(pair)

@@ -1,0 +1,168 @@
+"""The link process as others see it: `start` it, and tell it through `Link` what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from brokerproof import clock
+from brokerproof.errors import DeadlineError, InputError, MachineError, NodeError, RunError
+from brokerproof.experiment.yaml_models import parse
+from brokerproof.machine.process_identity import living
+from brokerproof.network.network import Effect, Metrics, State
+from brokerproof.network.plan import Plan
+from brokerproof.network.routes import Route
+from brokerproof.network.shape import Condition
+from brokerproof.runtimes.processes import MARK
+
+# The name in its mark, and of its directory beside those of the nodes.
+NAME = "link"
+PLAN_FILE = "link.json"
+READY_FILE = "ready.json"
+# Exit status when an address is taken; the last line of the log says which.
+ADDRESS_TAKEN = 3
+_ANSWER_TIMEOUT_S = 10.0
+_START_TIMEOUT_S = 30.0
+
+
+class Link:
+    """Tells the link process of a run what to do.
+
+    Every method raises InputError where the request makes no sense, NodeError where the process does not answer.
+    """
+
+    def __init__(self, nodes: Path) -> None:
+        """`nodes` is the directory of the run's nodes. Raises RunError where no link process was started."""
+        self.directory = nodes.absolute() / NAME
+        try:
+            ready = json.loads((self.directory / READY_FILE).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RunError(
+                f"no link process was started in {self.directory}; the run has one only if its topology has links"
+            ) from None
+        self.pid: int = ready["pid"]
+        self._path: str = ready["control"]
+
+    def ping(self) -> int:
+        """The pid of the process that answers."""
+        return int(self._ask("ping")["pid"])
+
+    def routes(self) -> list[Route]:
+        """All routes."""
+        return [parse(Route, route, file="answer of the link process") for route in self._ask("routes")]
+
+    def state(self) -> State:
+        """Which conditions are in force, on how many connections and listeners."""
+        return parse(State, self._ask("state"), file="answer of the link process")
+
+    def metrics(self) -> Metrics:
+        """What was measured; what it says of an interval reaches back to the last call by anyone."""
+        return parse(Metrics, self._ask("metrics"), file="answer of the link process")
+
+    def add(self, condition: Condition) -> Effect:
+        """Put a condition in force; the effect says when it was, and on how much."""
+        return self._effect("condition add", condition.model_dump())
+
+    def remove(self, condition_id: str) -> Effect:
+        """End a condition; the effect says when it had ended, and on how much."""
+        return self._effect("condition remove", {"id": condition_id})
+
+    def reset(self, name: str, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> Effect:
+        """Reset every connection in which one of the senders talks to one of the receivers.
+
+        The state keeps the effect under the name.
+        """
+        content = {"id": name, "senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
+        return self._effect("reset", content)
+
+    def crossed(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
+        """Bytes from the senders that reached the receivers since the link was started."""
+        content = {"senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
+        return int(self._ask("crossed", content))
+
+    def _effect(self, request: str, content: dict[str, Any]) -> Effect:
+        return parse(Effect, self._ask(request, content), file="answer of the link process")
+
+    def _ask(self, request: str, content: dict[str, Any] | None = None) -> Any:
+        try:
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.settimeout(_ANSWER_TIMEOUT_S)
+                peer.connect(self._path)
+                peer.sendall(json.dumps({"request": request, **(content or {})}).encode() + b"\n")
+                with peer.makefile("rb") as answers:
+                    line = answers.readline()
+            if not line:
+                raise ConnectionError("it closed the connection")
+        except OSError as error:
+            raise NodeError(
+                f"the link process (pid {self.pid}) does not answer `{request}`: {error}; "
+                f"its log ends with\n{_log_tail(self.directory)}"
+            ) from error
+        answer = json.loads(line)
+        if "error" in answer:
+            raise InputError(answer["error"])
+        return answer["ok"]
+
+
+def start(nodes: Path, plan: Plan) -> Link:
+    """Start the link process of a run, in a session of its own, and wait until all its listeners are bound.
+
+    It outlives its starter and is found by its mark. Raises MachineError where an address is taken, NodeError where it
+    does not start.
+    """
+    nodes = nodes.absolute()
+    directory = nodes / NAME
+    ready = directory / READY_FILE
+    if _runs(ready):
+        raise NodeError(f"the link process of {nodes} runs already")
+    (directory / "log").mkdir(parents=True, exist_ok=True)
+    ready.unlink(missing_ok=True)
+    temporary = directory / f"{PLAN_FILE}.tmp"
+    temporary.write_text(plan.model_dump_json(indent=1), encoding="utf-8")
+    temporary.replace(directory / PLAN_FILE)
+    with (directory / "log" / "node.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "brokerproof.network", str(directory)],
+            env={**os.environ, MARK: f"{nodes}|{NAME}"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        clock.wait_until(
+            lambda: ready.exists() or process.poll() is not None,
+            timeout_s=_START_TIMEOUT_S,
+            what="the link process to listen",
+            every_s=0.02,
+        )
+    except DeadlineError as error:
+        process.kill()
+        process.wait()
+        raise NodeError(f"{error}; its log ends with\n{_log_tail(directory)}") from None
+    if process.poll() is not None:
+        if process.returncode == ADDRESS_TAKEN:
+            raise MachineError(_log_tail(directory, 1))
+        raise NodeError(f"the link process ended while it started; its log ends with\n{_log_tail(directory)}")
+    return Link(nodes)
+
+
+def _runs(ready: Path) -> bool:
+    try:
+        state = json.loads(ready.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return False
+    return living(state["pid"], state["created"]) is not None
+
+
+def _log_tail(directory: Path, lines: int = 15) -> str:
+    log = directory / "log" / "node.log"
+    if not log.exists():
+        return "(no log)"
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])

@@ -1,0 +1,49 @@
+"""A route: at which address a node sees a node of another region, and where that one really listens."""
+
+from __future__ import annotations
+
+from ipaddress import AddressValueError, IPv4Address
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+
+from brokerproof.errors import InputError
+from brokerproof.experiment.yaml_models import Document
+
+
+class Route(Document):
+    """One viewer's way to one target: what connects to `listen_address` is passed on to `target_address`."""
+
+    viewer: str = Field(min_length=1, description="node, or place of a client, that connects")
+    viewer_region: str
+    target: str = Field(min_length=1, description="node that it connects to")
+    target_region: str
+    listen_address: str
+    target_address: str
+    ports: list[int] = Field(min_length=1, description="the same on both addresses")
+
+    @field_validator("listen_address", "target_address")
+    @classmethod
+    def _is_an_address(cls, value: str) -> str:
+        try:
+            IPv4Address(value)
+        except AddressValueError:
+            raise InputError(f"`{value}` is no IPv4 address", remedy="write one like `127.10.1.11`") from None
+        return value
+
+    @field_validator("ports")
+    @classmethod
+    def _are_ports(cls, value: list[int]) -> list[int]:
+        if wrong := [port for port in value if not 0 < port < 65536]:
+            raise InputError(f"{wrong[0]} is no port", remedy="choose one of 1 to 65535")
+        return value
+
+    @model_validator(mode="after")
+    def _leads_elsewhere(self) -> Self:
+        if self.listen_address == self.target_address:
+            raise InputError(
+                f"leads from {self.listen_address} to itself",
+                field="listen_address",
+                remedy="give the viewer an address of its own for this target",
+            )
+        return self

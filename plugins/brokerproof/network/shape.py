@@ -1,0 +1,59 @@
+"""What the network does to traffic: the shape of a pair of regions, and conditions that worsen it for a while."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from brokerproof.errors import InputError
+from brokerproof.experiment.links import Quality
+from brokerproof.experiment.topology import Topology
+
+
+class Shape(Quality):
+    """How traffic from one region to another fares while nothing is wrong."""
+
+    sender: str = Field(description="region")
+    receiver: str = Field(description="region")
+
+
+class Condition(Quality):
+    """Something wrong between nodes, until it is removed by its id.
+
+    Conditions stack over the shape: delays and jitters add up, of bandwidths the narrowest counts, one cut is enough.
+    """
+
+    id: str = Field(min_length=1)
+    senders: list[str] = Field(min_length=1, description="names of viewers and targets")
+    receivers: list[str] = Field(min_length=1, description="names of viewers and targets")
+    both_ways: bool = Field(description="whether it holds from the receivers to the senders too")
+    cut: bool = Field(False, description="nothing gets through")
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Self:
+        if not self.cut and not self.delay_ms and self.bandwidth_mbit is None:
+            raise InputError(
+                f"condition `{self.id}` changes nothing", remedy="give `cut`, `delay_ms` or `bandwidth_mbit`"
+            )
+        return self
+
+    def holds(self, sender: str, receiver: str) -> bool:
+        """Whether traffic from one node to the other is concerned."""
+        return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
+
+
+def matches(senders: list[str], receivers: list[str], both_ways: bool, sender: str, receiver: str) -> bool:
+    """Whether traffic from one node to the other is what the names select."""
+    if sender in senders and receiver in receivers:
+        return True
+    return both_ways and sender in receivers and receiver in senders
+
+
+def shapes_of(topology: Topology) -> list[Shape]:
+    """The links of a topology, one shape in each direction."""
+    return [
+        Shape(sender=sender, receiver=receiver, **link.model_dump(exclude={"between"}))
+        for link in topology.links
+        for sender, receiver in (link.between, link.between[::-1])
+    ]

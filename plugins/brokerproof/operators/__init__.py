@@ -1,1 +1,0 @@
-"""Thin Airflow operators over the core."""

@@ -1,0 +1,74 @@
+"""The process that leads the embedded Airflow's session: `python -m` this module, `HOME COMPONENT …`.
+
+Brings the database up to date, starts the components, starts one again that ended, and ends them when it is told to.
+Imports nothing of Airflow, so that it stays small.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+_PAUSE_BEFORE_RESTART_S = 5
+
+
+class Component:
+    """One of Airflow's processes."""
+
+    def __init__(self, name: str, logs: Path) -> None:
+        self.name = name
+        self._log = logs / f"{name}.log"
+        # The log server listens on all addresses; the API server reads the files itself.
+        self._arguments = [name, "--skip-serve-logs"] if name == "scheduler" else [name]
+        self.process = self._spawn()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "airflow", *self._arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def restart_if_ended(self) -> None:
+        """Start it again where it ended on its own."""
+        if (status := self.process.poll()) is not None:
+            print(f"{self.name} ended with status {status}; starting it again, see {self._log}", flush=True)
+            self.process = self._spawn()
+
+
+def migrate(home: Path) -> None:
+    """Bring the database up to this Airflow's version; exits with status 1 where that fails."""
+    done = home / f"database-{importlib.metadata.version('apache-airflow-core')}"
+    if done.exists() and (home / "airflow.db").exists():
+        return
+    with (home / "logs" / "migration.log").open("ab") as log:
+        status = subprocess.call([sys.executable, "-m", "airflow", "db", "migrate"], stdout=log, stderr=log)
+    if status:
+        sys.exit(f"`airflow db migrate` ended with status {status}, see {home / 'logs' / 'migration.log'}")
+    done.touch()
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    home, names = Path(sys.argv[1]), sys.argv[2:]
+    told_to_end = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told_to_end.set())
+    signal.signal(signal.SIGINT, lambda *_: told_to_end.set())
+    migrate(home)
+    components = [Component(name, home / "logs") for name in names]
+    while not told_to_end.wait(_PAUSE_BEFORE_RESTART_S):
+        for component in components:
+            component.restart_if_ended()
+    for component in components:
+        component.process.terminate()
+    for component in components:
+        component.process.wait()
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    main()

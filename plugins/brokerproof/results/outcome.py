@@ -1,0 +1,360 @@
+"""A run's outcome: what it came to, whether that is what the scenario expects, and why, as one JSON object.
+
+It rests on what the steps left under `state/`: `judgement.json` of `verify`, `problem-<step>.json` of any step that
+could not do its work, `seconds-<step>.json` with the times of each. Whatever is missing, damaged or contradicts itself
+makes the verdict `unknown` at least, with the reason; nothing here can turn into a yes by being absent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+import fsspec
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from brokerproof import clock
+from brokerproof.errors import RunError
+from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.experiment.scenario import Expectation, Scenario
+from brokerproof.experiment.verdict import JUDGED, Verdict, merge
+from brokerproof.results.publish_latencies import added_by_link, publish_latencies
+from brokerproof.run.directory import Run
+
+
+def _measured(value: Any) -> Any:
+    """NaN and infinity, which JSON does not have, become what they mean: not measured."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Measured = Annotated[float | None, BeforeValidator(_measured)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Judged(BaseModel):
+    """Base of what `verify` leaves; it may say more than is read here, never less."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Check(_Judged):
+    """One expectation of a suite; `unexpected` counts the rows that broke it, `samples` shows some."""
+
+    name: str
+    description: str = ""
+    verdict: Verdict
+    unexpected: int | None = None
+    samples: list[Any] = []
+
+
+class SuiteJudgement(_Judged):
+    """A suite's verdict, and how many of its written expectations were evaluated."""
+
+    verdict: Verdict
+    why: str = ""
+    evaluated: Count
+    written: Count
+    expectations: list[Check] = []
+
+    @property
+    def worst(self) -> Verdict:
+        """The suite's verdict, or that of one of its expectations where it is worse."""
+        return merge([self.verdict, *(check.verdict for check in self.expectations)])
+
+
+class Counts(_Judged):
+    """Messages counted, and anomalies by kind, legal and illegal apart."""
+
+    publishes: Count
+    messages: Count
+    acked: Count
+    failed: Count
+    unknown: Count
+    recovered: Count
+    stored: Count
+    deliveries: Count
+    legal: dict[Anomaly, Count] = {}
+    illegal: dict[Anomaly, Count] = {}
+
+    def of(self, anomaly: Anomaly) -> int:
+        """How many there were, legal or not."""
+        return self.legal.get(anomaly, 0) + self.illegal.get(anomaly, 0)
+
+
+class Measurement(_Judged):
+    """A row of the table `measurements`; `value` is None where it could not be measured."""
+
+    run_id: str | None = None
+    suite: Suite
+    metric: str
+    subject: str | None = None
+    value: Measured = None
+    unit: str
+    minimum: Measured = None
+    maximum: Measured = None
+    evidence: str = ""
+
+
+class Judgement(_Judged):
+    """The content of state/judgement.json."""
+
+    verdict: Verdict
+    why: str
+    suites: dict[Suite, SuiteJudgement]
+    counts: Counts
+    recovery: dict[str, dict[str, Measured]] = {}
+    measurements: list[Measurement] = []
+    seconds: dict[str, Any] = {}
+
+    @property
+    def worst(self) -> Verdict:
+        """The verdict, or that of one of its suites where it is worse."""
+        return merge([self.verdict, *(suite.worst for suite in self.suites.values())])
+
+
+def read_judgement(run: Run) -> Judgement:
+    """What `verify` left. Raises RunError where that is nothing, damaged, another run's, or only why it could not."""
+    try:
+        content = run.state("judgement")
+    except (OSError, ValueError) as error:
+        raise RunError(f"the judgement cannot be read: {error}") from None
+    if content is None:
+        raise RunError("nothing was judged: `verify` left no judgement")
+    if isinstance(content, dict) and "error" in content:
+        raise RunError(str(content.get("why") or content["error"]))
+    try:
+        judgement = Judgement.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise RunError(
+            f"the judgement is damaged: {field or 'it'}: {first['msg'][0].lower()}{first['msg'][1:]}"
+        ) from None
+    others = {row.run_id for row in judgement.measurements} - {None, run.run_id}
+    if others:
+        raise RunError(f"the judgement is of another run: {', '.join(sorted(map(str, others)))}")
+    return judgement
+
+
+def outcome(run: Run) -> dict[str, Any]:
+    """The run's one JSON object: run_id, scenario, topology, runtime, verdict, expected, met, why, suites, counts,
+    recovery, latency, link, seconds, run_dir, report.
+
+    `counts` has every anomaly under `legal` and under `illegal`; without a judgement its numbers are None, for nothing
+    was counted. Times are seconds. Raises RunError where run.json is missing or damaged, InputError where the scenario
+    in it cannot be used.
+    """
+    scenario = run.scenario
+    judgement: Judgement | None = None
+    doubts = _problems(run)
+    try:
+        judgement = read_judgement(run)
+    except RunError as error:
+        doubts.append(str(error))
+    else:
+        doubts += _contradictions(judgement)
+    verdict = judgement.worst if judgement else Verdict.UNKNOWN
+    if doubts:
+        verdict = merge([verdict, Verdict.UNKNOWN])
+    shortfalls = _shortfalls(scenario.expect, verdict, judgement, doubts)
+    return {
+        "run_id": run.run_id,
+        "scenario": scenario.name,
+        "topology": scenario.topology,
+        "runtime": scenario.runtime,
+        "verdict": str(verdict),
+        "expected": scenario.expect.model_dump(mode="json"),
+        "met": not shortfalls,
+        "why": _why(scenario.expect, verdict, judgement, shortfalls, doubts),
+        "suites": {str(name): str(suite.worst) for name, suite in judgement.suites.items()} if judgement else {},
+        "counts": _counts(judgement),
+        "recovery": dict(judgement.recovery) if judgement else {},
+        "latency": publish_latencies(scenario, judgement.measurements) if judgement else {},
+        "link": added_by_link(scenario, judgement.measurements) if judgement else {},
+        "seconds": _seconds(run, scenario, judgement),
+        "run_dir": run.directory,
+        "report": _report(run),
+    }
+
+
+def exit_status(outcome: Mapping[str, Any]) -> int:
+    """0 the verdict is what the scenario expects, 1 it is not, 2 unknown or no data (and not expected).
+
+    3 is kept for unusable input, which ends before there is an outcome.
+    """
+    if outcome["met"]:
+        return 0
+    return 2 if outcome["verdict"] in (Verdict.UNKNOWN, Verdict.NO_DATA) else 1
+
+
+def triggered_at(run: Run) -> datetime:
+    """When somebody asked for the run: `triggered_at` of run.json (microseconds), else when it was made."""
+    given = run.facts.get("triggered_at")
+    return clock.utc(int(given)) if given is not None else datetime.fromisoformat(run.facts["created_at"])
+
+
+def judged_at(run: Run) -> datetime | None:
+    """When the verdict was known: the end of the last step, `release` set aside; None where no step ended.
+
+    Judging the run again, another day, does not make it longer: then it is when the verdict was known first.
+    """
+    times = {step: span for step, span in _step_times(run).items() if step != "release"}
+    first = _first_total_s(run)
+    if first is not None:
+        first_end = clock.microseconds(triggered_at(run)) + round(first * 1e6)
+        if (times.get("verify", (None, None))[0] or 0) > first_end:
+            return clock.utc(first_end)
+    ends = [end for _, end in times.values() if end is not None]
+    return clock.utc(max(ends)) if ends else None
+
+
+def _first_total_s(run: Run) -> float | None:
+    """Seconds from trigger to verdict in the outcome that `record` left in state/outcome.json."""
+    content = _readable(run, "outcome")
+    seconds = content.get("seconds") if isinstance(content, dict) else None
+    total = seconds.get("total") if isinstance(seconds, dict) else None
+    return float(total) if isinstance(total, int | float) and math.isfinite(total) else None
+
+
+def _contradictions(judgement: Judgement) -> list[str]:
+    """Reasons, in the judgement itself, not to take it for proof."""
+    reasons = [f"suite {suite} was not judged" for suite in Suite if suite not in judgement.suites]
+    reasons += [
+        f"suite {name} {suite.worst} with {suite.evaluated} of its {suite.written} expectations evaluated"
+        for name, suite in judgement.suites.items()
+        # A suite without data, or unknown, claims nothing that has to rest on all of them.
+        if suite.evaluated != suite.written and suite.worst in JUDGED
+    ]
+    if judgement.worst is Verdict.PASSED:
+        reasons += [
+            f"the judgement says passed and counts {count:,} illegal {anomaly}"
+            for anomaly, count in judgement.counts.illegal.items()
+            if count
+        ]
+        if unproven := judgement.counts.legal.get(Anomaly.UNPROVEN, 0):
+            reasons.append(f"the judgement says passed and counts {unproven:,} unproven")
+    return reasons
+
+
+def _shortfalls(expect: Expectation, verdict: Verdict, judgement: Judgement | None, doubts: list[str]) -> list[str]:
+    """What keeps the run from being what the scenario expects; empty where it is met."""
+    if verdict is not expect.verdict:
+        shortfalls = [f"{verdict} instead of {expect.verdict}"]
+    # A run that broke down is not what a control meant to show, whether it expects `failed` or `unknown`.
+    elif doubts and not (verdict is Verdict.UNKNOWN and judgement and judgement.worst is Verdict.UNKNOWN):
+        shortfalls = [f"{verdict} as expected, but the run does not prove it"]
+    else:
+        shortfalls = []
+    for anomaly, minimum in expect.at_least.items():
+        found = judgement.counts.of(anomaly) if judgement else 0
+        if found < minimum:
+            shortfalls.append(f"{anomaly} was found {found:,} times, expected at least {minimum:,}")
+    for suite in expect.failed_suites:
+        came_to = judgement.suites[suite].worst if judgement and suite in judgement.suites else "not judged"
+        if came_to != Verdict.FAILED:
+            shortfalls.append(f"suite {suite} had to fail and is {came_to}")
+    return shortfalls
+
+
+def _why(
+    expect: Expectation, verdict: Verdict, judgement: Judgement | None, shortfalls: list[str], doubts: list[str]
+) -> str:
+    """One sentence: expected or not, and what it rests on."""
+    parts = list(shortfalls)
+    if not shortfalls:
+        parts.append(f"{verdict}, as expected")
+        if judgement:
+            parts += [f"{anomaly} was found {judgement.counts.of(anomaly):,} times" for anomaly in expect.at_least]
+        parts += [f"suite {suite} failed" for suite in expect.failed_suites]
+    elif judgement and expect.verdict is Verdict.PASSED:
+        parts += [f"suite {name} {suite.worst}" for name, suite in judgement.suites.items() if suite.worst != "passed"]
+    parts += doubts
+    if judgement and judgement.why:
+        parts.append(judgement.why)
+    return "; ".join(" ".join(part.split()).rstrip(".;") for part in parts) + "."
+
+
+def _counts(judgement: Judgement | None) -> dict[str, Any]:
+    if judgement is None:
+        plain: dict[str, Any] = {name: None for name in Counts.model_fields if name not in ("legal", "illegal")}
+        nothing = {str(anomaly): None for anomaly in Anomaly}
+        return {**plain, "legal": nothing, "illegal": dict(nothing)}
+    counts = judgement.counts
+    return {
+        **counts.model_dump(exclude={"legal", "illegal"}),
+        "legal": {str(anomaly): counts.legal.get(anomaly, 0) for anomaly in Anomaly},
+        "illegal": {str(anomaly): counts.illegal.get(anomaly, 0) for anomaly in Anomaly},
+    }
+
+
+def _seconds(run: Run, scenario: Scenario, judgement: Judgement | None) -> dict[str, Any]:
+    """Where the wall time went: `total` from trigger to verdict, `phases` of it planned, `overhead` all the rest."""
+    end = judged_at(run)
+    total = round((end - triggered_at(run)).total_seconds(), 3) if end else None
+    phases = scenario.phases.total_s
+    return {
+        "total": total,
+        "phases": phases,
+        "overhead": None if total is None else round(total - phases, 3),
+        "steps": {
+            step: None if start is None or finish is None else round((finish - start) / 1e6, 3)
+            for step, (start, finish) in _step_times(run).items()
+        },
+        "judging": dict(judgement.seconds) if judgement else {},
+    }
+
+
+def _step_times(run: Run) -> dict[str, tuple[int | None, int | None]]:
+    """When each step started and finished, in microseconds, in the order of their starts."""
+    times: dict[str, tuple[int | None, int | None]] = {}
+    for step in _steps_with(run, "seconds"):
+        content = _readable(run, f"seconds-{step}")
+        # Times are no evidence, so a damaged one leaves a gap in the bill and nothing else.
+        start, finish = (
+            (content.get("started_at"), content.get("finished_at")) if isinstance(content, dict) else (None, None)
+        )
+        times[step] = (_whole(start), _whole(finish))
+    return dict(sorted(times.items(), key=lambda item: item[1][0] or 0))
+
+
+def _problems(run: Run) -> list[str]:
+    """What steps say that they could not do."""
+    problems = []
+    for step in _steps_with(run, "problem"):
+        content = _readable(run, f"problem-{step}")
+        said = content.get("problem") if isinstance(content, dict) else None
+        problems.append(f"step {step} failed: {said or 'it left a note that cannot be read'}")
+    return problems
+
+
+def _steps_with(run: Run, kind: str) -> Iterable[str]:
+    """Names of the steps that left state/<kind>-<step>.json."""
+    filesystem, root = fsspec.url_to_fs(run.path("state"))
+    if not filesystem.exists(root):
+        return []
+    # Listed, not globbed: a run's id may hold characters that a pattern means something by.
+    names = (path.rsplit("/", 1)[-1] for path in filesystem.ls(root, detail=False))
+    prefix, suffix = f"{kind}-", ".json"
+    return sorted(
+        name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)
+    )
+
+
+def _readable(run: Run, name: str) -> Any | None:
+    """A state file's content, None where it is damaged."""
+    try:
+        return run.state(name)
+    except (RunError, OSError, json.JSONDecodeError, UnicodeDecodeError):
+        return None
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _report(run: Run) -> str:
+    """Where a person looks: the address that the run was given, else the page in its directory."""
+    return str(run.facts.get("report") or run.path("report"))

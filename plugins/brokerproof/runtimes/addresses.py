@@ -1,0 +1,46 @@
+"""The loopback addresses of a run's nodes, from the number of the slot that the run holds."""
+
+from __future__ import annotations
+
+from brokerproof.errors import MachineError
+from brokerproof.experiment.topology import Topology
+
+# 127.<first + slot>.x.y; 127.0 and its neighbours are left to others.
+_FIRST_OCTET = 10
+# What is seen across a link has addresses from 127.<first + slot>.<first view>.x on, out of the regions' way.
+_FIRST_VIEW, _LAST_VIEW = 101, 254
+
+
+def addresses(topology: Topology, slot: int) -> dict[str, str]:
+    """An address for each node: a region is a subnet, `127.<slot>.<region>.<node>`."""
+    found: dict[str, str] = {}
+    for number, region in enumerate(topology.regions, start=1):
+        members = [name for name, node in topology.nodes.items() if node.region == region]
+        if len(members) > 250:
+            raise MachineError(f"region {region} has {len(members)} nodes; an address range holds 250")
+        for place, name in enumerate(members, start=11 if len(members) <= 240 else 1):
+            found[name] = f"127.{_FIRST_OCTET + slot}.{number}.{place}"
+    return found
+
+
+def views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
+    """At which address each node or place sees each node of another region: {viewer: {node: address}}.
+
+    A viewer is a subnet, so that a connection's target address tells who made it. Empty for a topology without links.
+    """
+    if not topology.links:
+        return {}
+    regions = {**{name: node.region for name, node in topology.nodes.items()}, **topology.places}
+    if len(regions) > _LAST_VIEW - _FIRST_VIEW + 1 or len(topology.nodes) > 250:
+        raise MachineError(
+            f"{len(topology.nodes)} nodes in {len(topology.regions)} regions with links; an address range holds "
+            f"{_LAST_VIEW - _FIRST_VIEW + 1} nodes and places together"
+        )
+    return {
+        viewer: {
+            name: f"127.{_FIRST_OCTET + slot}.{subnet}.{number}"
+            for number, (name, node) in enumerate(topology.nodes.items(), start=1)
+            if node.region != region
+        }
+        for subnet, (viewer, region) in enumerate(regions.items(), start=_FIRST_VIEW)
+    }

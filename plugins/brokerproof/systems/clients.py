@@ -1,0 +1,111 @@
+"""What the jobs ask of a system's client: publish, consume, read back; one message at a time, positions and all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import xxhash
+
+from brokerproof.experiment.scenario import Subscription
+from brokerproof.run.tables import Outcome
+
+
+class Position(NamedTuple):
+    """Where a message is stored; compares only inside one (cluster, topic, partition)."""
+
+    ledger_id: int
+    entry_id: int
+    batch_index: int | None
+
+
+class Settled(NamedTuple):
+    """What the client said about one attempt."""
+
+    outcome: Outcome
+    error: str | None = None
+    # -1 for a topic without partitions.
+    partition: int | None = None
+    # None where the system does not say, as for a deduplicated retry.
+    position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One message as a client got it. Times in microseconds."""
+
+    producer: str | None
+    seq: int | None
+    key: str | None
+    payload_hash: int
+    partition: int
+    position: Position
+    redelivery_count: int
+    published_at: int
+    replicated_from: str | None
+    # The client's own object, for `acknowledge`.
+    handle: Any
+
+
+class Producer(Protocol):
+    """Publishes; every attempt is settled exactly once, or never."""
+
+    def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
+        """Publish without waiting. `settle` is called on the client's own thread."""
+
+    def close(self) -> None:
+        """Give up whatever is not settled."""
+
+
+class Consumer(Protocol):
+    """Receives from a subscription."""
+
+    def receive(self, timeout_s: float) -> Received | None:
+        """The next message, None where none came in time."""
+
+    def acknowledge(self, received: Received) -> None:
+        """Acknowledge without waiting; nothing confirms it here."""
+
+    def close(self) -> None:
+        """Leave the subscription."""
+
+
+class Reader(Protocol):
+    """Reads a partition's log from its beginning."""
+
+    def read(self, timeout_s: float) -> Received | None:
+        """The next message, None where none came in time."""
+
+    def at_end(self) -> bool:
+        """Whether the log has nothing more."""
+
+    def close(self) -> None:
+        """End."""
+
+
+class Clients(Protocol):
+    """Connections to one cluster."""
+
+    def producer(self, name: str) -> Producer:
+        """A producer on the workload's topic."""
+
+    def consumer(self, subscription: Subscription, name: str) -> Consumer:
+        """A consumer on the workload's topic, from its beginning. The subscription is made if it is not there."""
+
+    def reader(self, partition: int) -> Reader:
+        """A fresh reader of one partition, from the earliest message."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+def payload(producer: str, seq: int, size: int) -> bytes:
+    """`size` bytes that no other message has, cheap to make: a digest of who and when, repeated."""
+    seed = xxhash.xxh3_128_digest(f"{producer}/{seq}".encode())
+    return (seed * (size // len(seed) + 1))[:size]
+
+
+def payload_hash(content: bytes) -> int:
+    """64 bits over a payload, as a signed number."""
+    return xxhash.xxh3_64_intdigest(content) - 2**63

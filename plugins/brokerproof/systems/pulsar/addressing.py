@@ -1,0 +1,131 @@
+"""How nodes of Pulsar and its clients see nodes of other regions: names, addresses, listeners, routes.
+
+Bookies and metadata stores are called by their names, which every node's own hosts file maps to what it has to use.
+Brokers are called by addresses, because Pulsar's client resolves through Netty, which reads no hosts file of the JVM's:
+each broker has a listener for every place that looks from a region, and a lookup names the listener that it asks for.
+Admin requests are the platform's own. They reach every broker at its own address, also where one is passed on to
+another, so that a cut link does not blind whoever measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from brokerproof.experiment.topology import Role, Topology, brokers_in, clients_in
+from brokerproof.network.routes import Route
+from brokerproof.run.directory import Run
+
+METADATA_PORT, BOOKIE_PORT, BROKER_PORT = 2181, 3181, 6650
+# Where a broker listens for clients in its own region, because no two listeners may have one address and port.
+CLIENTS_PORT = 6652
+
+# Found by name, at the one port that other regions need.
+_NAMED = {Role.METADATA: METADATA_PORT, Role.BOOKIE: BOOKIE_PORT}
+
+
+def listener(place: str) -> str:
+    """The name of the listener for a place; `bindAddresses` takes only letters, digits and `_` in it."""
+    return place.replace("-", "_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """Who sees whom where: the address of each node, and by viewer that of each node of another region."""
+
+    topology: Topology
+    addresses: Mapping[str, str]
+    views: Mapping[str, Mapping[str, str]]
+
+    @classmethod
+    def of(cls, run: Run) -> Sight:
+        """As a run was reserved."""
+        return cls(topology=run.topology, addresses=run.facts["addresses"], views=run.facts.get("views", {}))
+
+    @cached_property
+    def hosts(self) -> Mapping[str, str]:
+        """By which host each node is known in the cluster."""
+        if not self.topology.links:
+            return self.addresses
+        return {
+            name: name if node.role in _NAMED else self.addresses[name] for name, node in self.topology.nodes.items()
+        }
+
+    def named(self, viewer: str) -> dict[str, str]:
+        """What a node's hosts file says of the others: {host name: address}."""
+        return {
+            name: self._seen(viewer, name)
+            for name, node in self.topology.nodes.items()
+            if self.topology.links and node.role in _NAMED
+        }
+
+    def service(self, broker: str, region: str | None) -> str:
+        """Where clients in a region, or beside the cluster, find a broker: `ADDRESS:PORT`."""
+        if region is None or region == self.topology.nodes[broker].region:
+            return f"{self.addresses[broker]}:{BROKER_PORT}"
+        return f"{self._seen(clients_in(region), broker)}:{BROKER_PORT}"
+
+    def registration(self, cluster: str) -> dict[str, str]:
+        """With what a cluster is registered, for brokers of the others: its broker service URL and, across links, the
+        listener to ask for. It is one for all of them, so they have to be in one region (topology.py sees to that).
+        """
+        brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
+        regions = self.topology.regions_replicating_to(cluster) if self.topology.links else []
+        if not regions:
+            return {"brokerServiceUrl": "pulsar://" + ",".join(self.service(broker, None) for broker in brokers)}
+        (region,) = regions
+        seen = [f"{self._seen(brokers_in(region), broker)}:{BROKER_PORT}" for broker in brokers]
+        return {"brokerServiceUrl": "pulsar://" + ",".join(seen), "listenerName": listener(brokers_in(region))}
+
+    def listeners(self, broker: str) -> dict[str, str]:
+        """The configuration by which a broker says where it is, depending on who asks."""
+        if not self.topology.links:
+            return {}
+        here = self.topology.nodes[broker].region
+        brokers = {brokers_in(region): self._seen(brokers_in(region), broker) for region in self.topology.regions}
+        clients = {
+            clients_in(region): self._seen(clients_in(region), broker)
+            for region in self.topology.regions
+            if region != here
+        }
+        seen = [f"{listener(place)}:pulsar://{at}:{BROKER_PORT}" for place, at in (brokers | clients).items()]
+        own = f"{listener(clients_in(here))}:pulsar://{self.addresses[broker]}:{CLIENTS_PORT}"
+        return {
+            "advertisedListeners": ",".join([*seen, own]),
+            "bindAddresses": own,
+            "internalListenerName": listener(brokers_in(here)),
+            "brokerClient_listenerName": listener(brokers_in(here)),
+        }
+
+    def routes(self) -> list[Route]:
+        """Every way from one region to another."""
+        return [
+            Route(
+                viewer=viewer,
+                viewer_region=region,
+                target=target,
+                target_region=self.topology.nodes[target].region,
+                listen_address=self.views[viewer][target],
+                target_address=self.addresses[target],
+                ports=[port],
+            )
+            for viewer, region, target, port in self._ways()
+        ]
+
+    def _ways(self) -> Iterator[tuple[str, str, str, int]]:
+        """(viewer, its region, target, port)."""
+        if not self.topology.links:
+            return
+        nodes = self.topology.nodes
+        for viewer, node in nodes.items():
+            for target, other in nodes.items():
+                if node.role is not Role.METADATA and other.region != node.region and other.role in _NAMED:
+                    yield viewer, node.region, target, _NAMED[other.role]
+        for place, region in self.topology.places.items():
+            for target, other in nodes.items():
+                if other.role is Role.BROKER and other.region != region:
+                    yield place, region, target, BROKER_PORT
+
+    def _seen(self, viewer: str, name: str) -> str:
+        return self.views.get(viewer, {}).get(name, self.addresses[name])

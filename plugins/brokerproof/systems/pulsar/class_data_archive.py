@@ -1,0 +1,51 @@
+"""Class data archives: what a JVM learned about its classes, kept, so that the next one of its role starts faster.
+
+Java's application class data sharing (JEP 310, and `VM.cds static_dump` of jcmd). An archive belongs to one Java and
+one distribution; a JVM that finds it unfit starts without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import subprocess
+from pathlib import Path
+
+from brokerproof.experiment.topology import Role
+from brokerproof.machine.java import cache_directory
+
+log = logging.getLogger(__name__)
+
+_DUMP_TIMEOUT_S = 120.0
+
+
+def archive(role: Role, *, java: Path, version: str, heap_mb: int) -> Path:
+    """Where the archive of a role is, or would be."""
+    identity = f"{java.resolve()}|{(java.parents[1] / 'release').read_text(encoding='utf-8')}|{heap_mb}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    return cache_directory() / "class-data" / f"pulsar-{version}-{role}-{digest}.jsa"
+
+
+def dump(path: Path, *, java: Path, pid: int) -> bool:
+    """Make an archive from a running node; whether it worked. The node goes on as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        result = subprocess.run(
+            [java.parent / "jcmd", str(pid), "VM.cds", "static_dump", str(temporary)],
+            capture_output=True,
+            timeout=_DUMP_TIMEOUT_S,
+            check=False,
+        )
+        if result.returncode != 0 or not temporary.exists():
+            log.warning("Java kept no class data in %s: %s", path, result.stdout.decode(errors="replace").strip())
+            return False
+        temporary.replace(path)
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        # Java lists the classes beside the archive, and leaves the list where it fails.
+        for left in (temporary, temporary.with_name(f"{temporary.name}.classlist")):
+            left.unlink(missing_ok=True)
+    return True

@@ -1,0 +1,198 @@
+"""Pulsar's own Python client behind the jobs' protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pulsar
+from pulsar import MessageId
+
+from brokerproof.experiment.guarantees import SubscriptionType
+from brokerproof.experiment.scenario import Subscription
+from brokerproof.experiment.topology import Role, clients_in
+from brokerproof.run.directory import Run
+from brokerproof.run.tables import Outcome
+from brokerproof.systems.clients import Position, Received, Settled, payload_hash
+from brokerproof.systems.pulsar.addressing import Sight, listener
+
+# Identity travels beside the payload, so that a corrupted payload still says whose it is. The client does not show the
+# broker's own `replicated_from` (3.13 has no accessor for it), so a message also says where it was published.
+_PRODUCER, _SEQ, _HOME = "bp-producer", "bp-seq", "bp-home"
+
+_TYPES = {
+    SubscriptionType.EXCLUSIVE: pulsar.ConsumerType.Exclusive,
+    SubscriptionType.FAILOVER: pulsar.ConsumerType.Failover,
+    SubscriptionType.SHARED: pulsar.ConsumerType.Shared,
+    SubscriptionType.KEY_SHARED: pulsar.ConsumerType.KeyShared,
+}
+
+# The client gives these back before anything leaves the process; whatever else may have been written.
+_NOT_WRITTEN = (
+    pulsar.Result.MessageTooBig,
+    pulsar.Result.ProducerQueueIsFull,
+    pulsar.Result.MemoryBufferIsFull,
+    pulsar.Result.InvalidMessage,
+)
+
+
+class PulsarClients:
+    """One client of one cluster, in a region or, without one, beside the cluster."""
+
+    def __init__(self, run: Run, cluster: str, region: str | None = None) -> None:
+        self._run, self._cluster = run, cluster
+        self._settings = run.scenario.workload.client
+        sight = Sight.of(run)
+        brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
+        self._client = pulsar.Client(
+            "pulsar://" + ",".join(sight.service(name, region) for name in brokers),
+            listener_name=None if region is None else listener(clients_in(region)),
+            operation_timeout_seconds=self._settings.operation_timeout_s,
+            connection_timeout_ms=int(self._settings.connection_timeout_s * 1000),
+            # A Python logger would be called from the client's threads, which then wait for Python's lock.
+            logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn),
+        )
+
+    def producer(self, name: str) -> PulsarProducer:
+        """A producer; messages of a key go to one partition."""
+        return PulsarProducer(
+            name,
+            self._cluster,
+            self._client.create_producer(
+                self._run.scenario.topic,
+                producer_name=name,
+                send_timeout_millis=int(self._settings.send_timeout_s * 1000),
+                # The job bounds what is pending itself, because a full queue inside the client fails or blocks.
+                max_pending_messages=self._settings.max_pending + 1000,
+                max_pending_messages_across_partitions=50 * self._settings.max_pending,
+                batching_enabled=self._settings.batching_delay_ms > 0,
+                batching_max_publish_delay_ms=max(1, self._settings.batching_delay_ms),
+                batching_max_messages=self._settings.batching_messages,
+                block_if_queue_full=False,
+            ),
+        )
+
+    def consumer(self, subscription: Subscription, name: str) -> PulsarConsumer:
+        """A consumer from the earliest message on."""
+        return PulsarConsumer(
+            self._client.subscribe(
+                self._run.scenario.topic,
+                subscription.name,
+                consumer_type=_TYPES[subscription.type],
+                consumer_name=name,
+                receiver_queue_size=self._settings.receiver_queue,
+                initial_position=pulsar.InitialPosition.Earliest,
+                replicate_subscription_state_enabled=subscription.replicated,
+            ),
+            self._cluster,
+        )
+
+    def reader(self, partition: int) -> PulsarReader:
+        """A reader of one partition."""
+        topic = self._run.scenario.topic + (f"-partition-{partition}" if partition >= 0 else "")
+        return PulsarReader(self._client.create_reader(topic, MessageId.earliest), self._cluster, partition)
+
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()
+
+
+class PulsarProducer:
+    """One producer."""
+
+    def __init__(self, name: str, cluster: str, producer: pulsar.Producer) -> None:
+        self._identity = {_PRODUCER: name, _HOME: cluster}
+        self._producer = producer
+
+    def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
+        """Publish; `settle` runs on the client's I/O thread and must be quick."""
+
+        def answered(result: pulsar.Result, message_id: MessageId) -> None:
+            settle(_settled(result, message_id))
+
+        try:
+            self._producer.send_async(
+                payload, answered, properties=self._identity | {_SEQ: str(seq)}, partition_key=key
+            )
+        except pulsar.PulsarException as error:
+            settle(Settled(Outcome.UNKNOWN, error=type(error).__name__))
+
+    def close(self) -> None:
+        """Close; what is pending is settled by the client as failed to send, which is unknown here."""
+        self._producer.close()
+
+
+class PulsarConsumer:
+    """One consumer."""
+
+    def __init__(self, consumer: pulsar.Consumer, cluster: str) -> None:
+        self._consumer, self._cluster = consumer, cluster
+
+    def receive(self, timeout_s: float) -> Received | None:
+        """The next message."""
+        try:
+            return _received(self._consumer.receive(timeout_millis=int(timeout_s * 1000)), self._cluster, None)
+        except pulsar.Timeout:
+            return None
+
+    def acknowledge(self, received: Received) -> None:
+        """Individually."""
+        self._consumer.acknowledge(received.handle)
+
+    def close(self) -> None:
+        """Close."""
+        self._consumer.close()
+
+
+class PulsarReader:
+    """One reader."""
+
+    def __init__(self, reader: pulsar.Reader, cluster: str, partition: int) -> None:
+        self._reader, self._cluster, self._partition = reader, cluster, partition
+
+    def read(self, timeout_s: float) -> Received | None:
+        """The next message."""
+        try:
+            message = self._reader.read_next(timeout_millis=int(timeout_s * 1000))
+            return _received(message, self._cluster, self._partition)
+        except pulsar.Timeout:
+            return None
+
+    def at_end(self) -> bool:
+        """By the broker's last message id."""
+        return not self._reader.has_message_available()
+
+    def close(self) -> None:
+        """Close."""
+        self._reader.close()
+
+
+def _settled(result: pulsar.Result, message_id: MessageId) -> Settled:
+    if result != pulsar.Result.Ok:
+        outcome = Outcome.FAILED if result in _NOT_WRITTEN else Outcome.UNKNOWN
+        return Settled(outcome, error=str(result).removeprefix("Result."))
+    # A deduplicated retry is answered with (-1, -1): no position.
+    position = None
+    if message_id.ledger_id() >= 0:
+        batch = message_id.batch_index()
+        position = Position(message_id.ledger_id(), message_id.entry_id(), None if batch < 0 else batch)
+    return Settled(Outcome.ACKED, partition=message_id.partition(), position=position)
+
+
+def _received(message: pulsar.Message, cluster: str, partition: int | None) -> Received:
+    """`replicated_from` is what the message says of its home, where that is not the cluster it was read from."""
+    identity = message.properties()
+    message_id = message.message_id()
+    batch = message_id.batch_index()
+    seq, home = identity.get(_SEQ, ""), identity.get(_HOME)
+    return Received(
+        producer=identity.get(_PRODUCER),
+        seq=int(seq) if seq.isdigit() else None,
+        key=message.partition_key() or None,
+        payload_hash=payload_hash(message.data()),
+        partition=message_id.partition() if partition is None else partition,
+        position=Position(message_id.ledger_id(), message_id.entry_id(), None if batch < 0 else batch),
+        redelivery_count=message.redelivery_count(),
+        published_at=message.publish_timestamp() * 1000,
+        replicated_from=home if home is not None and home != cluster else None,
+        handle=message,
+    )

@@ -1,0 +1,123 @@
+"""The official Pulsar server distribution: fetched once from Maven Central, verified, unpacked into a cache."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+
+from brokerproof.errors import InputError, MachineError
+from brokerproof.experiment.yaml_models import closest
+from brokerproof.machine.java import cache_directory
+
+log = logging.getLogger(__name__)
+
+# SHA-512 of `pulsar-server-distribution-<version>-bin.tar.gz`. A version is usable once its checksum stands here.
+CHECKSUMS: Mapping[str, str] = {
+    "4.0.8": "65b769b10696cdfebf7fc5bcdc95dd663702e27051e616c1a13cb100e9127952"
+    "5be35352171befe7b0011176330aab29bd0a6c8a0f2f0646641af46d2e33cbd6",
+}
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """An unpacked distribution."""
+
+    version: str
+    home: Path
+
+    def shipped(self, name: str) -> str:
+        """The text of a file of conf/ as shipped."""
+        return (self.home / "conf" / name).read_text(encoding="utf-8")
+
+    @property
+    def classpath(self) -> str:
+        """Every jar, by wildcard."""
+        return str(self.home / "lib" / "*")
+
+
+def is_cached(version: str) -> bool:
+    """Whether nothing has to be fetched for this version."""
+    return (cache_directory() / f"apache-pulsar-{version}").is_dir()
+
+
+def distribution(version: str) -> Distribution:
+    """The distribution of a version, fetched and unpacked if the cache lacks it.
+
+    Raises InputError for a version without a pinned checksum, MachineError where it cannot be fetched, is not what
+    the checksum says, or does not fit on the disk.
+    """
+    if version not in CHECKSUMS:
+        raise InputError(
+            f"no checksum of Pulsar {version} is pinned", field="version", remedy=closest(version, CHECKSUMS)
+        )
+    cache = cache_directory()
+    home = cache / f"apache-pulsar-{version}"
+    if home.is_dir():
+        return Distribution(version, home)
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / f"apache-pulsar-{version}.lock"):
+        if not home.is_dir():
+            archive = _fetch(version, cache / "repository")
+            _unpack(archive, home)
+            archive.unlink()
+    return Distribution(version, home)
+
+
+def verify_checksum(archive: Path, expected: str) -> None:
+    """Raises MachineError where a file's SHA-512 is not the expected one; the file is removed, to be fetched anew."""
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "sha512").hexdigest()
+    if found != expected:
+        size = archive.stat().st_size
+        archive.unlink()
+        raise MachineError(
+            f"{archive.name} is corrupt or not the pinned release: {size} bytes, SHA-512 {found[:16]}…, "
+            f"not {expected[:16]}…; it was removed, run again to fetch it anew"
+        )
+
+
+def _fetch(version: str, repository: Path) -> Path:
+    from jgo.maven import MavenContext  # slow to import, and needed once
+
+    repository.mkdir(parents=True, exist_ok=True)
+    log.info("fetching the Pulsar %s distribution (240 MB, once)", version)
+    try:
+        component = MavenContext(repo_cache=repository).project("org.apache.pulsar", "pulsar-server-distribution")
+        archive = Path(component.at_version(version).artifact(classifier="bin", packaging="tar.gz").resolve())
+    except OSError as error:  # requests' exceptions are OSErrors too
+        raise MachineError(_not_fetched(version, error)) from error
+    except RuntimeError as error:
+        # A half-written file would be taken for the whole one next time.
+        shutil.rmtree(repository, ignore_errors=True)
+        raise MachineError(_not_fetched(version, error)) from error
+    verify_checksum(archive, CHECKSUMS[version])
+    return archive
+
+
+def _not_fetched(version: str, error: Exception) -> str:
+    return f"the Pulsar {version} distribution cannot be fetched from Maven Central: {error}"
+
+
+def _unpack(archive: Path, home: Path) -> None:
+    log.info("unpacking %s", archive.name)
+    temporary = home.with_name(home.name + ".unpacking")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        with tarfile.open(archive) as tar:
+            # Python before 3.11.4 has no filters: there the checksum has to do.
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)
+            tar.extractall(temporary)
+        (temporary / home.name).rename(home)
+    except OSError as error:
+        raise MachineError(
+            f"{archive.name} cannot be unpacked into {home.parent}: {error.strerror}; free the disk"
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

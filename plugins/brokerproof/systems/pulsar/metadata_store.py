@@ -1,0 +1,53 @@
+"""Where things are in a cluster's metadata store, and what Brokerproof writes there before the bookies start."""
+
+from __future__ import annotations
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NodeExistsError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from brokerproof.errors import NodeError
+from brokerproof.experiment.topology import Topology
+
+# Where nodes register themselves, by `ADDRESS:PORT`, for as long as their sessions last (`LOADBALANCE_BROKERS_ROOT` of
+# Pulsar, `AVAILABLE_NODE` of BookKeeper).
+BROKERS = "/loadbalance/brokers"
+BOOKIES = "/ledgers/available"
+UNDER_REPLICATION = "/ledgers/underreplication/LAYOUT"
+# As a bookie writes it: `LedgerRereplicationLayoutFormat` in protobuf's text format.
+_LAYOUT = b'type: "BASIC"\nversion: 1\n'
+_TIMEOUT_S = 20.0
+
+
+def chroot(topology: Topology, cluster: str) -> str:
+    """What the paths of a cluster begin with: nothing, unless it shares the store with others."""
+    return f"/{cluster}" if topology.shared_metadata else ""
+
+
+def lay_out(url: str) -> None:
+    """Write where BookKeeper keeps its list of under-replicated ledgers.
+
+    Every bookie writes it where it is missing, and of bookies that start at the same time all but the first die of
+    it: https://github.com/apache/pulsar/pull/26248, put right from Pulsar 4.2 and in later releases of 4.0.
+
+    Parameters
+    ----------
+    url
+        `HOST:PORT,…` of the metadata store, with the cluster's chroot if it has one.
+
+    Raises
+    ------
+    NodeError
+        The store does not answer, or refuses.
+    """
+    client = KazooClient(hosts=url, timeout=_TIMEOUT_S)
+    try:
+        client.start(timeout=_TIMEOUT_S)
+        client.create(UNDER_REPLICATION, _LAYOUT, makepath=True)
+    except NodeExistsError:
+        pass
+    except (KazooException, KazooTimeoutError) as error:
+        raise NodeError(f"the metadata store {url} did not take {UNDER_REPLICATION}: {error!r}") from None
+    finally:
+        client.stop()
+        client.close()

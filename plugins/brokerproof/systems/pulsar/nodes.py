@@ -1,0 +1,334 @@
+"""How each of Pulsar's nodes is started: the JVM, its configuration, its health endpoint."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from brokerproof.experiment.topology import BookiePlacement, Cluster, Node, RepairPlacement, Role, Topology
+from brokerproof.machine.disk_space import FULL_SHARE
+from brokerproof.runtimes.protocols import NodeSpec
+from brokerproof.systems.pulsar import class_data_archive
+from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, CLIENTS_PORT, METADATA_PORT, Sight
+from brokerproof.systems.pulsar.distribution import Distribution
+from brokerproof.systems.pulsar.metadata_store import chroot
+
+METADATA_ADMIN_PORT, METADATA_METRICS_PORT = 9990, 8000
+BOOKIE_HTTP_PORT = 8000
+BROKER_HTTP_PORT = 8080
+
+_REGION_AWARE = "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy"
+
+# What bin/pulsar of 4.0 passes to every node.
+_OPENS = (
+    "java.base/java.io",
+    "java.base/java.util.zip",
+    "java.base/java.nio",
+    "java.base/jdk.internal.misc",
+    "java.base/jdk.internal.platform",
+    "java.management/sun.management",
+    "jdk.management/com.sun.management.internal",
+)
+_JVM = (
+    "-Djava.net.preferIPv4Stack=true",
+    "-Djute.maxbuffer=10485760",
+    "-Dzookeeper.clientTcpKeepAlive=true",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dlog4j2.is.webapp=false",
+    "-Dlog4j.configurationFile={node}/conf/log4j2.yaml",
+    # RocksDB and Netty unpack libraries there, which a node that is killed cannot remove.
+    "-Djava.io.tmpdir={node}/tmp",
+    "--enable-native-access=ALL-UNNAMED",
+    *(part for module in _OPENS for part in ("--add-opens", f"{module}=ALL-UNNAMED")),
+)
+_METADATA_DRIVERS = (
+    "-Dbookkeeper.metadata.bookie.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
+    "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
+)
+# Serial collection and few compiler threads: nine JVMs share two cores.
+_SMALL = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:CICompilerCount=1",
+    "-Xss512k",
+    "-XX:+ExitOnOutOfMemoryError",
+)
+
+_LOG4J = """\
+Configuration:
+  status: ERROR
+  Appenders:
+    Console:
+      name: Console
+      target: SYSTEM_OUT
+      PatternLayout:
+        Pattern: "%d{ISO8601_OFFSET_DATE_TIME_HHMM} [%t] %-5level %logger{36} - %msg%n"
+  Loggers:
+    Root:
+      level: info
+      AppenderRef: {ref: Console}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where everything is: the distribution, Java, and each node's address."""
+
+    distribution: Distribution
+    java: Path
+    sight: Sight
+
+    @property
+    def topology(self) -> Topology:
+        """The topology."""
+        return self.sight.topology
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """Where each node listens."""
+        return self.sight.addresses
+
+    def metadata_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
+        """`HOST:2181,…` of the cluster's metadata store, as the nodes call it, or by other hosts.
+
+        In a shared one with a chroot, `…/CLUSTER`.
+        """
+        return self.configuration_url(cluster_name, hosts) + chroot(self.topology, cluster_name)
+
+    def configuration_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
+        """`HOST:2181,…` of what the cluster knows tenants, namespaces and other clusters from."""
+        hosts = hosts or self.sight.hosts
+        return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in self.topology.metadata_nodes(cluster_name))
+
+    def web_urls(self, cluster: Cluster) -> str:
+        """The brokers' admin URL, all hosts in one."""
+        return "http://" + ",".join(
+            f"{self.addresses[name]}:{BROKER_HTTP_PORT}" for name in cluster.names(role=Role.BROKER)
+        )
+
+    def service_url(self, cluster: Cluster) -> str:
+        """What clients connect to, all hosts in one."""
+        return "pulsar://" + ",".join(
+            f"{self.addresses[name]}:{BROKER_PORT}" for name in cluster.names(role=Role.BROKER)
+        )
+
+
+def node_specs(layout: Layout, cluster_name: str) -> dict[str, NodeSpec]:
+    """The specs of a cluster's nodes, by name."""
+    cluster = layout.topology.clusters[cluster_name]
+    make = {Role.METADATA: _metadata, Role.BOOKIE: _bookie, Role.BROKER: _broker}
+    return {name: make[node.role](layout, cluster_name, name, node) for name, node in cluster.nodes.items()}
+
+
+def shared_metadata_specs(layout: Layout) -> dict[str, NodeSpec]:
+    """The specs of the metadata store that all clusters share, by name."""
+    return {name: _metadata(layout, "", name, node) for name, node in layout.topology.shared_metadata.items()}
+
+
+def initialize_command(layout: Layout, cluster_name: str) -> tuple[str, ...]:
+    """The program that writes a new cluster's metadata."""
+    cluster = layout.topology.clusters[cluster_name]
+    # It runs beside the nodes and not as one of them, so it has no names of its own for them.
+    return (
+        *_java(layout, Role.BROKER, heap_mb=128),
+        "org.apache.pulsar.PulsarClusterMetadataSetup",
+        *("--cluster", cluster_name),
+        *("--metadata-store", f"zk:{layout.metadata_url(cluster_name, layout.addresses)}"),
+        *("--configuration-metadata-store", f"zk:{layout.configuration_url(cluster_name, layout.addresses)}"),
+        *("--web-service-url", layout.web_urls(cluster)),
+        *("--broker-service-url", layout.service_url(cluster)),
+    )
+
+
+def _metadata(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
+    address = layout.addresses[name]
+    settings = {
+        "dataDir": "{node}/data",
+        "clientPort": METADATA_PORT,
+        "clientPortAddress": address,
+        "admin.serverAddress": address,
+        "admin.serverPort": METADATA_ADMIN_PORT,
+        "metricsProvider.httpHost": address,
+        "metricsProvider.httpPort": METADATA_METRICS_PORT,
+        **layout.topology.settings.get(Role.METADATA, {}),
+    }
+    return NodeSpec(
+        name=name,
+        role=node.role,
+        region=node.region,
+        address=address,
+        command=(
+            *_java(layout, Role.METADATA, heap_mb=layout.topology.heap_mb[Role.METADATA]),
+            "-Dzookeeper.4lw.commands.whitelist=*",
+            "-Dzookeeper.snapshot.trust.empty=true",
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            "{node}/conf/zookeeper.conf",
+        ),
+        files=_files(layout, name, "zookeeper.conf", settings),
+        ports=(METADATA_PORT, METADATA_ADMIN_PORT, METADATA_METRICS_PORT),
+        health_url=f"http://{address}:{METADATA_ADMIN_PORT}/commands/ruok",
+    )
+
+
+def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
+    cluster = layout.topology.clusters[cluster_name]
+    address = layout.addresses[name]
+    settings: dict[str, object] = {
+        "bookiePort": BOOKIE_PORT,
+        # All three together, or else the bookie listens on every address.
+        "listeningInterface": "lo",
+        "advertisedAddress": layout.sight.hosts[name],
+        "allowLoopback": "true",
+        "journalDirectory": "{node}/data/journal",
+        "ledgerDirectories": "{node}/data/ledgers",
+        "indexDirectories": "{node}/data/index",
+        # The disk is the machine's own: that it is rather full is no failure of a bookie.
+        "diskUsageThreshold": FULL_SHARE,
+        "diskUsageWarnThreshold": FULL_SHARE,
+        "diskUsageLwmThreshold": FULL_SHARE,
+        "zkServers": layout.metadata_url(cluster_name),
+        "httpServerEnabled": "true",
+        "httpServerHost": address,
+        "httpServerPort": BOOKIE_HTTP_PORT,
+        "prometheusStatsHttpAddress": address,
+        "prometheusStatsHttpPort": BOOKIE_HTTP_PORT,
+        # Sized for many bookies on a small machine.
+        "journalMaxSizeMB": 64,
+        "dbStorage_writeCacheMaxSizeMb": 32,
+        "dbStorage_readAheadCacheMaxSizeMb": 16,
+        "dbStorage_rocksDB_blockCacheSize": 8_388_608,
+        "dbStorage_rocksDB_writeBufferSizeMB": 8,
+        "numReadWorkerThreads": 2,
+        "numHighPriorityWorkerThreads": 2,
+        "numJournalCallbackThreads": 2,
+    }
+    if cluster.placement.repair is RepairPlacement.REGION_AWARE:
+        # As shipped, auto-recovery knows no regions and puts a copy anywhere; these three let it look them up.
+        settings |= {
+            "ensemblePlacementPolicy": _REGION_AWARE,
+            "reppDnsResolverClass": "org.apache.pulsar.bookie.rackawareness.BookieRackAffinityMapping",
+            "metadataServiceUri": f"metadata-store:zk:{layout.metadata_url(cluster_name)}",
+        }
+    settings |= layout.topology.settings.get(Role.BOOKIE, {})
+    heap = layout.topology.heap_mb[Role.BOOKIE]
+    # A bookie with an empty disk refuses to start while the metadata holds its old cookie.
+    reset = ("org.apache.bookkeeper.bookie.BookieShell", "-conf", "{node}/conf/bookkeeper.conf")
+    return NodeSpec(
+        name=name,
+        role=node.role,
+        region=node.region,
+        address=address,
+        command=(
+            *_java(layout, Role.BOOKIE, heap_mb=heap, direct_mb=heap),
+            *_METADATA_DRIVERS,
+            "org.apache.bookkeeper.server.Main",
+            "--conf",
+            "{node}/conf/bookkeeper.conf",
+        ),
+        files=_files(layout, name, "bookkeeper.conf", settings),
+        reset=(
+            *_java(layout, Role.BOOKIE, heap_mb=128),
+            *_METADATA_DRIVERS,
+            *reset,
+            *("bookieformat", "-nonInteractive", "-force", "-deleteCookie"),
+        ),
+        ports=(BOOKIE_PORT, BOOKIE_HTTP_PORT),
+        health_url=f"http://{address}:{BOOKIE_HTTP_PORT}/api/v1/bookie/is_ready",
+    )
+
+
+def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
+    cluster = layout.topology.clusters[cluster_name]
+    placement = cluster.placement
+    address = layout.addresses[name]
+    pinned = placement.bookies is BookiePlacement.PINNED
+    settings: dict[str, object] = {
+        "metadataStoreUrl": f"zk:{layout.metadata_url(cluster_name)}",
+        "configurationMetadataStoreUrl": f"zk:{layout.configuration_url(cluster_name)}",
+        "clusterName": cluster_name,
+        "advertisedAddress": address,
+        "bindAddress": address,
+        "brokerServicePort": BROKER_PORT,
+        "webServicePort": BROKER_HTTP_PORT,
+        "bookkeeperClientRegionawarePolicyEnabled": str(placement.bookies is BookiePlacement.REGION_AWARE).lower(),
+        "bookkeeperClientRackawarePolicyEnabled": str(pinned).lower(),
+        "bookkeeperClientReorderReadSequenceEnabled": str(placement.local_reads).lower(),
+        # An inactive topic would be deleted before it is read back.
+        "brokerDeleteInactiveTopicsEnabled": "false",
+        # On a small machine the CPU is always busy; shedding would move topics without any fault.
+        "loadBalancerSheddingEnabled": "false",
+        "loadBalancerAutoBundleSplitEnabled": "false",
+        "managedLedgerCacheSizeMB": 32,
+        "numIOThreads": 2,
+        "numHttpServerThreads": 8,
+        "numOrderedExecutorThreads": 2,
+        "numExecutorThreadPoolSize": 2,
+        "numCacheExecutorThreadPoolSize": 2,
+        "managedLedgerNumSchedulerThreads": 2,
+        **layout.sight.listeners(name),
+        **layout.topology.settings.get(Role.BROKER, {}),
+    }
+    heap = layout.topology.heap_mb[Role.BROKER]
+    return NodeSpec(
+        name=name,
+        role=node.role,
+        region=node.region,
+        address=address,
+        command=(
+            *_java(layout, Role.BROKER, heap_mb=heap, direct_mb=heap),
+            *_METADATA_DRIVERS,
+            "-Dlog4j.shutdownHookEnabled=false",
+            "org.apache.pulsar.PulsarBrokerStarter",
+            "--broker-conf",
+            "{node}/conf/broker.conf",
+        ),
+        files=_files(layout, name, "broker.conf", settings),
+        ports=(BROKER_PORT, BROKER_HTTP_PORT, *((CLIENTS_PORT,) if layout.topology.links else ())),
+        # The health check publishes a message, which before the racks are known would be stored anywhere.
+        ready_url=f"http://{address}:{BROKER_HTTP_PORT}/admin/v2/brokers/ready",
+        health_url=f"http://{address}:{BROKER_HTTP_PORT}/admin/v2/brokers/health",
+    )
+
+
+def _java(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
+    """A JVM with the class data of a role, which is fit for whatever heap."""
+    kept = class_data_archive.archive(
+        role, java=layout.java, version=layout.distribution.version, heap_mb=layout.topology.heap_mb[role]
+    )
+    return (
+        str(layout.java),
+        *((f"-XX:SharedArchiveFile={kept}",) if kept.exists() else ()),
+        f"-Xmx{heap_mb}m",
+        f"-XX:MaxDirectMemorySize={direct_mb}m",
+        *_SMALL,
+        *_JVM,
+        # A broker learns its own region from its local host name; this file maps the machine's name to the node.
+        "-Djdk.net.hosts.file={node}/conf/hosts",
+        *("-cp", layout.distribution.classpath),
+    )
+
+
+def _files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
+    hosts = {"localhost": "127.0.0.1", **layout.sight.named(node)}
+    return {
+        f"conf/{name}": configured(layout.distribution.shipped(name), settings),
+        # The node's address is looked up backwards too, and the first name found has to be the machine's.
+        "conf/hosts": f"{layout.addresses[node]} {socket.gethostname()}\n"
+        + "".join(f"{address} {host}\n" for host, address in hosts.items()),
+        "conf/log4j2.yaml": _LOG4J,
+    }
+
+
+def configured(shipped: str, settings: Mapping[str, object]) -> str:
+    """A shipped `key=value` file with some keys replaced, and those that it lacks (or has commented out) added."""
+    left = dict(settings)
+
+    def replace(match: re.Match[str]) -> str:
+        key = match[1]
+        return f"{key}={left.pop(key)}" if key in left else match[0]
+
+    text = re.sub(r"^([A-Za-z][\w.]*)=.*$", replace, shipped, flags=re.MULTILINE)
+    return text + "".join(f"\n{key}={value}" for key, value in left.items()) + "\n"

@@ -1,0 +1,42 @@
+"""The smallest cluster from which Java learns the classes of every role, so that nodes start faster from then on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from brokerproof.experiment.topology import Role, Topology
+from brokerproof.experiment.yaml_models import parse
+from brokerproof.machine.java import java_home
+from brokerproof.systems.pulsar import class_data_archive
+from brokerproof.systems.pulsar.distribution import is_cached
+
+TOPOLOGY: dict[str, Any] = {
+    "title": "Rehearsal",
+    "description": "One node of each role.",
+    "settings": {
+        # The broker's own topics have no namespace of ours that says so.
+        Role.BROKER: {f"managedLedgerDefault{name}": 1 for name in ("EnsembleSize", "WriteQuorum", "AckQuorum")},
+    },
+    "clusters": {
+        "warm-up": {
+            "nodes": {f"{role}-here": {"role": str(role), "region": "here"} for role in Role},
+            "namespaces": {
+                "warm-up/here": {
+                    "persistence": {"ensemble": 1, "write_quorum": 1, "ack_quorum": 1},
+                    "isolation": {"primary": "here"},
+                }
+            },
+        }
+    },
+}
+NAMESPACE = "warm-up/here"
+
+
+def is_warm(version: str) -> bool:
+    """Whether the version is in the cache, and class data of every role with the heap that it has by default."""
+    java = java_home() / "bin" / "java"
+    topology = parse(Topology, TOPOLOGY, file="the warm-up's topology")
+    return is_cached(version) and all(
+        class_data_archive.archive(role, java=java, version=version, heap_mb=topology.heap_mb[role]).exists()
+        for role in Role
+    )

@@ -1,0 +1,57 @@
+"""What became of the messages of a subscription that moved from one cluster to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from brokerproof.run.directory import Run
+from brokerproof.run.tables import Outcome
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from brokerproof_judging.measurements.measurement import Measured
+
+
+def of_moves(run: Run, messages: DataFrame) -> Iterator[Measured]:
+    """By subscription: messages that it got on both clusters, and acked ones that it got on neither.
+
+    What it missed is not known while the log that it moved to, its replication or its drain is unproven for one of
+    them.
+    """
+    for each in run.scenario.workload.subscriptions:
+        if each.moves is None:
+            continue
+        before, after = (F.col("cluster") == cluster for cluster in each.places(run.topology))
+        here = F.col("subscription") == each.name
+        got_before = F.coalesce(F.max(F.when(here & before, F.col("deliveries"))), F.lit(0)) > 0
+        got_after = F.coalesce(F.max(F.when(here & after, F.col("deliveries"))), F.lit(0)) > 0
+        at_its_end = after & (here | F.col("subscription").isNull())
+        row = (
+            messages.groupBy("topic", "producer", "seq")
+            .agg(
+                got_before.alias("before"),
+                got_after.alias("after"),
+                F.max(F.col("outcome") == Outcome.ACKED).alias("acked"),
+                F.max(at_its_end & F.array_contains("anomalies", "unproven")).alias("unproven"),
+            )
+            .agg(
+                F.count_if("before").alias("had"),
+                F.count_if(F.col("before") & F.col("after")).alias("repeated"),
+                F.count_if(F.col("acked") & ~F.col("before") & ~F.col("after")).alias("missed"),
+                F.count_if(F.col("unproven") & ~F.col("before") & ~F.col("after")).alias("unproven"),
+            )
+            .collect()[0]
+        )
+        way = " and ".join(each.places(run.topology))
+        yield Measured(
+            metric="repeated_by_move",
+            subject=each.name,
+            value=float(row.repeated),
+            evidence=f"delivered on {way}, of {row.had} that were delivered before it moved",
+        )
+        yield Measured(
+            metric="missed_by_move",
+            subject=each.name,
+            value=None if row.unproven else float(row.missed),
+            evidence=f"{row.unproven} of them are unproven" if row.unproven else f"delivered on neither of {way}",
+        )

@@ -1,0 +1,45 @@
+"""What the emulated link itself added to what crossed it, so that a latency can be told apart from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from brokerproof.run.directory import Run
+
+from brokerproof_judging.measurements.measurement import Measured
+from brokerproof_judging.measurements.run_times import Timeline
+from brokerproof_judging.measurements.samples import Samples
+
+_QUANTILES = {"link_added_p50_ms": ("added_p50_ms", 0.5), "link_added_p99_ms": ("added_p99_ms", 0.99)}
+
+
+def of_link(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measured]:
+    """By way (`REGION>OTHER`) and phase, and the time that each fault lasted which slows things down.
+
+    Each sample of the link has the quantiles of what it timed since the sample before. The quantile of a longer time
+    counts each passage with that of its own sample: near the median, and not below the 99th percentile. Nothing is
+    measured without a link.
+    """
+    ways = [f"{here}>{there}" for link in run.topology.links for here, there in (link.between, link.between[::-1])]
+    slowed = {fault.name: fault.slowed for fault in timeline.faults if fault.slowed is not None}
+    for way in ways:
+        source = f"link:{way}"
+        counts = dict(samples.series.get((source, "timed"), ()))
+        for metric, (of_sample, quantile) in _QUANTILES.items():
+            values = samples.series.get((source, of_sample), ())
+            for when, span in {**timeline.phases, **slowed}.items():
+                timed = [(float(value), int(float(counts.get(at, 0)))) for at, value in values if span.holds(at)]
+                passages = sum(weight for _, weight in timed)
+                yield Measured(
+                    metric=metric,
+                    subject=f"{way}/{when}",
+                    value=weighted_quantile(timed, quantile) if passages else None,
+                    evidence=f"{passages} passages timed, in {len(timed)} samples" if passages else "nothing was timed",
+                )
+
+
+def weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: float) -> float:
+    """The smallest value that so large a part of all weight is not above; of (value, weight), not all of weight 0."""
+    values, weights = zip(*((value, weight) for value, weight in weighted if weight), strict=True)
+    return float(np.quantile(values, quantile, weights=weights, method="inverted_cdf"))

@@ -1,0 +1,141 @@
+"""Whether copies, reads and ownership were where the topology wants them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from brokerproof.run.directory import Run
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from brokerproof_judging.measurements.measurement import END, NOTHING, Measured
+from brokerproof_judging.measurements.run_times import Span, Timeline
+from brokerproof_judging.measurements.samples import Samples
+
+_SHOWN = 5
+
+
+def of_ledgers(ledgers: DataFrame) -> Iterator[Measured]:
+    """By moment, BookKeeper ledgers with a segment that misses a region which it had to span."""
+    missing = F.size(F.array_except("regions_required", F.coalesce("regions", F.array().cast("array<string>")))) > 0
+    rows = (
+        ledgers.groupBy("moment", "cluster", "topic", "partition", "ledger_id")
+        .agg(F.bool_or(F.coalesce(missing, F.lit(True))).alias("misses"))
+        .groupBy("moment")
+        .agg(
+            F.count("*").alias("ledgers"),
+            F.count_if("misses").alias("missing"),
+            F.slice(F.sort_array(F.collect_list(F.when(F.col("misses"), F.col("ledger_id")))), 1, _SHOWN).alias("some"),
+        )
+        .collect()
+    )
+    for row in sorted(rows, key=lambda row: str(row.moment)):
+        some = f", such as {', '.join(map(str, row.some))}" if row.some else ""
+        yield Measured(
+            metric="ledgers_not_spanning",
+            subject=row.moment,
+            value=row.missing,
+            evidence=f"{row.missing} of {row.ledgers} BookKeeper ledgers{some}",
+        )
+    if not rows:
+        why = "no step recorded where the BookKeeper ledgers are"
+        yield Measured(metric="ledgers_not_spanning", subject=NOTHING, value=None, evidence=why)
+
+
+def of_replication(samples: Samples) -> Measured:
+    """Under-replicated ledgers of all clusters at the last sample of each."""
+    last = {cluster: values[-1] for cluster, values in samples.of_metric("cluster", "under_replicated_ledgers")}
+    evidence = ", ".join(f"{cluster} {value}" for cluster, (_, value) in sorted(last.items()))
+    return Measured(
+        metric="under_replicated_ledgers",
+        subject=END,
+        value=sum(int(value) for _, value in last.values()) if last else None,
+        evidence=f"last sample: {evidence}" if last else "it was not sampled",
+    )
+
+
+def of_reads(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measured]:
+    """By phase and for the read-back, the part of what bookies were read for that the owner's own region served.
+
+    What a bookie read between two samples counts for the span that the later one is in, and for the read-back where
+    the two touch it. The owner is the last one sampled by then; where brokers of two regions own topics of a cluster,
+    nobody can tell who read, and nothing is counted.
+    """
+    spans = dict(timeline.phases)
+    back = run.state("read_back") or {}
+    if back.get("started_at") and back.get("finished_at"):
+        spans["read_back"] = Span(start_us=back["started_at"], end_us=back["finished_at"])
+    owners = _Owners(run, samples)
+    local: dict[str, int] = defaultdict(int)
+    total: dict[str, int] = defaultdict(int)
+    for bookie, values in samples.of_metric("bookie", "bytes_read"):
+        if bookie not in run.topology.nodes:
+            continue
+        cluster, region = run.topology.cluster_of(bookie), run.topology.nodes[bookie].region
+        for (before, low), (at, high) in pairwise(values):
+            # A counter that went down began again at 0 when the bookie was started again.
+            count = int(float(high)) - int(float(low))
+            count = int(float(high)) if count < 0 else count
+            reader = owners.region(cluster, at)
+            if not count or reader is None:
+                continue
+            for name, span in spans.items():
+                touched = before < span.end_us and at > span.start_us
+                if touched if name == "read_back" else span.start_us < at <= span.end_us:
+                    total[name] += count
+                    local[name] += count if region == reader else 0
+    for name in spans:
+        share = local[name] / total[name] if total[name] else None
+        evidence = f"{local[name]} of {total[name]} bytes" if total[name] else "nothing was read from bookies"
+        yield Measured(metric="local_read_share", subject=name, value=share, evidence=evidence)
+
+
+def of_owners(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measured]:
+    """For each phase that the scenario expects an owner in, the share of samples in its last third with one there."""
+    for phase in ("steady", "recovery"):
+        region = getattr(run.scenario.owner, phase)
+        if region is None:
+            continue
+        span = timeline.phases.get(phase)
+        if span is None:
+            why = "the load never became steady"
+            yield Measured(metric="owner_in_region", subject=phase, value=None, evidence=why)
+            continue
+        start = span.end_us - (span.end_us - span.start_us) // 3
+        owners = [
+            owner
+            for _, values in samples.of_metric("topic", "owner")
+            for at, owner in values
+            if start <= at < span.end_us
+        ]
+        there = sum(owner in run.topology.nodes and run.topology.nodes[owner].region == region for owner in owners)
+        yield Measured(
+            metric="owner_in_region",
+            subject=phase,
+            value=there / len(owners) if owners else None,
+            evidence=f"{there} of {len(owners)} samples in {region}" if owners else "the owner was not sampled then",
+        )
+
+
+class _Owners:
+    """In which region the topics of a cluster were owned, at any moment."""
+
+    def __init__(self, run: Run, samples: Samples) -> None:
+        self._series: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
+        for _, values in samples.of_metric("topic", "owner"):
+            for cluster, content in run.topology.clusters.items():
+                here = [(at, content.nodes[owner].region) for at, owner in values if owner in content.nodes]
+                if here:
+                    self._series[cluster].append(here)
+
+    def region(self, cluster: str, at_us: int) -> str | None:
+        """The region, None where it is not known or not one."""
+        regions = set()
+        for series in self._series[cluster]:
+            index = bisect_right(series, at_us, key=lambda each: each[0])
+            if index:
+                regions.add(series[index - 1][1])
+        return regions.pop() if len(regions) == 1 else None

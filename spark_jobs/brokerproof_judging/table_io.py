@@ -1,0 +1,109 @@
+"""A run's tables as Spark frames, and frames as a run's tables.
+
+Nothing here looks at content.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+from brokerproof import clock
+from brokerproof.run.directory import Run
+from brokerproof.run.tables import SCHEMAS
+from pyarrow.dataset import dataset
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
+
+
+def schema(table: str) -> T.StructType:
+    """The Spark schema of a table in tables.py."""
+    return in_spark(SCHEMAS[table])
+
+
+def in_spark(columns: pa.Schema) -> T.StructType:
+    """An Arrow schema in Spark's terms."""
+    schema: T.StructType = from_arrow_schema(columns)
+    return schema
+
+
+def location(path: str) -> str:
+    """`path` as Spark needs it: a local path as a URI, because a Spark cluster's default file system may be another."""
+    return path if "://" in path else Path(path).resolve().as_uri()
+
+
+def read(spark: SparkSession, run: Run, table: str) -> DataFrame:
+    """A table of the run; an empty frame where there is none."""
+    if not run.exists("tables", table):
+        return spark.createDataFrame([], schema(table))
+    return spark.read.schema(schema(table)).parquet(location(run.table(table)))
+
+
+def size(run: Run, table: str) -> int:
+    """Rows of a table, as Parquet's footers have it; none is read, and Spark is not asked, which would take longer."""
+    filesystem, directory = fsspec.url_to_fs(run.table(table))
+    if not filesystem.exists(directory):
+        return 0
+    return int(dataset(directory, filesystem=filesystem, format="parquet").count_rows())
+
+
+def conform(frame: DataFrame, table: str) -> DataFrame:
+    """The columns of a table in its order and types."""
+    return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in schema(table).fields])
+
+
+def microseconds(column: str) -> Column:
+    """A time as microseconds since the epoch."""
+    return F.unix_micros(column)
+
+
+class Replacement:
+    """New tables of a run that take the place of the old ones together, once all of them are whole.
+
+    Everything is written beside the tables under a name that readers skip. The old table goes and the new one comes
+    by renaming, so a reader finds the old one, none, or the new one, never a mixture.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._filesystem, self._tables = fsspec.url_to_fs(run.path("tables"))
+        self._stamp = clock.now_us()
+        self._written: list[str] = []
+
+    def beside(self, table: str) -> str:
+        """Where to write a table, or what is only needed on the way to one; it is no table of the run yet."""
+        if table not in self._written:
+            self._written.append(table)
+        return f"{self._run.path('tables')}/.{table}.{self._stamp}.new"
+
+    def write(self, table: str, frame: DataFrame) -> None:
+        """Write a table aside."""
+        conform(frame, table).write.mode("overwrite").parquet(location(self.beside(table)))
+
+    def read(self, spark: SparkSession, table: str) -> DataFrame:
+        """A table written aside, before it took its place."""
+        return spark.read.schema(schema(table)).parquet(location(self.beside(table)))
+
+    def take_place(self) -> None:
+        """Put every table of the run that was written in the place of its predecessor."""
+        for table in [table for table in self._written if table in SCHEMAS]:
+            new, old, name = (f"{self._tables}/{part}" for part in self._names(table))
+            if self._filesystem.exists(name):
+                self._filesystem.mv(name, old, recursive=True)
+            self._filesystem.mv(new, name, recursive=True)
+            if self._filesystem.exists(old):
+                self._filesystem.rm(old, recursive=True)
+
+    def discard(self) -> None:
+        """Remove what never took its place."""
+        for table in self._written:
+            new, _, _ = (f"{self._tables}/{part}" for part in self._names(table))
+            if self._filesystem.exists(new):
+                self._filesystem.rm(new, recursive=True)
+        self._written.clear()
+
+    def _names(self, table: str) -> tuple[str, str, str]:
+        return f".{table}.{self._stamp}.new", f".{table}.{self._stamp}.old", table

@@ -1,0 +1,208 @@
+"""Whatever is wrong with a file is one sentence that names the file, the field and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from brokerproof.checks import load_scenario
+from brokerproof.errors import InputError
+
+ROOT = Path(__file__).parents[3]
+TOPOLOGIES = ROOT / "topologies"
+
+
+def good() -> dict[str, Any]:
+    return {
+        "title": "t",
+        "description": "d",
+        "topology": "sync_active_passive",
+        "workload": {"namespace": "mytenant/eu"},
+        "faults": [{"name": "gone", "kind": "kill", "targets": {"region": "eu"}}],
+    }
+
+
+def load(tmp_path: Path, content: dict[str, Any], settings: dict[str, Any] | None = None) -> Any:
+    file = tmp_path / "experiment.yaml"
+    file.write_text(yaml.safe_dump(content))
+    return load_scenario(file, TOPOLOGIES, settings)
+
+
+def test_a_good_file_is_accepted(tmp_path: Path) -> None:
+    scenario, topology = load(tmp_path, good())
+    assert scenario.name == "experiment"
+    assert scenario.topic == "persistent://mytenant/eu/orders"
+    assert set(topology.regions) == {"eu", "us", "witness"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "remedy"),
+    [
+        ({"workload.ratee": 5}, "workload.ratee", "did you mean `rate`?"),
+        ({"workload.rate": "fast"}, "workload.rate", "correct the value"),
+        ({"workload.keys": 1}, "workload.keys", "at least 2"),
+        ({"topology": "sync_active_pasive"}, "", "did you mean `sync_active_passive`?"),
+        ({"workload.namespace": "mytenant/asia"}, "workload.namespace", "did you mean `mytenant/"),
+        ({"faults.0.kind": "kil"}, "faults.0.kind", "did you mean `kill`?"),
+        ({"faults.0.targets": {"nodes": ["broker-eu-9"]}}, "faults.0.targets.nodes", "did you mean `broker-eu-"),
+        ({"faults.0.targets": {"region": "asia"}}, "faults.0.targets.region", "one of: eu, us, witness"),
+        ({"faults.0.targets": {}}, "faults.0.targets", "give nodes, cluster, region, role or now"),
+        ({"faults.0.at_s": 60}, "faults.0.at_s", "lengthen phases.impact_s"),
+        ({"faults.0.heal_at_s": 90}, "faults.0.heal_at_s", "up to 60"),
+        ({"faults.0.permanent": True, "faults.0.heal_at_s": 5}, "faults.0.heal_at_s", "drop one"),
+        ({"faults.0.when": {"rereplicated": "other"}}, "faults.0.when.rereplicated", "nothing is defined"),
+        ({"faults.0.when": {"unhealthy": "x", "for_s": 5}}, "faults.0.when.unhealthy", "nothing is defined"),
+        ({"faults.0.when": {"unhealthy": "x"}}, "faults.0.when.for_s", "give both or neither"),
+        ({"faults.0.when": {}}, "faults.0.when", "either `rereplicated` or `unhealthy`"),
+        ({"faults.0.when": {"rereplicated": "x", "for_s": 5}}, "faults.0.when.for_s", "give both or neither"),
+        (
+            {"overrides": {"clusters.mycluster.nodes.bookie-us-1.standby": True}},
+            "clusters.mycluster.nodes.bookie-us-1.standby",
+            "only brokers can stand by",
+        ),
+        (
+            {
+                "overrides": {
+                    f"clusters.mycluster.nodes.broker-{n}.standby": True for n in ("eu-1", "eu-2", "us-1", "us-2")
+                }
+            },
+            "clusters.mycluster.nodes",
+            "leave `standby` out of one of them",
+        ),
+        ({"version": "4.0.7"}, "version", "did you mean `4.0.8`?"),
+        ({"runtime": "docker"}, "runtime", "one of: process"),
+        ({"overrides": {"system": "kafka"}}, "system", "one of: pulsar"),
+        ({"phases.steady_s": -1}, "phases.steady_s", "correct the value"),
+        ({"bounds": {"rto": {"max": 5}}}, "bounds.rto", "did you mean `rto_s`?"),
+        ({"bounds": {"rto_s": {"max": 5, "min": 6}}}, "bounds.rto_s", "min <= max"),
+        ({"bounds": {"rto_s": {}}}, "bounds.rto_s", "give `min`, `max` or both"),
+        ({"expect": {"verdict": "fine"}}, "expect.verdict", "correct the value"),
+        ({"owner": {"steady": "asia"}}, "owner.steady", "one of: eu, us, witness"),
+        (
+            {"overrides": {"clusters.mycluster.namespaces.mytenant/eu.persistence.ack_quorum": 3}},
+            "clusters.mycluster.namespaces.mytenant/eu.persistence",
+            "ensemble >= write_quorum >= ack_quorum",
+        ),
+        (
+            {"overrides": {"clusters.mycluster.namespaces.mytenant/eu.persistence.ensemble": 5}},
+            "clusters.mycluster.namespaces.mytenant/eu.persistence.ensemble",
+            "add bookies",
+        ),
+        (
+            {"overrides": {"clusters.mycluster.namespaces.mytenant/eu.isolation.primary": "asia"}},
+            "clusters.mycluster.namespaces.mytenant/eu.isolation.primary",
+            "one of: eu, us",
+        ),
+        (
+            {"overrides": {"clusters.mycluster.placement.pinned_to": "eu"}},
+            "clusters.mycluster.placement.pinned_to",
+            "both or neither",
+        ),
+        ({"faults.0.kind": "partition"}, "faults.0.kind", "use a topology with `links`"),
+        ({"faults.0.link": {"delay_ms": 5}}, "faults.0.link", "leave it out"),
+        ({"faults.0.kind": "unload"}, "faults.0.targets.now", "now: topic_owner"),
+        ({"workload.region": "eu"}, "workload.region", "use a topology with `links`"),
+        (
+            {"workload.subscriptions": [{"name": "audit", "region": "eu"}]},
+            "workload.subscriptions.0.region",
+            "use a topology with `links`",
+        ),
+        (
+            {"topology": "sync_active_passive_wan", "workload.region": "asia"},
+            "workload.region",
+            "one of: eu, us, witness",
+        ),
+        (
+            {"topology": "sync_active_passive_wan", "faults.0.kind": "delay"},
+            "faults.0.link.delay_ms",
+            "add it",
+        ),
+        (
+            {
+                "topology": "sync_active_passive_wan",
+                "faults.0.kind": "delay",
+                "faults.0.link": {"delay_ms": 5, "jitter_ms": 6},
+            },
+            "faults.0.link.jitter_ms",
+            "no greater than the delay",
+        ),
+        (
+            {"overrides": {"links": [{"between": ["eu", "asia"]}]}},
+            "links.0.between",
+            "one of: eu, us, witness",
+        ),
+        ({"overrides": {"links": [{"between": ["eu", "eu"]}]}}, "links.0.between", "two different regions"),
+        (
+            {"overrides": {"links": [{"between": ["eu", "us"]}, {"between": ["us", "eu"]}]}},
+            "links.1.between",
+            "keep one",
+        ),
+        ({"overrides": {"links": [{"between": ["eu"]}]}}, "links.0.between", "correct the value"),
+        (
+            {"overrides": {"links": [{"between": ["eu", "us"], "delay_ms": 1, "jitter_ms": 2}]}},
+            "links.0.jitter_ms",
+            "no greater than the delay",
+        ),
+        (
+            {
+                "topology": "sync_active_passive_wan",
+                "overrides": {"clusters.mycluster.nodes.zk": {"role": "metadata", "region": "eu"}},
+            },
+            "clusters.mycluster.nodes.zk",
+            "rename it",
+        ),
+        (
+            {
+                "topology": "sync_active_passive_wan",
+                "overrides": {"clusters.mycluster.nodes.Bookie_9": {"role": "bookie", "region": "eu"}},
+            },
+            "clusters.mycluster.nodes.Bookie_9",
+            "lower-case",
+        ),
+        (
+            {
+                "topology": "sync_active_passive_wan",
+                "overrides": {"clusters.mycluster.nodes.clients-eu": {"role": "bookie", "region": "eu"}},
+            },
+            "clusters.mycluster.nodes.clients-eu",
+            "rename it",
+        ),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
+)
+def test_a_mistake_is_named(tmp_path: Path, settings: dict[str, Any], field: str, remedy: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, good(), settings)
+    assert caught.value.file
+    assert caught.value.field == field
+    assert remedy in caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_text("title: x\nworkload: {rate: 5\n")
+    with pytest.raises(InputError) as caught:
+        load_scenario(file, TOPOLOGIES)
+    assert "line" in caught.value.field
+    assert str(file) in str(caught.value)
+
+
+def test_a_setting_may_not_pass_through_a_plain_value(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="plain value"):
+        load(tmp_path, good(), {"title.x.y": 1})
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "dags" / "scenarios").glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_scenario_of_the_project_is_good(file: Path) -> None:
+    scenario, _ = load_scenario(file, TOPOLOGIES)
+    assert scenario.name == file.stem
+
+
+def test_every_control_demands_losses() -> None:
+    for file in (ROOT / "dags" / "scenarios").glob("control_*.yaml"):
+        scenario, _ = load_scenario(file, TOPOLOGIES)
+        assert scenario.expect.verdict == "failed", file
+        assert scenario.expect.at_least["lost"] >= 1, file  # type: ignore[index]

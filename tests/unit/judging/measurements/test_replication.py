@@ -1,0 +1,204 @@
+"""Replication between two clusters, planted with the answers known.
+
+`main` publishes 10 messages a second for 80 s, each acked after 10 ms and delivered on `main` 1 ms later; `other` gets
+it 20 ms after the ack, those of 20 s to 40 s not before 50 s. `main` is destroyed at 20 s and back, empty, at 40 s.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.topology import Role
+from brokerproof_judging.measurements import recovery
+from brokerproof_judging.measurements.run_times import FaultTimes, Span
+from brokerproof_judging.measurements.samples import Samples
+
+from ..history import REPLICATED, SECOND, START, History
+from ..judged import Judged
+
+TOPIC = f"persistent://{REPLICATED}/orders"
+TIMELINE = {"steady_at": 0, "impact_at": 20, "recovery_at": 60, "ends_at": 80}
+FAULT = {"name": "gone", "kind": "destroy", "targets": {"cluster": "main"}, "heal_at_s": 20}
+WAY = "main>other"
+# By when each was acked: what becomes of it in the two logs.
+NOWHERE, AT_HOME_NO_MORE, LATER_NOWHERE, NOT_SENT_ON = 15.0, 18.0, 50.0, 55.0
+
+
+def planted(**scenario):
+    history = History(
+        clusters=("main", "other"),
+        workload={"namespace": REPLICATED, "rate": 10, "produce_on": ["main", "other"]},
+        subscriptions=[{"name": "audit"}, {"name": "audit", "cluster": "other"}],
+        faults=[FAULT, {"name": "slow", "kind": "delay", "targets": {"region": "eu"}, "link": {"delay_ms": 50}}],
+        **scenario,
+    )
+    history.topic = TOPIC
+    for number in range(800):
+        second = number / 10
+        at = int(second * SECOND)
+        entry = number
+        message = {"producer": "main-p0", "seq": number, "key": "k", "entry_id": entry}
+        history.publish(
+            **message, at=at, settled_at=START + at + (60_000 if 62 <= second < 70 else 10_000), ledger_id=5
+        )
+        if second not in (NOWHERE, AT_HOME_NO_MORE, LATER_NOWHERE):
+            history.store(**message)
+            history.deliver(**message, at=at + 11_000)
+        if second not in (NOWHERE, LATER_NOWHERE, NOT_SENT_ON):
+            copy = {**message, "cluster": "other", "replicated_from": "main"}
+            history.store(**copy)
+            arrival = max(at, 50 * SECOND) if 20 <= second < 40 else at
+            history.deliver(**copy, at=arrival + 30_000)
+    # One of the other cluster's own, which its home lost.
+    history.publish(producer="other-p0", seq=0, key="o", at=0, cluster="other", ledger_id=5, entry_id=9000)
+    history.store(producer="other-p0", seq=0, key="o", entry_id=9001, replicated_from="other")
+    history.deliver(producer="other-p0", seq=0, key="o", entry_id=9001, at=500)
+    for state, second in (("injecting", 19.9), ("effective", 20), ("healing", 38), ("recovered", 40)):
+        row = {"fault": "gone", "kind": "destroy", "targets": ["broker-eu-1-main"], "state": state}
+        history.faults.append({**row, "at": START + int(second * SECOND)})
+    for second in range(81):
+        backlogs = {WAY: 7 if 40 <= second < 45 else 3, "other>main": 500 if 21 <= second < 52 else 2}
+        for way, backlog in backlogs.items():
+            home = way.split(">")[0]
+            if home == "main" and 20 <= second < 40:
+                continue
+            history.observations.append(
+                {
+                    **{"at": START + second * SECOND, "source": f"topic:{TOPIC}@{home}"},
+                    **{"metric": f"replication_backlog:{way}", "value": str(backlog)},
+                }
+            )
+    history.states["timeline"] = {name: START + second * SECOND for name, second in TIMELINE.items()}
+    # From 62 s on things are slow.
+    for state, second in (("injecting", 61.9), ("effective", 62), ("healing", 70), ("recovered", 70.1)):
+        row = {"fault": "slow", "kind": "delay", "targets": ["broker-eu-1-main"], "state": state}
+        history.faults.append({**row, "at": START + int(second * SECOND)})
+    return history
+
+
+@pytest.fixture(scope="module")
+def judged(spark, tmp_path_factory):
+    history = planted(destroyed=["main"], bounds={"rpo_messages": {"max": 5}})
+    return Judged(spark, tmp_path_factory.mktemp("replicated") / "run", history)
+
+
+@pytest.mark.parametrize(
+    ("metric", "subject", "value"),
+    [
+        ("replication_lag_p50_ms", f"{WAY}/steady", 20.0),
+        ("replication_lag_max_ms", f"{WAY}/steady", 20.0),
+        ("replication_lag_p50_ms", f"{WAY}/recovery", 20.0),
+        # Sent at 20 s, acked 10 ms later, and delivered there at 50.03 s.
+        ("replication_lag_max_ms", f"{WAY}/impact", 30_020.0),
+        # other-p0's message was delivered on main 100 µs after its ack.
+        ("replication_lag_max_ms", "other>main/steady", 0.1),
+        ("replication_lag_max_ms", "other>main/impact", None),
+        # Both ways agree at 52 s, 12 s after the return; main>other did at 45 s.
+        ("agree_s", "gone", 12.0),
+        # What another cluster still holds is not gone.
+        ("rpo_messages", "gone", 1.0),
+        ("rpo_s", "gone", 4.99),
+        ("lost_later_messages", "gone", 1.0),
+    ],
+)
+def test_it_measures_what_was_planted(judged, metric, subject, value):
+    row = judged.measured(metric, subject)
+    assert row["value"] == (None if value is None else pytest.approx(value, abs=1e-6)), row["evidence"]
+    assert (row["suite"], row["unit"]) == (METRICS[metric].suite, METRICS[metric].unit)
+
+
+def test_what_a_destroyed_cluster_lost_is_found_and_legal_and_another_clusters_loss_is_not(judged):
+    def at(second):
+        return ("main-p0", int(second * 10))
+
+    found = {row for row in judged.anomalies(TOPIC) if row[0] in ("lost", "not_replicated")}
+    assert found == {
+        *(("lost", True, "main", None, *at(second)) for second in (NOWHERE, AT_HOME_NO_MORE, LATER_NOWHERE)),
+        *(("not_replicated", True, "other", None, *at(second)) for second in (NOWHERE, LATER_NOWHERE, NOT_SENT_ON)),
+        ("lost", False, "other", None, "other-p0", 0),
+    }
+
+
+def test_the_messages_say_the_same_of_what_is_illegal_as_the_anomalies(judged):
+    illegal = [row for row in judged.table("messages") if row["illegal"] and row["subscription"] is None]
+    assert [(row["cluster"], row["producer"], row["illegal"]) for row in illegal] == [("other", "other-p0", ["lost"])]
+
+
+def test_what_was_lost_after_a_destroyed_cluster_returned_may_be_nothing(judged):
+    assert judged.measured("lost_later_messages", "gone")["maximum"] == 0.0
+
+
+def detected(directory, *, gone):
+    """What detection comes to where the last list of the brokers that had one of them is of 8 s after the effect."""
+    run = History(clusters=("main", "other")).write(directory / "run")
+    before, after = json.dumps(run.topology.clusters["main"].names(role=Role.BROKER)), "[]"
+    samples = Samples(series={("cluster:main", "alive_brokers"): [(START + 19, before), (START + 28 * SECOND, after)]})
+    span = Span(start_us=START + 20 * SECOND, end_us=START + 60 * SECOND)
+    names = [name for role in gone for name in run.topology.clusters["main"].names(role=role)]
+    return recovery._detected(run, samples, FaultTimes(name="gone", targets=tuple(names), span=span), span)
+
+
+def test_a_cluster_with_all_its_brokers_gone_has_a_metadata_store_that_says_so(tmp_path):
+    assert detected(tmp_path, gone=[Role.BROKER]) == (8.0, "first sample without a target", False)
+
+
+def test_a_cluster_with_all_its_brokers_and_its_metadata_store_gone_has_nobody_to_say_so(tmp_path):
+    why = "neither a broker of main nor its metadata store was left to say who lives"
+    assert detected(tmp_path, gone=[Role.BROKER, Role.METADATA]) == (None, why, False)
+
+
+@pytest.fixture(scope="module")
+def undeclared(spark, tmp_path_factory):
+    history = planted()
+    history.not_replicated("main", "other")
+    return Judged(spark, tmp_path_factory.mktemp("undeclared") / "run", history)
+
+
+def test_the_same_is_illegal_where_the_scenario_does_not_destroy_the_cluster(undeclared):
+    lost = {(row[1], row[5]) for row in undeclared.anomalies(TOPIC) if row[0] == "lost" and row[2] == "main"}
+    assert lost == {(False, int(second * 10)) for second in (NOWHERE, AT_HOME_NO_MORE, LATER_NOWHERE)}
+    assert undeclared.measured("lost_later_messages", "gone")["maximum"] is None
+
+
+def test_without_proof_that_replication_drained_nothing_is_known_of_what_is_missing_there(undeclared):
+    missing = ("unproven", "not_replicated", "undelivered")
+    there = (row for row in undeclared.anomalies(TOPIC) if row[2] == "other" and row[4] == "main-p0")
+    found = {(row[0], row[5]) for row in there if row[0] in missing}
+    assert found == {("unproven", int(second * 10)) for second in (NOWHERE, LATER_NOWHERE, NOT_SENT_ON)}
+    for metric in ("rpo_messages", "rpo_s", "lost_later_messages"):
+        row = undeclared.measured(metric, "gone")
+        assert row["value"] is None
+        assert "nothing proves why" in row["evidence"]
+    assert undeclared.judgement["verdict"] == "unknown"
+
+
+@pytest.fixture(scope="module")
+def apart(spark, tmp_path_factory):
+    """The clusters never agree again, within the samples."""
+    history = planted(bounds={"agree_s": {"max": 30}})
+    for row in history.observations:
+        if row["metric"].endswith("other>main") and row["at"] >= START + 52 * SECOND:
+            row["value"] = "400"
+    return Judged(spark, tmp_path_factory.mktemp("apart") / "run", history)
+
+
+def test_clusters_that_never_agree_break_the_limit_that_was_waited_for(apart):
+    row = apart.measured("agree_s", "gone")
+    assert row["value"] == 40.0
+    assert "400 entries behind" in row["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "value"),
+    [("slow", 60.0), ("slow/main", 60.0), ("slow/other", None), ("steady/main", 10.0), ("steady/other", 0.4)],
+)
+def test_publishing_is_told_apart_by_cluster_and_while_a_fault_slowed_it_down(judged, subject, value):
+    assert judged.measured("publish_latency_p50_ms", subject)["value"] == value
+
+
+def test_only_what_slows_things_down_has_a_latency_of_its_own(judged):
+    subjects = {row["subject"] for row in judged.table("measurements") if row["metric"] == "publish_latency_p50_ms"}
+
+    assert {subject.partition("/")[0] for subject in subjects} == {"steady", "impact", "recovery", "slow"}

@@ -1,0 +1,489 @@
+"""Every anomaly planted once, and what looks like one and is none. Each plant has a topic of its own in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ..history import LEDGER, NAMESPACE, REPLICATED, START, History
+from ..judged import Found, Judged
+
+Plant = Callable[[History], set[Found]]
+PLANTS: dict[str, tuple[str, Plant]] = {}
+
+
+def planted(namespace: str = NAMESPACE) -> Callable[[Plant], Plant]:
+    """A plant changes a clean history of its topic and returns exactly what has to be found there."""
+
+    def register(plant: Plant) -> Plant:
+        name = plant.__name__.replace("_", "-")
+        PLANTS[name] = (f"persistent://{namespace}/{name}", plant)
+        return plant
+
+    return register
+
+
+@pytest.fixture(scope="module")
+def judged(spark, tmp_path_factory):
+    history = History(
+        clusters=("main", "other"),
+        guarantee="at_least_once",
+        subscriptions=[
+            {"name": "audit", "type": "failover", "consumers": 2},
+            {"name": "pool", "type": "shared", "consumers": 2},
+            {"name": "far", "type": "failover", "cluster": "other"},
+        ],
+    )
+    expected = {}
+    for name, (topic, plant) in PLANTS.items():
+        history.topic = topic
+        history.clean()
+        expected[name] = plant(history)
+    result = Judged(spark, tmp_path_factory.mktemp("gallery") / "run", history)
+    return result, expected
+
+
+# What is wrong -------------------------------------------------------------------------------------------------------
+
+
+@planted()
+def nothing(history):
+    return set()
+
+
+@planted(REPLICATED)
+def nothing_in_two_clusters(history):
+    return set()
+
+
+@planted()
+def lost(history):
+    history.forget("stored", "p0", 3)
+    history.forget("deliveries", "p0", 3)
+    return {("lost", False, "main", None, "p0", 3)}
+
+
+@planted()
+def lost_after_it_was_delivered(history):
+    history.forget("stored", "p0", 3)
+    return {("lost", False, "main", None, "p0", 3)}
+
+
+@planted()
+def lost_though_one_of_two_attempts_failed(history):
+    history.publish(producer="p0", seq=3, epoch=1, outcome="failed", at=900)
+    history.forget("stored", "p0", 3)
+    history.forget("deliveries", "p0", 3)
+    return {("lost", False, "main", None, "p0", 3)}
+
+
+@planted(REPLICATED)
+def not_replicated(history):
+    history.forget("stored", "p1", 2, cluster="other")
+    history.forget("deliveries", "p1", 2, cluster="other")
+    return {("not_replicated", False, "other", None, "p1", 2)}
+
+
+@planted()
+def undelivered(history):
+    history.forget("deliveries", "p1", 4, subscription="pool")
+    return {("undelivered", False, "main", "pool", "p1", 4)}
+
+
+@planted(REPLICATED)
+def undelivered_in_the_other_cluster(history):
+    history.forget("deliveries", "p1", 4, cluster="other")
+    return {("undelivered", False, "other", "far", "p1", 4)}
+
+
+@planted()
+def undelivered_though_unknown(history):
+    # It turned up, so it has to reach the subscriptions like any other.
+    history.rows("publishes", "p0", 1)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.forget("deliveries", "p0", 1, subscription="audit")
+    return {("undelivered", False, "main", "audit", "p0", 1)}
+
+
+@planted()
+def unproven_log_not_read_to_its_end(history):
+    history.not_read_to_end()
+    history.forget("stored", "p0", 3)
+    history.forget("deliveries", "p0", 3)
+    return {("unproven", True, "main", None, "p0", 3)}
+
+
+@planted()
+def unproven_not_drained(history):
+    history.not_drained("audit")
+    history.forget("deliveries", "p0", 3, subscription="audit")
+    history.forget("deliveries", "p0", 2, subscription="pool")
+    return {("unproven", True, "main", "audit", "p0", 3), ("undelivered", False, "main", "pool", "p0", 2)}
+
+
+@planted(REPLICATED)
+def unproven_replication_not_drained(history):
+    history.not_replicated()
+    history.forget("stored", "p0", 3, cluster="other")
+    history.forget("deliveries", "p0", 3, cluster="other")
+    return {("unproven", True, "other", None, "p0", 3)}
+
+
+@planted()
+def phantom_stored(history):
+    history.store(producer="stranger", seq=0, key="k", entry_id=history.next_entry())
+    return {("phantom", False, "main", None, "stranger", 0)}
+
+
+@planted()
+def phantom_delivered(history):
+    history.deliver(producer="p0", seq=77, key="k", entry_id=77, at=9000)
+    return {("phantom", False, "main", "audit", "p0", 77)}
+
+
+@planted()
+def phantom_without_identity(history):
+    # Two of them in the log, one of which is delivered: each is its own message.
+    first, second = history.next_entry(), history.next_entry()
+    history.store(producer=None, seq=None, entry_id=first)
+    history.store(producer="p0", seq=None, entry_id=second)
+    history.deliver(producer=None, seq=None, entry_id=first, at=9000)
+    return {
+        ("phantom", False, "main", None, None, None),
+        ("phantom", False, "main", None, "p0", None),
+        ("phantom", False, "main", "audit", None, None),
+    }
+
+
+@planted()
+def phantom_does_not_disturb_order(history):
+    entry = history.next_entry()
+    history.store(producer="p0", seq=99, key="p0-key-0", entry_id=entry, ledger_id=1)
+    return {("phantom", False, "main", None, "p0", 99)}
+
+
+@planted()
+def failed_but_stored(history):
+    history.rows("publishes", "p1", 0)[0].update(outcome="failed", ledger_id=None, entry_id=None)
+    return {("failed_but_stored", False, "main", None, "p1", 0)}
+
+
+@planted()
+def corrupted_in_the_log(history):
+    history.rows("stored", "p1", 0)[0].update(payload_hash=1)
+    return {("corrupted", False, "main", None, "p1", 0)}
+
+
+@planted()
+def corrupted_on_the_way(history):
+    history.rows("deliveries", "p1", 0, subscription="pool")[0].update(payload_hash=1)
+    return {("corrupted", False, "main", "pool", "p1", 0)}
+
+
+@planted()
+def stored_twice(history):
+    entry = history.next_entry()
+    history.store(producer="p1", seq=5, key="p1-key-1", entry_id=entry)
+    return {("stored_twice", True, "main", None, "p1", 5)}
+
+
+@planted()
+def stored_twice_in_two_partitions(history):
+    history.store(producer="p1", seq=5, key="p1-key-1", entry_id=0, partition=7)
+    return {("stored_twice", True, "main", None, "p1", 5)}
+
+
+@planted()
+def delivered_twice(history):
+    first = history.rows("deliveries", "p0", 5, subscription="audit")[0]
+    first["acknowledged_at"] = None
+    history.deliver(
+        **{"producer": "p0", "seq": 5, "key": first["key"], "entry_id": first["entry_id"]},
+        **{"consumer": "consumer-1", "incarnation": 0, "at": 30_000},
+    )
+    return {("delivered_twice", True, "main", "audit", "p0", 5)}
+
+
+@planted()
+def delivered_twice_by_a_late_ack(history):
+    # The ack of the first was confirmed only after the second came.
+    first = history.rows("deliveries", "p0", 5, subscription="audit")[0]
+    first["acknowledged_at"] = START + 400_000
+    history.deliver(producer="p0", seq=5, key=first["key"], entry_id=first["entry_id"], at=399_999, incarnation=1)
+    return {("delivered_twice", True, "main", "audit", "p0", 5)}
+
+
+@planted()
+def redelivered_after_ack(history):
+    first = history.rows("deliveries", "p0", 5, subscription="audit")[0]
+    history.deliver(producer="p0", seq=5, key=first["key"], entry_id=first["entry_id"], at=900_000, incarnation=1)
+    return {("redelivered_after_ack", True, "main", "audit", "p0", 5)}
+
+
+@planted()
+def redelivered_before_and_after_ack(history):
+    first = history.rows("deliveries", "p0", 5, subscription="audit")[0]
+    first["acknowledged_at"] = None
+    again = {"producer": "p0", "seq": 5, "key": first["key"], "entry_id": first["entry_id"]}
+    history.deliver(**again, at=900_000, incarnation=1)
+    history.deliver(**again, at=950_000, incarnation=2)
+    return {
+        ("delivered_twice", True, "main", "audit", "p0", 5),
+        ("redelivered_after_ack", True, "main", "audit", "p0", 5),
+    }
+
+
+@planted()
+def position_conflict(history):
+    # p0/5 and p1/5 are the last two; the broker named the same place for both.
+    entry = history.rows("stored", "p0", 5)[0]["entry_id"]
+    for table in ("publishes", "stored", "deliveries"):
+        for row in history.rows(table, "p1", 5):
+            row["entry_id"] = entry
+    # Both were in flight together, so that the log did not go back.
+    history.rows("publishes", "p1", 5)[0]["sent_at"] = history.rows("publishes", "p0", 5)[0]["sent_at"]
+    return {
+        ("position_conflict", False, "main", None, "p0", 5),
+        ("position_conflict", False, "main", None, "p1", 5),
+    }
+
+
+@planted()
+def position_mismatch(history):
+    entry = history.next_entry()
+    for table in ("stored", "deliveries"):
+        for row in history.rows(table, "p1", 5):
+            row["entry_id"] = entry
+    return {("position_mismatch", False, "main", None, "p1", 5)}
+
+
+@planted()
+def position_mismatch_of_null_and_zero(history):
+    # A message outside a batch is not the first one of a batch.
+    for table in ("stored", "deliveries"):
+        for row in history.rows(table, "p1", 5):
+            row["batch_index"] = 0
+    return {("position_mismatch", False, "main", None, "p1", 5)}
+
+
+@planted()
+def stored_out_of_order(history):
+    # 1 and 3 have the same key; they swap their places everywhere but in what is delivered first.
+    one, three = history.rows("publishes", "p0", 1)[0], history.rows("publishes", "p0", 3)[0]
+    entries = {1: three["entry_id"], 3: one["entry_id"]}
+    times = [START + 500_000, START + 500_100]
+    for seq in (1, 3):
+        for table in ("publishes", "stored", "deliveries"):
+            for row in history.rows(table, "p0", seq):
+                row["entry_id"] = entries[seq]
+    # They were in flight together, so that the log did not go back.
+    three["sent_at"], one["settled_at"] = one["sent_at"], three["settled_at"]
+    one["settled_at"], three["settled_at"] = START + 490_000, START + 490_000
+    for seq, at in ((3, times[0]), (1, times[1])):
+        for row in history.rows("deliveries", "p0", seq):
+            row.update(received_at=at, acknowledged_at=at + 1)
+    # What comes later of the key comes later still.
+    for row in history.rows("deliveries", "p0", 5):
+        row.update(received_at=START + 500_200, acknowledged_at=None)
+    # Everything else was sent before, and none of it was acked at a higher place.
+    for row in history.publishes:
+        if row["topic"] == history.topic and row not in (one, three):
+            row["settled_at"] = START + 490_001
+    for row in history.rows("publishes", "p0", 5):
+        row["sent_at"] = one["sent_at"]
+    return {("stored_out_of_order", False, "main", None, "p0", 1)}
+
+
+@planted()
+def delivered_out_of_order(history):
+    for row in history.rows("deliveries", "p0", 1):
+        row.update(received_at=START + 700_000, acknowledged_at=None)
+    return {
+        ("delivered_out_of_order", False, "main", "audit", "p0", 1),
+        # Not applicable to a shared subscription: counted, not illegal.
+        ("delivered_out_of_order", True, "main", "pool", "p0", 1),
+    }
+
+
+@planted()
+def delivered_out_of_order_at_one_time(history):
+    # Of two deliveries to one incarnation at the same microsecond the arrival tells the order.
+    three, five = (history.rows("deliveries", "p0", seq, subscription="audit")[0] for seq in (3, 5))
+    three.update(received_at=five["received_at"], arrival=five["arrival"] + 1, acknowledged_at=None)
+    return {("delivered_out_of_order", False, "main", "audit", "p0", 3)}
+
+
+@planted()
+def position_regressed(history):
+    # Acked at a place in an older BookKeeper ledger than what was acked before it was sent.
+    for table in ("publishes", "stored", "deliveries"):
+        for row in history.rows(table, "p1", 5):
+            row["ledger_id"] = LEDGER - 1
+    for row in [*history.rows("publishes", "p1", 5), *history.rows("stored", "p1", 5)]:
+        row["key"] = "a-key-of-its-own"
+    return {("position_regressed", False, "main", None, "p1", 5)}
+
+
+# What is not --------------------------------------------------------------------------------------------------------
+
+
+@planted()
+def unknown_that_turns_up(history):
+    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None, settled_at=None)
+    return set()
+
+
+@planted()
+def unknown_that_does_not_turn_up(history):
+    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.forget("stored", "p0", 3)
+    history.forget("deliveries", "p0", 3)
+    return set()
+
+
+@planted()
+def failed_and_not_stored(history):
+    history.rows("publishes", "p0", 3)[0].update(outcome="failed", ledger_id=None, entry_id=None)
+    history.forget("stored", "p0", 3)
+    history.forget("deliveries", "p0", 3)
+    return set()
+
+
+@planted()
+def deduplicated_retry_without_a_position(history):
+    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.publish(producer="p0", seq=3, epoch=1, at=20_000, ledger_id=None, entry_id=None)
+    history.rows("publishes", "p1", 1)[0].update(ledger_id=-1, entry_id=-1)
+    return set()
+
+
+@planted()
+def the_same_position_read_twice(history):
+    # A reader that connects again reads on from where it was, at worst from the same entry.
+    history.stored.append(dict(history.rows("stored", "p0", 3)[0]))
+    return set()
+
+
+@planted()
+def one_of_two_acks_names_the_place(history):
+    history.publish(producer="p0", seq=5, epoch=1, at=50_000, ledger_id=LEDGER + 1, entry_id=0)
+    return set()
+
+
+@planted()
+def batch_mates(history):
+    entry = history.next_entry()
+    for index, seq in enumerate((6, 7, 8)):
+        place = {"producer": "p0", "seq": seq, "key": "p0-key-0", "entry_id": entry, "batch_index": index}
+        history.publish(**place, ledger_id=LEDGER, at=40_000)
+        history.store(**place)
+        for subscription in ("audit", "pool"):
+            history.deliver(**place, subscription=subscription, at=41_000)
+    return set()
+
+
+@planted()
+def a_batch_index_of_minus_one(history):
+    history.rows("stored", "p0", 3)[0]["batch_index"] = -1
+    return set()
+
+
+@planted()
+def acked_at_the_same_time_as_the_next_was_sent(history):
+    # Neither is before the other, so the lower position proves nothing.
+    four, five = history.rows("publishes", "p0", 4)[0], history.rows("publishes", "p0", 5)[0]
+    for table in ("publishes", "stored", "deliveries"):
+        for seq, entry in ((4, five["entry_id"]), (5, four["entry_id"])):
+            for row in history.rows(table, "p0", seq):
+                row["moved_to"] = entry
+    for table in ("publishes", "stored", "deliveries"):
+        for seq in (4, 5):
+            for row in history.rows(table, "p0", seq):
+                row["entry_id"] = row.pop("moved_to")
+    for row in history.publishes:
+        if row["topic"] == history.topic and row["seq"] >= 4:
+            row.update(sent_at=four["sent_at"], settled_at=four["settled_at"])
+    five["sent_at"] = four["settled_at"]
+    return set()
+
+
+@planted()
+def messages_of_two_keys_cross(history):
+    # 2 and 3 have different keys; nothing is promised between them.
+    for row in history.rows("deliveries", "p0", 2):
+        row.update(received_at=history.rows("deliveries", "p0", 3)[0]["received_at"] + 10, acknowledged_at=None)
+    return set()
+
+
+@planted()
+def a_subscription_that_the_scenario_does_not_know(history):
+    row = history.rows("stored", "p0", 3)[0]
+    history.deliver(producer="p0", seq=3, key=row["key"], entry_id=row["entry_id"], subscription="curious", at=9_000)
+    return set()
+
+
+@planted()
+def stored_where_it_did_not_have_to_be(history):
+    # It was published, so it is no phantom, and `far` has to get what is stored in its cluster.
+    history.store(producer="p0", seq=3, cluster="other", entry_id=0)
+    return {("undelivered", False, "other", "far", "p0", 3)}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_exactly_what_was_planted_is_found(judged, name):
+    result, expected = judged
+
+    assert result.anomalies(PLANTS[name][0]) == expected[name]
+
+
+def test_every_row_names_its_cause_and_says_a_sentence(judged):
+    result, _ = judged
+
+    assert all(row["cause"] and row["detail"] and row["run_id"] == "r1" for row in result.table("anomalies"))
+
+
+def test_every_anomaly_is_planted(judged):
+    from brokerproof.experiment.guarantees import Anomaly
+
+    _, expected = judged
+
+    assert {each[0] for found in expected.values() for each in found} == set(Anomaly)
+
+
+def test_an_unknown_message_that_turned_up_is_recovered_in_its_log_only(judged):
+    result, _ = judged
+    topic = PLANTS["unknown-that-turns-up"][0]
+
+    rows = [row for row in result.table("messages") if row["topic"] == topic and row["recovered"]]
+
+    assert [(row["subscription"], row["producer"], row["seq"]) for row in rows] == [(None, "p0", 3)]
+
+
+def test_there_is_one_row_for_every_message_and_place(judged):
+    result, _ = judged
+    topic = PLANTS["nothing-in-two-clusters"][0]
+
+    rows = [row for row in result.table("messages") if row["topic"] == topic]
+
+    places = [(row["producer"], row["seq"], row["cluster"], row["subscription"]) for row in rows]
+    expected = {
+        (f"p{number}", seq, *place)
+        for number in range(2)
+        for seq in range(6)
+        for place in (("main", None), ("main", "audit"), ("main", "pool"), ("other", None), ("other", "far"))
+    }
+    assert len(places) == len(set(places))
+    assert set(places) == expected
+    assert {(row["copies"], row["home"], row["outcome"]) for row in rows} == {(1, "main", "acked")}
+
+
+def test_counts_agree_with_the_tables(judged):
+    result, _ = judged
+    counts, anomalies = result.judgement["counts"], result.table("anomalies")
+
+    assert counts["illegal"]["lost"] == sum(row["anomaly"] == "lost" for row in anomalies)
+    assert counts["legal"]["stored_twice"] == sum(row["anomaly"] == "stored_twice" for row in anomalies)
+    home = [row for row in result.table("messages") if row["subscription"] is None and row["cluster"] == row["home"]]
+    assert counts["messages"] == len(home)
+    assert counts["recovered"] == sum(row["recovered"] for row in home)
+    assert counts["acked"] + counts["failed"] + counts["unknown"] == counts["messages"]

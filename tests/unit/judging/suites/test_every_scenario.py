@@ -1,0 +1,94 @@
+"""Each scenario of the project can turn red: whatever it bounds fails it where the bound is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from brokerproof.checks import load_scenario
+from brokerproof.experiment.guarantees import Suite
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.scenario import Bound, Scenario
+from brokerproof.faults.registry import harmful
+from brokerproof.run.directory import Run
+from brokerproof_judging.measurements.measurement import Measured, rows
+from brokerproof_judging.measurements.recovery import FAULT_METRICS
+
+from .conftest import PROJECT, RUN_ID, Judge, about, message
+
+SCENARIOS = sorted(path.stem for path in (PROJECT / "dags" / "scenarios").glob("*.yaml"))
+SUITES = (Suite.PLACEMENT, Suite.RECOVERY)
+
+
+def bounded(scenario: Scenario) -> Iterator[tuple[str, str, Bound]]:
+    """(metric, subject, bound) of everything that a scenario bounds, with what it bounds without a line of its own."""
+    faults = harmful(scenario)
+    for key, bound in scenario.bounds.items():
+        metric, _, subject = key.partition("/")
+        everything = faults if METRICS[metric].subject == "fault" else ["steady"]
+        for each in [subject] if subject else everything:
+            yield metric, each, bound
+    for phase in ("steady", "recovery"):
+        if getattr(scenario.owner, phase):
+            yield "owner_in_region", phase, Bound(min=1)
+    if scenario.destroyed:
+        yield "lost_later_messages", faults[0], Bound(max=0)
+
+
+def planted(directory: Path, name: str, *, broken: bool) -> tuple[Run, dict[Suite, set[str]]]:
+    """A run whose measurements are all just within the scenario's bounds, or all just outside; the metrics bounded."""
+    scenario, topology = load_scenario(PROJECT / f"dags/scenarios/{name}.yaml", PROJECT / "topologies")
+    run = Run.create(str(directory / "run"), run_id=RUN_ID, scenario=scenario, topology=topology)
+    # What has to be measured without a bound too.
+    found = {
+        ("ledgers_not_spanning", "steady"): 0.0,
+        ("under_replicated_ledgers", "end"): 0.0,
+        ("sampling_gap_s", "run"): 0.5,
+        **{(metric, fault): 0.0 for metric in FAULT_METRICS for fault in harmful(scenario)},
+    }
+    metrics: dict[Suite, set[str]] = {suite: set() for suite in SUITES}
+    for metric, subject, bound in bounded(scenario):
+        edge = bound.max if bound.max is not None else bound.min
+        assert edge is not None
+        outside = edge + 1 if bound.max is not None else edge - 0.01
+        found[metric, subject] = outside if broken else edge
+        metrics[METRICS[metric].suite].add(metric)
+    home, topic = scenario.workload.homes(topology)[0], scenario.topic
+    place = {"cluster": home, "home": home, "topic": topic}
+    tables = {
+        "messages": [message(seq, None) | place for seq in range(5)],
+        "anomalies": [],
+        "measurements": rows(
+            run,
+            [
+                Measured(metric=metric, subject=subject, value=value, evidence="planted")
+                for (metric, subject), value in found.items()
+            ],
+        ),
+    }
+    for table, content in tables.items():
+        Path(run.table(table)).mkdir(parents=True)
+        run.append(table, content)
+    return run, metrics
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_whatever_it_bounds_turns_it_red(tmp_path: Path, judge: Judge, name: str) -> None:
+    run, metrics = planted(tmp_path / "broken", name, broken=True)
+    for suite, judgement in judge(run, only=[suite for suite in SUITES if metrics[suite]]).items():
+        assert judgement["verdict"] == "failed", judgement["why"]
+        assert {metric for metric in metrics[Suite(suite)] if not about(judgement, metric)["unexpected"]} == set()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nothing_within_its_bounds_does(tmp_path: Path, judge: Judge, name: str) -> None:
+    run, _ = planted(tmp_path / "kept", name, broken=False)
+    verdicts = {suite: judgement["verdict"] for suite, judgement in judge(run, only=SUITES).items()}
+    assert verdicts == dict.fromkeys(SUITES, "passed")
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if not name.startswith("control_")])
+def test_it_bounds_something(name: str) -> None:
+    scenario, _ = load_scenario(PROJECT / f"dags/scenarios/{name}.yaml", PROJECT / "topologies")
+    assert list(bounded(scenario))

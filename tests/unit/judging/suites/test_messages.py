@@ -1,0 +1,219 @@
+"""Completeness, uniqueness and ordering: what `messages` says, and what it does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof.experiment.guarantees import Anomaly
+from pyspark.sql import SparkSession
+
+from .conftest import Judge, Planted, about, judged_by, plant, suite_of
+
+ON_MESSAGES = ("completeness", "uniqueness", "ordering")
+JUDGED = [anomaly for anomaly in Anomaly if anomaly is not Anomaly.UNPROVEN]
+
+
+def test_a_sound_run_passes_in_every_suite(planted: Planted, judge: Judge) -> None:
+    judged = judge(planted)
+    assert {suite: judgement["verdict"] for suite, judgement in judged.items()} == dict.fromkeys(judged, "passed")
+    assert all(judgement["evaluated"] == judgement["written"] > 0 for judgement in judged.values())
+    assert judged["completeness"]["why"] == "All 7 expectations hold for 40 messages and places."
+
+
+@pytest.mark.parametrize("anomaly", [Anomaly.LOST, Anomaly.STORED_TWICE, Anomaly.POSITION_REGRESSED])
+def test_one_illegal_anomaly_fails_its_suite_and_no_other(planted: Planted, judge: Judge, anomaly: Anomaly) -> None:
+    planted.mark(anomaly)
+    judged = judge(planted)
+    for suite in ON_MESSAGES:
+        assert judged[suite]["verdict"] == ("failed" if suite == suite_of(anomaly) else "passed")
+    assert judged[suite_of(anomaly)]["why"].startswith(f"1 of 40 rows are `{anomaly}`: such a message ")
+
+
+@pytest.fixture(scope="module")
+def everything(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A run with every anomaly, one more of each illegal than of the one before, and two of each legal."""
+    planted = plant(tmp_path_factory.mktemp("everything"))
+    for number, anomaly in enumerate(JUDGED, start=1):
+        planted.mark(anomaly, legal=True, count=2, in_log=False)
+        planted.mark(anomaly, count=number)
+    return judged_by(spark, planted)
+
+
+@pytest.mark.parametrize(("number", "anomaly"), list(enumerate(JUDGED, start=1)))
+def test_every_illegal_anomaly_is_found_and_counted(everything: dict[str, Any], number: int, anomaly: Anomaly) -> None:
+    entry = about(everything[suite_of(anomaly)], anomaly)
+    assert (entry["verdict"], entry["unexpected"], entry["rows"]) == ("failed", number, 40)
+    assert [sample["seq"] for sample in entry["samples"]] == list(range(number))
+
+
+@pytest.mark.parametrize("anomaly", JUDGED)
+def test_every_legal_anomaly_is_counted_apart(everything: dict[str, Any], anomaly: Anomaly) -> None:
+    assert about(everything[suite_of(anomaly)], anomaly)["legal"] == 2
+
+
+def test_legal_anomalies_fail_nothing(planted: Planted, judge: Judge) -> None:
+    for anomaly in JUDGED:
+        planted.mark(anomaly, legal=True, count=3)
+    judged = judge(planted)
+    assert {judged[suite]["verdict"] for suite in ON_MESSAGES} == {"passed"}
+    assert judged["ordering"]["why"].endswith(
+        "legal under the guarantee: 3 stored_out_of_order, 3 delivered_out_of_order, 3 position_regressed."
+    )
+
+
+def test_what_is_unproven_makes_completeness_unknown_and_not_failed(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.UNPROVEN, legal=True, count=2)
+    judgement = judge(planted, only="completeness")["completeness"]
+    entry = about(judgement, Anomaly.UNPROVEN)
+    assert (judgement["verdict"], entry["verdict"], entry["undecided"]) == ("unknown", "unknown", 2)
+    assert len(entry["samples"]) == 2
+    assert judgement["why"].startswith("2 of 40 rows are `unproven`")
+
+
+def test_a_loss_weighs_more_than_what_is_unproven(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.UNPROVEN, legal=True)
+    planted.mark(Anomaly.LOST)
+    assert judge(planted, only="completeness")["completeness"]["verdict"] == "failed"
+
+
+def test_all_rows_are_counted_and_few_are_shown(planted: Planted, judge: Judge) -> None:
+    row = planted.messages[0]
+    planted.messages += [{**row, "seq": seq} for seq in range(20, 310)]
+    planted.mark(Anomaly.LOST, count=305)
+    entry = about(judge(planted, only="completeness")["completeness"], Anomaly.LOST)
+    assert (entry["unexpected"], len(entry["samples"])) == (305, 20)
+
+
+def test_an_empty_table_is_no_data(planted: Planted, judge: Judge) -> None:
+    planted.messages = []
+    judged = judge(planted)
+    for suite in ON_MESSAGES:
+        assert (judged[suite]["verdict"], judged[suite]["evaluated"]) == ("no_data", 0)
+        assert {entry["verdict"] for entry in judged[suite]["expectations"]} == {"no_data"}
+
+
+def test_messages_of_which_none_was_acknowledged_are_no_data(planted: Planted, judge: Judge) -> None:
+    planted.messages = [{**row, "outcome": "unknown"} for row in planted.messages]
+    judged = judge(planted)
+    assert {judged[suite]["verdict"] for suite in ON_MESSAGES} == {"no_data"}
+
+
+def test_a_phantom_fails_even_where_nothing_was_acknowledged(planted: Planted, judge: Judge) -> None:
+    planted.messages = [{**row, "outcome": None} for row in planted.messages]
+    planted.mark(Anomaly.PHANTOM)
+    assert judge(planted, only="completeness")["completeness"]["verdict"] == "failed"
+
+
+@pytest.mark.parametrize("column", ["anomalies", "illegal"])
+def test_a_row_that_nobody_judged_is_undecided(planted: Planted, judge: Judge, column: str) -> None:
+    planted.messages[4][column] = None
+    judgement = judge(planted, only="ordering")["ordering"]
+    assert judgement["verdict"] == "unknown"
+    assert {entry["undecided"] for entry in judgement["expectations"]} == {1}
+
+
+def test_a_null_among_the_names_is_undecided(planted: Planted, judge: Judge) -> None:
+    planted.messages[4]["illegal"] = [None]
+    assert judge(planted, only="uniqueness")["uniqueness"]["verdict"] == "unknown"
+
+
+def test_an_anomaly_that_only_messages_has_is_a_doubt(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.LOST)
+    planted.anomalies.clear()
+    judged = judge(planted)
+    assert judged["completeness"]["verdict"] == "unknown"
+    assert "`messages` has 1 illegal `lost`, and `anomalies` has 0" in judged["completeness"]["why"]
+    assert "failed" not in {entry["verdict"] for entry in judged["completeness"]["expectations"]}
+    assert judged["ordering"]["verdict"] == "passed"
+
+
+def test_an_anomaly_that_only_anomalies_has_is_a_doubt(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.STORED_TWICE, legal=True)
+    planted.messages[0] |= {"anomalies": []}
+    judged = judge(planted)
+    assert judged["uniqueness"]["verdict"] == "unknown"
+    assert judged["completeness"]["verdict"] == "passed"
+
+
+def test_an_anomaly_of_an_unknown_name_is_asked_for_by_nothing_and_is_a_doubt(planted: Planted, judge: Judge) -> None:
+    planted.messages[0] |= {"anomalies": ["losst"], "illegal": ["losst"]}
+    judged = judge(planted)
+    assert {judged[suite]["verdict"] for suite in ON_MESSAGES} == {"unknown"}
+
+
+def test_an_illegal_anomaly_that_was_not_found_is_a_doubt(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.LOST)
+    planted.messages[0]["anomalies"] = []
+    assert judge(planted, only="completeness")["completeness"]["verdict"] == "unknown"
+
+
+def test_a_subscription_that_no_row_is_about_is_a_doubt(planted: Planted, judge: Judge) -> None:
+    planted.messages = [row for row in planted.messages if row["subscription"] is None]
+    judgement = judge(planted, only="completeness")["completeness"]
+    assert judgement["verdict"] == "unknown"
+    assert "no row of `messages` is about subscription `audit` on `mycluster`" in judgement["why"]
+
+
+def test_rows_of_another_run_are_a_doubt(planted: Planted, judge: Judge) -> None:
+    planted.messages[0]["run_id"] = "yesterday"
+    assert judge(planted, only="completeness")["completeness"]["verdict"] == "unknown"
+
+
+def test_a_table_that_cannot_be_read_leaves_the_other_suites_judged(planted: Planted, judge: Judge) -> None:
+    run = planted.write()
+    for file in Path(run.table("messages")).glob("*.parquet"):
+        file.write_bytes(b"no Parquet")
+    judged = judge(run)
+    assert {judged[suite]["verdict"] for suite in ON_MESSAGES} == {"unknown"}
+    assert (judged["placement"]["verdict"], judged["recovery"]["verdict"]) == ("passed", "passed")
+
+
+def test_a_missing_table_is_unknown_and_named(planted: Planted, judge: Judge) -> None:
+    run = planted.write()
+    for file in Path(run.table("anomalies")).iterdir():
+        file.unlink()
+    Path(run.table("anomalies")).rmdir()
+    judged = judge(run)
+    assert judged["ordering"]["verdict"] == "unknown"
+    assert "anomalies is missing" in judged["ordering"]["why"]
+
+
+def test_data_docs_show_what_failed(planted: Planted, judge: Judge) -> None:
+    from brokerproof_judging.suites.evaluation import data_docs_index
+
+    planted.mark(Anomaly.LOST)
+    run = planted.write()
+    judged = judge(run)
+    assert {judgement["data_docs"] for judgement in judged.values()} == {data_docs_index(run)}
+    pages = [page.read_text(encoding="utf-8") for page in Path(data_docs_index(run)).parent.rglob("*.html")]
+    description = about(judged["completeness"], Anomaly.LOST)["description"]
+    assert any(description in page and "1 of 40 against it" in page for page in pages)
+
+
+def test_data_docs_that_cannot_be_written_change_no_verdict(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.LOST)
+    run = planted.write()
+    Path(run.path("report")).write_text("in the way", encoding="utf-8")
+    judged = judge(run)
+    assert judged["completeness"]["verdict"] == "failed"
+    assert judged["ordering"]["verdict"] == "passed"
+    assert all(judgement["data_docs_error"] and "data_docs" not in judgement for judgement in judged.values())
+
+
+def test_the_data_docs_of_an_earlier_judgement_are_replaced(planted: Planted, judge: Judge) -> None:
+    run = planted.write()
+    stale = Path(run.path("report", "data_docs", "stale.html"))
+    stale.parent.mkdir(parents=True)
+    stale.write_text("of yesterday", encoding="utf-8")
+    assert "data_docs" in judge(run)["ordering"]
+    assert not stale.exists()
+
+
+def test_a_result_fits_into_json_with_nothing_left_out(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.LOST)
+    sample = about(judge(planted, only="completeness")["completeness"], Anomaly.LOST)["samples"][0]
+    assert json.loads(json.dumps(sample)) == sample
+    assert sample["sent_at"].startswith("1970-01-01T00:00:00")

@@ -1,0 +1,50 @@
+"""A disk without room for a run is said before anything starts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from brokerproof import lifecycle
+from brokerproof.checks import load_scenario
+from brokerproof.errors import MachineError
+from brokerproof.machine import disk_space, slots
+
+ROOT = Path(__file__).parents[3]
+GB = 2**30
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[float, float], None]:
+    def of(total_gb: float, free_gb: float) -> None:
+        usage = SimpleNamespace(total=total_gb * GB, free=free_gb * GB)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+
+    return of
+
+
+@pytest.mark.parametrize(("total", "free"), [(100, 3.9), (1000, 12.9), (20, 0)])
+def test_what_bookies_would_not_use_is_no_room(tmp_path: Path, disk: Callable, total: float, free: float) -> None:
+    disk(total, free)
+    with pytest.raises(MachineError, match="GB, and a run needs 3"):
+        disk_space.check(tmp_path / "not" / "there" / "yet")
+
+
+@pytest.mark.parametrize(("total", "free"), [(100, 4.1), (1000, 13.1)])
+def test_what_is_enough_is_enough(tmp_path: Path, disk: Callable, total: float, free: float) -> None:
+    disk(total, free)
+    disk_space.check(tmp_path / "not" / "there" / "yet")
+
+
+def test_a_run_without_room_takes_no_slot_and_makes_no_directory(
+    tmp_path: Path, disk: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "take", lambda *_, **__: pytest.fail("a slot was taken"))
+    scenario, topology = load_scenario(ROOT / "dags" / "scenarios" / "sync_nominal.yaml", ROOT / "topologies")
+    disk(100, 2)
+    with pytest.raises(MachineError, match=r"room for 1\.0 GB, and a run needs 3; free some, or set"):
+        lifecycle.begin(scenario, topology, directory=str(tmp_path / "run"), run_id="r")
+    assert not (tmp_path / "run").exists()

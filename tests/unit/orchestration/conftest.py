@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[3]
+
+# Airflow reads its configuration when it is first imported, which is before any fixture.
+os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="brokerproof-airflow-")
+atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
+os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
+os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(PROJECT / "plugins")
+os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "False"
+
+from brokerproof.checks import load_scenario  # noqa: E402
+from brokerproof.run.directory import Run  # noqa: E402
+
+SCENARIO = """\
+title: A region is lost
+description: The region that owns the topic is destroyed.
+tags: [datacenter]
+topology: sync_active_passive
+workload: {namespace: mytenant/eu, rate: 1000, size: 200, keys: 100, producers: 2}
+phases: {steady_s: 20, impact_s: 75, recovery_s: 20}
+faults:
+  - {name: eu_destroyed, kind: destroy, permanent: true, targets: {region: eu}}
+bounds:
+  rto_s: {max: 90}
+"""
+
+
+@pytest.fixture
+def scenarios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of scenario files, with one in it, that Brokerproof takes for its own."""
+    directory = tmp_path / "scenarios"
+    directory.mkdir()
+    (directory / "region_lost.yaml").write_text(SCENARIO)
+    monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(directory))
+    monkeypatch.setenv("BROKERPROOF_VAR", str(tmp_path / "var"))
+    return directory
+
+
+@pytest.fixture
+def a_run(tmp_path: Path, scenarios: Path) -> Run:
+    """A run that was reserved."""
+    scenario, topology = load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies")
+    return Run.create(str(tmp_path / "run"), run_id="region_lost-1", scenario=scenario, topology=topology)
+
+
+def judgement(**verdicts: str) -> dict[str, Any]:
+    """What `verify` leaves; suites that are not named passed."""
+    suites = {
+        name: {"verdict": verdicts.get(name, "passed"), "evaluated": 2, "written": 2, "why": f"why of {name}"}
+        for name in ("completeness", "uniqueness", "ordering", "placement", "recovery")
+    }
+    numbers = ("publishes", "messages", "acked", "failed", "unknown", "recovered", "stored", "deliveries")
+    verdict = next((was for was in ("failed", "unknown") if was in verdicts.values()), "passed")
+    return {"verdict": verdict, "why": "that is why", "suites": suites, "counts": dict.fromkeys(numbers, 1)}
+
+
+class FakeTaskInstance:
+    """What operators ask of Airflow's task instance."""
+
+    def __init__(self, try_number: int = 1) -> None:
+        self.try_number = try_number
+        self.pushed: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+@pytest.fixture
+def context() -> dict[str, Any]:
+    return {"ti": FakeTaskInstance(), "params": {}}

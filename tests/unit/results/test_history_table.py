@@ -1,0 +1,240 @@
+"""The history as it is read in a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from brokerproof.results.history_table import history_json, render_history
+from rich.console import Console
+
+FAULT = "kill_us"
+
+
+@pytest.fixture
+def rendered(sqlite_history):
+    """What is printed, on a terminal of some width."""
+
+    def render(*scenarios, limit=20, width=120):
+        out = io.StringIO()
+        render_history(sqlite_history, scenarios, limit, Console(file=out, width=width, color_system=None))
+        return out.getvalue()
+
+    return render
+
+
+def measured(rto):
+    """The four measurements that the table shows."""
+    return {
+        ("rto_s", FAULT): rto,
+        ("rto_s", "kill_bookie"): 0.2,
+        ("rpo_messages", FAULT): 1234.0,
+        ("rpo_s", FAULT): 2.5,
+        ("longest_ack_gap_s", FAULT): 51.5,
+    }
+
+
+@pytest.mark.parametrize("scenarios", [(), ("kill_region",)])
+def test_without_runs_it_says_what_to_do(rendered, scenarios):
+    said = rendered(*scenarios)
+
+    assert "No run is recorded yet" in said
+    assert f"python -m brokerproof run {scenarios[0] if scenarios else 'SCENARIO'}" in said
+    assert "python -m brokerproof scenarios" in said
+
+
+def test_a_scenario_without_runs_offers_the_one_that_was_meant(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant(judged=judgement()))
+
+    said = rendered("kill_regoin")
+
+    assert "No run of kill_regoin is recorded; did you mean `kill_region`?" in said
+
+
+def test_what_a_destroyed_cluster_took_along_is_not_taken_for_a_loss(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant(judged=judgement("passed", legal={"lost": 15421})))
+
+    lines = rendered().splitlines()
+
+    at = next(number for number, line in enumerate(lines) if "2026-01-01" in line)
+    assert lines[at].split()[4:7] == ["passed", "990", "0"]
+    assert lines[at + 1].split() == ["+15,421"]
+    assert any(line.startswith("lost +n: ") for line in lines)
+
+
+def test_a_line_shows_what_a_run_came_to(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(
+        plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 1234}, measured=measured(52.25)))
+    )
+
+    line = next(line for line in rendered().splitlines() if "2026-01-01 00:00" in line)
+
+    assert line.split() == [
+        "2026-01-01", "00:00", "kill_region", "✗", "failed", "expected", "passed",
+        "990", "1,234", "52.2", "1,234", "2.5", "51.5", "130",
+    ]  # fmt: skip
+
+
+def test_a_control_that_failed_as_it_must_is_good_news(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(
+        plant(
+            judged=judgement("failed", failed=("completeness",), illegal={"lost": 3}),
+            changes={"expect": {"verdict": "failed", "at_least": {"lost": 1}}},
+        )
+    )
+
+    assert "✓ failed as expected" in rendered()
+
+
+def test_what_was_not_counted_or_measured_is_no_zero(rendered, plant, sqlite_history):
+    sqlite_history.record(plant())
+
+    line = next(line for line in rendered().splitlines() if "2026-01-01 00:00" in line)
+
+    assert line.split()[-7:] == ["–"] * 6 + ["130"]
+
+
+def test_a_metric_that_one_fault_lacks_has_no_worst_value(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant(judged=judgement(measured={("rto_s", FAULT): None, ("rto_s", "kill_bookie"): 0.2})))
+
+    assert history_json(sqlite_history, (), 1)[0]["measurements"][0]["value"] is None
+    assert "0.2" not in rendered()
+
+
+def test_what_got_worse_is_marked_with_the_reason_and_the_versions(rendered, plant, judgement, sqlite_history):
+    for index in range(5):
+        sqlite_history.record(plant(f"r{index}", judged=judgement(measured=measured(52.0)), minutes=index))
+    sqlite_history.record(
+        plant("r5", judged=judgement(measured=measured(75.0)), minutes=5, changes={"version": "4.1.0"})
+    )
+
+    said = rendered()
+
+    assert next(line for line in said.splitlines() if "00:05" in line).rstrip().endswith("▲ 1")
+    assert "▲ rto_s of kill_us is 75 s, usually 52 ± 0 s (median of 5 comparable runs)" in said
+    assert "changed since the run before: pulsar 4.0.8 → 4.1.0" in said
+    assert said.count("▲") == 2
+
+
+def test_too_little_history_is_said(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant(judged=judgement(measured=measured(52.0))))
+
+    assert "measurements are not compared: 0 comparable judged runs before it, 5 needed" in rendered()
+
+
+def test_the_newest_run_comes_first_and_the_limit_holds(rendered, plant, judgement, sqlite_history):
+    for index in range(4):
+        sqlite_history.record(plant(f"r{index}", judged=judgement(), minutes=index))
+
+    times = [line.split()[1] for line in rendered("kill_region", limit=2).splitlines() if "✓" in line]
+
+    assert times == ["00:03", "00:02"]
+
+
+def test_every_number_can_be_read_on_80_columns(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant(judged=judgement(measured=measured(52.25))))
+
+    said = rendered(width=80)
+
+    assert "…" not in said
+    assert all(number in said for number in ("990", "52.2", "1,234", "2.5", "51.5", "130"))
+
+
+def test_names_are_no_markup(rendered, plant, judgement, sqlite_history):
+    run = plant(judged=judgement("unknown"))
+    run.leave_state("problem-load", {"step": "load", "problem": "[red]no[/red] answer from [br-us]"})
+    sqlite_history.record(run)
+
+    assert "[red]no[/red] answer from [br-us]" in rendered()
+
+
+def test_json_holds_plain_values(plant, judgement, sqlite_history):
+    sqlite_history.record(plant("r0", judged=judgement(measured=measured(52.0))))
+    sqlite_history.record(
+        plant(
+            "r1",
+            judged=judgement("failed", failed=("ordering",), illegal={"lost": 2}, legal={"delivered_twice": 3}),
+            minutes=1,
+        )
+    )
+
+    newest, oldest = json.loads(json.dumps(history_json(sqlite_history, ["kill_region"], 20)))
+
+    assert (newest["run_id"], newest["verdict"], newest["expected"], newest["met"]) == ("r1", "failed", "passed", False)
+    assert newest["started_at"] == "2026-01-01T00:01:00+00:00"
+    assert newest["counts"]["acked"] == 990
+    assert (newest["counts"]["illegal"], newest["counts"]["legal"]) == ({"lost": 2}, {"delivered_twice": 3})
+    assert [mark["metric"] for mark in newest["regressions"]["marks"]] == ["verdict"]
+    assert newest["seconds"] == {"total": 130.5, "phases": 100.0, "overhead": 30.5}
+    assert {(row["metric"], row["subject"]): row["value"] for row in oldest["measurements"]} == measured(52.0)
+
+
+def test_json_without_runs_is_an_empty_list(sqlite_history):
+    assert history_json(sqlite_history, (), 20) == []
+
+
+TUNED = {"settings": {"broker": {"session_ms": 8000}}}
+
+
+def test_what_settings_changed_stands_beside_what_it_was(rendered, plant, judgement, sqlite_history):
+    for index, rto in enumerate((49.0, 50.0, 52.0)):
+        sqlite_history.record(plant(f"r{index}", judged=judgement(measured=measured(rto)), minutes=index))
+    sqlite_history.record(plant("r3", judged=judgement(measured=measured(14.0)), minutes=3, changes=TUNED))
+
+    said = rendered("kill_region", width=80)
+
+    lines = {line.split()[0]: line.split() for line in said.splitlines() if line.strip()}
+    assert next(line for line in said.splitlines() if "00:03" in line).split()[-1] == "b"
+    assert next(line for line in said.splitlines() if "00:01" in line).split()[-1] == "a"
+    assert lines["judged"] == ["judged", "runs", "3", "1"]
+    assert lines["rto_s"] == ["rto_s", "of", "kill_us", "50.0", "14.0"]
+    # The same with both.
+    assert "longest_ack_gap_s of" not in said
+    assert "b is a with scenario.settings.broker.session_ms unset → 8000" in said
+
+
+def test_several_scenarios_stand_side_by_side_and_the_first_one_is_a(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant("r0", judged=judgement(measured=measured(50.0))))
+    for index in (1, 2):
+        changes = {"name": "kill_region_tuned", **TUNED}
+        run = plant(f"r{index}", judged=judgement(measured=measured(14.0)), minutes=index, changes=changes)
+        sqlite_history.record(run)
+
+    said = rendered("kill_region", "kill_region_tuned")
+
+    assert "rto_s of kill_us 50.0 14.0" in " ".join(said.split())
+    assert "b is a with scenario.name kill_region → kill_region_tuned; scenario.settings" in said
+    told = history_json(sqlite_history, ["kill_region", "kill_region_tuned"], 20)
+    assert [run["variant"]["name"] for run in told] == ["b", "b", "a"]
+    assert told[2]["variant"]["differs"] == []
+
+
+def test_runs_that_were_set_up_alike_have_no_letters(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant(judged=judgement(measured=measured(50.0))))
+
+    assert "set-up" not in rendered("kill_region")
+
+
+def test_what_was_not_judged_counts_for_no_median(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant("r0", judged=judgement(measured=measured(50.0))))
+    sqlite_history.record(plant("r1", judged=judgement("unknown", measured=measured(1.0)), minutes=1, changes=TUNED))
+
+    said = rendered("kill_region")
+
+    assert "judged runs 1 0" in " ".join(said.split())
+    assert "rto_s of kill_us 50.0 –" in " ".join(said.split())
+    assert "b is a with" in said
+
+
+def test_what_only_one_of_several_set_ups_changed_is_shown_of_all(rendered, plant, judgement, sqlite_history):
+    other = {"settings": {"broker": {"session_ms": 25000}}}
+    for index, (rto, changes) in enumerate(((50.0, {}), (50.0, {}), (50.4, other), (14.0, TUNED))):
+        sqlite_history.record(
+            plant(f"r{index}", judged=judgement(measured=measured(rto)), minutes=index, changes=changes)
+        )
+
+    said = " ".join(rendered("kill_region").split())
+
+    assert "judged runs 2 1 1" in said
+    assert "rto_s of kill_us 50.0 14.0 50.4" in said

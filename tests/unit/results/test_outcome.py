@@ -1,0 +1,300 @@
+"""A run's outcome says yes only where everything that it takes is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from brokerproof.errors import RunError
+from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.results.outcome import exit_status, outcome
+from brokerproof.run.directory import Run
+
+CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}, "failed_suites": ["completeness"]}}
+
+
+def test_a_run_that_passed_is_what_its_scenario_expects(plant, judgement):
+    result = outcome(plant(judged=judgement()))
+
+    assert (result["verdict"], result["met"], exit_status(result)) == ("passed", True, 0)
+    assert result["why"] == "passed, as expected; 1,000 of 1,000 acknowledged messages are stored."
+    assert result["suites"] == dict.fromkeys(
+        ("completeness", "uniqueness", "ordering", "placement", "recovery"), "passed"
+    )
+
+
+def test_the_object_has_what_the_command_promises_and_is_json(plant, judgement):
+    run = plant(judged=judgement(legal={"delivered_twice": 12}))
+    result = json.loads(json.dumps(outcome(run)))
+
+    assert {name: result[name] for name in ("run_id", "scenario", "topology", "runtime", "run_dir")} == {
+        "run_id": "r1",
+        "scenario": "kill_region",
+        "topology": "stretched",
+        "runtime": "process",
+        "run_dir": run.directory,
+    }
+    assert result["expected"] == {"verdict": "passed", "at_least": {}, "failed_suites": []}
+    assert result["counts"]["acked"] == 990
+    assert set(result["counts"]["legal"]) == set(result["counts"]["illegal"]) == {str(anomaly) for anomaly in Anomaly}
+    assert (result["counts"]["legal"]["delivered_twice"], result["counts"]["illegal"]["lost"]) == (12, 0)
+    assert result["recovery"] == {"kill_us": {"rto_s": 52.0, "longest_ack_gap_s": 51.5}}
+    assert result["report"].startswith(run.directory)
+
+
+def test_the_bill_of_time_runs_from_the_trigger_to_the_verdict(plant, judgement):
+    run = plant(judged=judgement())
+    # Planted beside load (101 s) and verify (until 130.5 s): taking the cluster down, long after the verdict.
+    run.leave_state("seconds-release", {"step": "release", "started_at": 0, "finished_at": 2_000_000_000_000_000})
+
+    seconds = outcome(run)["seconds"]
+
+    assert (seconds["total"], seconds["phases"], seconds["overhead"]) == (130.5, 100.0, 30.5)
+    assert (seconds["steps"]["load"], seconds["steps"]["verify"], seconds["judging"]) == (101.0, 25.5, {"read": 1.5})
+
+
+def test_a_damaged_time_costs_its_line_of_the_bill_and_nothing_else(plant, judgement):
+    run = plant(judged=judgement())
+    Path(run.path("state", "seconds-load.json")).write_text('{"started_')
+
+    result = outcome(run)
+
+    assert (result["met"], result["seconds"]["steps"]["load"]) == (True, None)
+
+
+def test_a_run_that_failed_against_its_expectation_exits_with_1(plant, judgement):
+    result = outcome(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7})))
+
+    assert (result["verdict"], result["met"], exit_status(result)) == ("failed", False, 1)
+    assert result["why"].startswith("failed instead of passed; suite completeness failed; ")
+
+
+def test_a_control_is_met_by_the_verdict_the_anomalies_and_the_suites_together(plant, judgement):
+    result = outcome(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7}), changes=CONTROL))
+
+    assert (result["verdict"], result["met"], exit_status(result)) == ("failed", True, 0)
+    assert "lost was found 7 times; suite completeness failed" in result["why"]
+
+
+@pytest.mark.parametrize(
+    ("planted", "reason"),
+    [
+        pytest.param({"verdict": "passed"}, "passed instead of failed", id="it passed"),
+        pytest.param(
+            {"verdict": "failed", "failed": ("completeness",)},
+            "lost was found 0 times, expected at least 1",
+            id="lost is 0",
+        ),
+        pytest.param(
+            {"verdict": "failed", "failed": ("ordering",), "illegal": {"lost": 7}},
+            "suite completeness had to fail and is passed",
+            id="another suite failed",
+        ),
+    ],
+)
+def test_a_control_that_shows_something_else_than_planned_is_not_met(plant, judgement, planted, reason):
+    result = outcome(plant(judged=judgement(**planted), changes=CONTROL))
+
+    assert (result["met"], exit_status(result)) == (False, 1)
+    assert reason in result["why"]
+
+
+def test_legal_anomalies_count_towards_what_has_to_be_found(plant, judgement):
+    expects = {"guarantee": "at_most_once", "expect": {"verdict": "passed", "at_least": {"lost": 5}}}
+
+    assert outcome(plant("enough", judged=judgement(legal={"lost": 5}), changes=expects))["met"]
+    assert not outcome(plant("too_few", judged=judgement(legal={"lost": 4}), changes=expects))["met"]
+
+
+def test_without_a_judgement_the_verdict_is_unknown_and_nothing_was_counted(plant):
+    result = outcome(plant())
+
+    assert (result["verdict"], result["met"], exit_status(result)) == ("unknown", False, 2)
+    assert "left no judgement" in result["why"]
+    assert (result["counts"]["acked"], result["counts"]["illegal"]["lost"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        pytest.param('{"verdict": "pas', "damaged", id="half a file"),
+        pytest.param("[]", "damaged", id="not an object"),
+        pytest.param('{"verdict": "passed"}', "damaged: why", id="no evidence"),
+        pytest.param("\x00\xff", "damaged", id="not text"),
+    ],
+)
+def test_a_damaged_judgement_is_unknown(plant, judgement, content, reason):
+    run = plant(judged=judgement())
+    Path(run.path("state", "judgement.json")).write_bytes(content.encode("latin-1"))
+
+    result = outcome(run)
+
+    assert (result["verdict"], result["met"], exit_status(result)) == ("unknown", False, 2)
+    assert reason in result["why"] or "cannot be read" in result["why"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        pytest.param(("verdict",), "fine", id="no such verdict"),
+        pytest.param(("counts", "acked"), -1, id="a negative count"),
+        pytest.param(("counts", "acked"), None, id="a count left out"),
+        pytest.param(("counts", "illegal"), {"mislaid": 3}, id="no such anomaly"),
+        pytest.param(("suites", "ordering", "written"), "many", id="not a number"),
+    ],
+)
+def test_one_wrong_value_damages_the_judgement(plant, judgement, field, value):
+    planted = judgement()
+    at = planted
+    for name in field[:-1]:
+        at = at[name]
+    at[field[-1]] = value
+
+    result = outcome(plant(judged=planted))
+
+    assert (result["verdict"], result["met"]) == ("unknown", False)
+    assert f"damaged: {'.'.join(field)}" in result["why"]
+
+
+def test_a_verify_that_could_not_judge_says_why_itself(plant):
+    run = plant(judged={"verdict": "unknown", "why": "The run could not be judged: no Java", "error": "…"})
+
+    result = outcome(run)
+
+    assert (result["verdict"], result["met"]) == ("unknown", False)
+    assert result["why"] == "unknown instead of passed; The run could not be judged: no Java."
+
+
+def test_a_run_in_which_nothing_happened_is_no_data_and_not_unknown(plant, judgement):
+    planted = judgement("no_data")
+    for suite in planted["suites"].values():
+        suite.update(verdict="no_data", evaluated=0, written=4, expectations=[])
+
+    result = outcome(plant(judged=planted))
+
+    assert (result["verdict"], result["met"], exit_status(result)) == ("no_data", False, 2)
+
+
+def test_judging_a_run_again_does_not_make_it_longer(plant, judgement):
+    run = plant(judged=judgement())
+    # What `record` leaves.
+    run.leave_state("outcome", outcome(run))
+    day_later = run.facts["triggered_at"] + 86_400_000_000
+    run.leave_state("seconds-verify", {"step": "verify", "started_at": day_later, "finished_at": day_later + 9_000_000})
+
+    assert outcome(run)["seconds"]["total"] == 130.5
+
+
+def test_the_judgement_of_another_run_is_no_judgement(plant, judgement):
+    planted = judgement(measured={("rto_s", "kill_us"): 52.0})
+    planted["measurements"][0]["run_id"] = "r0"
+
+    result = outcome(plant(judged=planted))
+
+    assert (result["verdict"], result["met"]) == ("unknown", False)
+    assert "another run: r0" in result["why"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "verdict", "reason"),
+    [
+        pytest.param(
+            lambda j: j["suites"].pop("ordering"), "unknown", "suite ordering was not judged", id="a suite is missing"
+        ),
+        pytest.param(
+            lambda j: j["suites"]["ordering"].update(evaluated=3, written=4),
+            "unknown",
+            "suite ordering passed with 3 of its 4 expectations evaluated",
+            id="an expectation was dropped",
+        ),
+        pytest.param(
+            lambda j: j["suites"]["ordering"].update(verdict="failed"), "failed", "failed instead", id="a suite failed"
+        ),
+        pytest.param(
+            lambda j: j["suites"]["ordering"]["expectations"][0].update(verdict="unknown"),
+            "unknown",
+            "unknown instead",
+            id="an expectation is unknown",
+        ),
+        pytest.param(
+            lambda j: j["counts"]["illegal"].update(lost=2), "unknown", "counts 2 illegal lost", id="it counts a loss"
+        ),
+        pytest.param(
+            lambda j: j["counts"]["legal"].update(unproven=2), "unknown", "counts 2 unproven", id="it is unproven"
+        ),
+    ],
+)
+def test_a_judgement_that_says_passed_and_shows_otherwise_does_not_pass(plant, judgement, spoil, verdict, reason):
+    planted = judgement()
+    spoil(planted)
+
+    result = outcome(plant(judged=planted))
+
+    assert (result["verdict"], result["met"]) == (verdict, False)
+    assert reason in result["why"]
+
+
+def test_a_step_that_failed_makes_a_passed_run_unknown(plant, judgement):
+    run = plant(judged=judgement())
+    run.leave_state("problem-break_it", {"step": "break_it", "problem": "kill_us took no effect: br-us is alive."})
+
+    result = outcome(run)
+
+    assert (result["verdict"], result["met"], exit_status(result)) == ("unknown", False, 2)
+    assert "step break_it failed: kill_us took no effect: br-us is alive" in result["why"]
+
+
+def test_a_step_that_failed_leaves_a_control_unmet(plant, judgement):
+    run = plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7}), changes=CONTROL)
+    run.leave_state("problem-break_it", {"step": "break_it", "problem": "bk-us did not stop"})
+
+    result = outcome(run)
+
+    assert (result["verdict"], result["met"], exit_status(result)) == ("failed", False, 1)
+    assert "does not prove it; step break_it failed: bk-us did not stop" in result["why"]
+
+
+def test_a_note_of_a_problem_that_cannot_be_read_is_a_problem(plant, judgement):
+    run = plant(judged=judgement())
+    Path(run.path("state", "problem-load.json")).write_text("")
+
+    result = outcome(run)
+
+    assert result["verdict"] == "unknown"
+    assert "step load failed" in result["why"]
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_only_a_judgement_can_meet_the_expectation_of_unknown(plant, judgement, judged):
+    run = plant(judged=judgement("unknown") if judged else None, changes={"expect": {"verdict": "unknown"}})
+
+    result = outcome(run)
+
+    assert result["verdict"] == "unknown"
+    assert (result["met"], exit_status(result)) == ((True, 0) if judged else (False, 2))
+
+
+def test_no_data_exits_with_2(plant, judgement):
+    result = outcome(plant(judged=judgement("no_data")))
+
+    assert (result["verdict"], exit_status(result)) == ("no_data", 2)
+
+
+def test_a_measurement_that_json_has_no_number_for_was_not_made(plant, judgement):
+    planted = judgement()
+    planted["recovery"]["kill_us"]["rto_s"] = float("nan")
+
+    assert outcome(plant(judged=planted))["recovery"]["kill_us"]["rto_s"] is None
+
+
+def test_why_is_one_line(plant, judgement):
+    run = plant(judged=judgement())
+    run.leave_state("problem-load", {"step": "load", "problem": "first line\n  second line\n"})
+
+    assert "step load failed: first line second line" in outcome(run)["why"]
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path):
+    with pytest.raises(RunError, match=r"run\.json is missing"):
+        outcome(Run(str(tmp_path)))

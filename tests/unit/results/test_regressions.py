@@ -1,0 +1,278 @@
+"""What got worse is marked, what is noise or does not compare is not, and what could not be told is said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.results.regressions import ENOUGH, LOWER_IS_WORSE, MINIMUM_CHANGE, comparable, digest
+
+STEADY = (52.0, 51.0, 53.0, 52.5, 51.5)
+RTO = ("rto_s", "kill_us")
+
+
+@pytest.fixture
+def record(plant, judgement, sqlite_history):
+    """Records one run after the other, a minute apart, and compares each: `record(rto_s=52.0)`."""
+    recorded = []
+
+    def one(verdict="passed", *, metric="rto_s", subject="kill_us", value=None, measured=None, failed=(), **more):
+        found = {(metric, subject): value} if measured is None else measured
+        index = len(recorded)
+        run = plant(
+            f"r{index}",
+            judged=judgement(verdict, measured=found, failed=failed, illegal=more.pop("illegal", None)),
+            minutes=index,
+            **more,
+        )
+        recorded.append(sqlite_history.record(run))
+        return sqlite_history.regressions(recorded[-1])
+
+    return one
+
+
+def test_a_value_far_from_the_usual_one_is_marked_with_the_reason(record):
+    for value in STEADY:
+        assert record(value=value).marks == ()
+
+    comparison = record(value=75.0)
+
+    [mark] = comparison.marks
+    assert (mark.metric, mark.subject, mark.value, mark.usual, mark.unit) == (*RTO, 75.0, 52.0, "s")
+    assert mark.reason == "rto_s of kill_us is 75 s, usually 52 ± 0.741 s (median of 5 comparable runs)"
+    assert comparison.compared_with == ("r4", "r3", "r2", "r1", "r0")
+
+
+def test_with_too_little_history_nothing_is_marked_and_it_says_so(record):
+    for value in STEADY[:4]:
+        record(value=value)
+
+    comparison = record(value=500.0)
+
+    assert comparison.marks == ()
+    assert comparison.notes == ("measurements are not compared: 4 comparable judged runs before it, 5 needed",)
+
+
+def test_a_metric_that_is_new_says_that_it_has_too_little_history(record):
+    for value in STEADY:
+        record(value=value)
+
+    comparison = record(measured={RTO: 52.0, ("detect_s", "kill_us"): 900.0})
+
+    assert comparison.marks == ()
+    assert comparison.notes == ("detect_s of kill_us is not compared: measured in 0 comparable runs, 5 needed",)
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "now", "marked"),
+    [
+        pytest.param("rto_s", (52.0,) * 5, 51.0, False, id="better"),
+        pytest.param("rto_s", (52.0,) * 5, 52.9, False, id="under the minimum change after identical runs"),
+        pytest.param("longest_ack_gap_s", (0.2,) * 5, 1.1, False, id="five times as long, yet under a second"),
+        pytest.param("longest_ack_gap_s", (0.2,) * 5, 1.3, True, id="a second longer"),
+        pytest.param("rto_s", (52.0,) * 5, 56.0, False, id="under a tenth more"),
+        pytest.param("rto_s", (52.0,) * 5, 58.0, True, id="over a tenth more"),
+        pytest.param("rto_s", (30.0, 60.0, 40.0, 50.0, 45.0), 65.0, False, id="far, where it always varied"),
+        pytest.param("rto_s", (52.0, 52.0, 52.0, 52.0, 600.0), 75.0, True, id="one bad run does not hide it"),
+        pytest.param("rpo_messages", (0.0,) * 5, 1.0, True, id="the first message lost"),
+        pytest.param("under_replicated_ledgers", (0.0,) * 5, 1.0, True, id="the first ledger left under-replicated"),
+        pytest.param("publish_latency_p99_ms", (8.0,) * 5, 12.0, False, id="milliseconds of noise"),
+        pytest.param("publish_latency_p99_ms", (8.0,) * 5, 14.0, True, id="more milliseconds than noise"),
+        pytest.param("local_read_share", (1.0,) * 5, 0.4, True, id="less where more is better"),
+        pytest.param("local_read_share", (0.4,) * 5, 1.0, False, id="more where more is better"),
+        pytest.param("local_read_share", (1.0,) * 5, 0.97, False, id="a little less"),
+        pytest.param("rereplicate_s", (40.0,) * 5, None, True, id="not measured any more"),
+        pytest.param("rereplicate_s", (40.0, 40.0, 40.0, None, 40.0), None, False, id="not always measured"),
+        pytest.param("sampling_gap_s", (1.0,) * 5, 90.0, False, id="the platform's own error"),
+    ],
+)
+def test_what_is_marked(record, metric, before, now, marked):
+    for value in before:
+        record(metric=metric, value=value)
+
+    assert bool(record(metric=metric, value=now).marks) is marked
+
+
+def test_only_the_same_subject_compares(record):
+    for value in STEADY:
+        record(subject="kill_us", value=value)
+
+    assert record(subject="kill_eu", value=500.0).marks == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        pytest.param({"workload": {"namespace": "shop/orders", "rate": 2000}}, "workload.rate 1000 → 2000", id="rate"),
+        pytest.param(
+            {"workload": {"namespace": "shop/orders", "rate": 1000, "size": 5000}},
+            "workload.size 200 → 5000",
+            id="size",
+        ),
+        pytest.param({"runtime": "docker"}, "scenario.runtime process → docker", id="runtime"),
+        pytest.param({"phases": {"impact_s": 90}}, "phases.impact_s 60.0 → 90.0", id="timeline"),
+        pytest.param(
+            {"settings": {"broker": {"zooKeeperSessionTimeoutMillis": 5000}}}, "settings.broker", id="settings"
+        ),
+    ],
+)
+def test_runs_with_other_parameters_do_not_compare_and_it_says_why(record, changes, difference):
+    for value in STEADY:
+        record(value=value)
+
+    comparison = record("failed", value=500.0, changes=changes, failed=("recovery",))
+
+    assert comparison.marks == ()
+    assert comparison.notes[0] == "measurements are not compared: 0 comparable judged runs before it, 5 needed"
+    assert comparison.notes[1].startswith("run r4 is not comparable: ")
+    assert difference in comparison.notes[1]
+
+
+@pytest.mark.parametrize(
+    "machine", [{"architecture": "arm64", "processors": 2}, {"architecture": "x86_64", "processors": 64}]
+)
+def test_runs_on_another_kind_of_machine_do_not_compare(record, machine):
+    for value in STEADY:
+        record(value=value, machine={"architecture": "x86_64", "processors": 2})
+
+    assert record(value=500.0, machine=machine).marks == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"version": "4.1.0"}, id="version"),
+        pytest.param({"title": "Another title", "tags": ["nightly"]}, id="description"),
+        pytest.param({"bounds": {"rto_s": {"max": 500}}}, id="bounds"),
+    ],
+)
+def test_versions_descriptions_and_bounds_need_not_be_equal(record, changes):
+    for value in STEADY:
+        record(value=value)
+
+    assert [mark.metric for mark in record(value=75.0, changes=changes).marks] == ["rto_s"]
+
+
+def test_a_mark_comes_with_the_versions_that_changed(record):
+    for value in STEADY:
+        record(value=value, versions={"java": "21.0.7"})
+
+    comparison = record(value=75.0, changes={"version": "4.1.0"}, versions={"java": "21.0.8"})
+
+    assert comparison.changed_versions == ("java 21.0.7 → 21.0.8", "pulsar 4.0.8 → 4.1.0")
+
+
+def test_runs_of_unknown_verdict_are_no_history(record):
+    for value in STEADY:
+        record("unknown", value=value)
+
+    assert record(value=500.0).notes[0].startswith("measurements are not compared: 0 comparable")
+
+
+def test_a_change_that_stays_is_marked_until_half_of_the_window_is_like_it(record):
+    for value in (52.0,) * 10:
+        record(value=value)
+
+    marked = [bool(record(value=75.0).marks) for _ in range(8)]
+
+    assert marked == [True] * 5 + [False] * 3
+
+
+CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}}}
+PASSED = {"verdict": "passed"}
+UNKNOWN = {"verdict": "unknown"}
+FAILED = {"verdict": "failed", "failed": ("completeness",)}
+LOST = {**FAILED, "illegal": {"lost": 3}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "before", "now", "reason"),
+    [
+        pytest.param({}, PASSED, PASSED, None, id="passed again"),
+        pytest.param({}, FAILED, PASSED, None, id="passed at last"),
+        pytest.param({}, FAILED, FAILED, None, id="failed as before"),
+        pytest.param({}, PASSED, FAILED, "the verdict is failed (expected passed) and was passed", id="failed"),
+        pytest.param({}, PASSED, UNKNOWN, "the verdict is unknown (expected passed) and was passed", id="unknown"),
+        pytest.param({}, UNKNOWN, FAILED, "the verdict is failed (expected passed) and was unknown", id="from unknown"),
+        pytest.param({}, FAILED, UNKNOWN, None, id="unknown after failed"),
+        pytest.param(CONTROL, LOST, LOST, None, id="a control that fails as before"),
+        pytest.param(CONTROL, PASSED, LOST, None, id="a control that fails at last"),
+        pytest.param(
+            CONTROL, LOST, PASSED, "the verdict is passed (expected failed) and was failed", id="a control that passes"
+        ),
+        pytest.param(
+            CONTROL,
+            LOST,
+            FAILED,
+            "is failed (not as expected) and was failed (as expected)",
+            id="a control that lost 0",
+        ),
+    ],
+)
+def test_a_verdict_that_got_worse_is_marked_without_any_history(record, changes, before, now, reason):
+    record(**before, changes=changes)
+
+    marks = record(**now, changes=changes).marks
+
+    assert [mark.metric for mark in marks] == ([] if reason is None else ["verdict"])
+    assert reason is None or reason in marks[0].reason
+
+
+def test_the_first_run_has_nothing_to_be_worse_than(record):
+    comparison = record("failed", failed=("recovery",), value=500.0)
+
+    assert (comparison.marks, comparison.compared_with, comparison.changed_versions) == ((), (), ())
+
+
+def test_an_older_run_is_not_compared_with_newer_ones(plant, judgement, sqlite_history):
+    for index in range(ENOUGH):
+        sqlite_history.record(plant(f"r{index}", judged=judgement(measured={RTO: 52.0}), minutes=10 + index))
+    late = sqlite_history.record(plant("late", judged=judgement(measured={RTO: 500.0}), minutes=1))
+
+    assert sqlite_history.regressions(late).compared_with == ()
+
+
+def test_every_unit_has_a_minimum_change_and_every_direction_a_metric():
+    assert {metric.unit for metric in METRICS.values()} <= set(MINIMUM_CHANGE)
+    assert set(METRICS) >= LOWER_IS_WORSE
+
+
+def test_what_compares_does_not_depend_on_the_order_of_fields(scenario, topology):
+    parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
+    turned = {name: dict(reversed(fields.items())) for name, fields in parameters.items()}
+
+    assert digest(turned) == digest(parameters)
+    assert "version" not in comparable(parameters)["scenario"]
+
+
+def test_another_shared_metadata_store_is_another_topology_and_none_is_none(scenario, topology):
+    parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
+    without = {**parameters, "topology": {k: v for k, v in parameters["topology"].items() if k != "shared_metadata"}}
+    shared = {**parameters["topology"], "shared_metadata": {"metadata-1": {"role": "metadata", "region": "witness"}}}
+    assert digest(parameters) == digest(without)
+    assert digest({**parameters, "topology": shared}) != digest(parameters)
+
+
+def test_other_distances_are_another_topology(scenario, topology):
+    parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
+    near = {**parameters["topology"], "links": [{"between": ["eu", "us"], "delay_ms": 5.0}]}
+    far = {**parameters["topology"], "links": [{"between": ["eu", "us"], "delay_ms": 20.0}]}
+    told = {digest({**parameters, "topology": each}) for each in (parameters["topology"], near, far)}
+    assert len(told) == 3
+
+
+def test_a_run_recorded_before_a_field_existed_compares_with_those_after(scenario, topology):
+    parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
+    before = json.loads(json.dumps(parameters))
+    for subscription in before["scenario"]["workload"]["subscriptions"]:
+        del subscription["replicated"], subscription["moves"], subscription["region"]
+    for cluster in before["topology"]["clusters"].values():
+        for node in cluster["nodes"].values():
+            del node["standby"]
+    assert digest(before) == digest(parameters)
+    before["scenario"]["workload"]["partitions"] = None
+    assert digest(before) != digest(parameters), "0 says something"
+    before = json.loads(json.dumps(parameters))
+    next(iter(before["topology"]["clusters"].values()))["placement"]["local_reads"] = False
+    assert digest(before) != digest(parameters)

@@ -1,0 +1,79 @@
+"""Spark finds its kept class data, and starts without it where it is unfit."""
+
+from __future__ import annotations
+
+import subprocess
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+from brokerproof.machine.java import java_home, spark_java_home
+from brokerproof.settings import from_environment
+from brokerproof.spark import class_data_archive
+from brokerproof.spark.submission import spark_conf
+
+SETTING = "java.class.path = "
+
+
+def class_path_seen(java: Path, given: str) -> list[str]:
+    shown = subprocess.run(
+        [java / "bin" / "java", "-cp", given, "-XshowSettings:properties", "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+    lines = shown[shown.index(SETTING) + len(SETTING) :].splitlines()
+    more = takewhile(lambda line: line.startswith(" " * 8), lines[1:])
+    return [lines[0], *(line.strip() for line in more)]
+
+
+@pytest.fixture
+def jars(tmp_path: Path) -> Path:
+    for name in ("b.jar", "a.jar", "first.jar"):
+        (tmp_path / name).write_bytes(b"")
+    return tmp_path
+
+
+def test_the_class_path_names_every_jar_once_in_one_order(jars: Path) -> None:
+    given = f"{jars}/conf/:{jars}/first.jar:{jars}/*"
+    wanted = [f"{jars}/first.jar", f"{jars}/a.jar", f"{jars}/b.jar"]
+    assert class_path_seen(spark_java_home(), given) == wanted
+    assert class_path_seen(java_home(), given) != wanted  # which is why there is a wrapper
+
+
+def test_an_option_with_blanks_passes_whole(jars: Path) -> None:
+    shown = subprocess.run(
+        [spark_java_home() / "bin" / "java", "-Dsaid=two words", "-Dnothing=", "-XshowSettings:properties", "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+    assert "said = two words\n" in shown
+
+
+def test_jobs_here_use_the_archive_where_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    option = f"-XX:SharedArchiveFile={class_data_archive.archive()}"
+
+    def options(*, local: bool = True) -> str:
+        return spark_conf(from_environment(), tmp_path, local=local).get("spark.driver.extraJavaOptions", "")
+
+    assert option not in options()
+    class_data_archive.archive().parent.mkdir(parents=True)
+    class_data_archive.archive().write_bytes(b"")
+    assert option in options()
+    assert option not in options(local=False)
+
+
+def test_java_starts_in_silence_with_an_archive_that_is_unfit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    class_data_archive.archive().parent.mkdir(parents=True)
+    class_data_archive.archive().write_bytes(b"cut off")
+    ran = subprocess.run(
+        [spark_java_home() / "bin" / "java", *class_data_archive.java_options(), "--list-modules"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.startswith("java.base@")
+    assert not ran.stderr

@@ -1,0 +1,180 @@
+"""Who sees whom where: nothing of another region is seen directly, and nothing of the own one through the link."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from brokerproof.errors import InputError, MachineError
+from brokerproof.experiment.topology import Topology, load_topology
+from brokerproof.machine.disk_space import FULL_SHARE
+from brokerproof.machine.java import java_home
+from brokerproof.network.plan import Plan
+from brokerproof.network.shape import shapes_of
+from brokerproof.runtimes.addresses import addresses, views
+from brokerproof.systems.pulsar import nodes
+from brokerproof.systems.pulsar.addressing import Sight
+
+TOPOLOGIES = Path(__file__).parents[4] / "topologies"
+
+
+def sight_of(topology: Topology, slot: int = 0) -> Sight:
+    return Sight(topology=topology, addresses=addresses(topology, slot), views=views(topology, slot))
+
+
+@pytest.fixture
+def wan() -> Sight:
+    return sight_of(load_topology("sync_active_passive_wan", TOPOLOGIES))
+
+
+def advertised(sight: Sight, broker: str) -> dict[str, str]:
+    entries = sight.listeners(broker)["advertisedListeners"].split(",")
+    return {name: url.removeprefix("//") for name, _, url in (entry.split(":", 2) for entry in entries)}
+
+
+def test_a_topology_without_links_is_as_it_was() -> None:
+    sight = sight_of(load_topology("sync_active_passive", TOPOLOGIES))
+    assert sight.hosts == sight.addresses
+    assert sight.routes() == []
+    assert sight.listeners("broker-eu-1") == {}
+    assert sight.named("broker-eu-1") == {}
+    assert sight.views == {}
+
+
+def test_a_node_finds_its_own_region_directly_and_others_through_the_link(wan: Sight) -> None:
+    named = wan.named("broker-eu-1")
+    assert set(named) == {"metadata-1", "bookie-eu-1", "bookie-eu-2", "bookie-us-1", "bookie-us-2"}
+    for name, address in named.items():
+        direct = wan.topology.nodes[name].region == "eu"
+        assert (address == wan.addresses[name]) is direct, name
+
+
+def test_each_node_has_addresses_of_its_own_for_the_others(wan: Sight) -> None:
+    nodes = list(wan.topology.nodes)
+    seen = [wan.named(viewer)["bookie-us-1"] for viewer in nodes if wan.topology.nodes[viewer].region != "us"]
+    assert len(set(seen)) == len(seen)
+
+
+def test_all_that_is_named_in_other_regions_has_a_route(wan: Sight) -> None:
+    routes = {(route.listen_address, route.target, route.ports[0]) for route in wan.routes()}
+    for viewer, node in wan.topology.nodes.items():
+        for name, address in wan.named(viewer).items():
+            other = wan.topology.nodes[name]
+            if node.role != "metadata" and other.region != node.region:
+                assert (address, name, {"bookie": 3181, "metadata": 2181}[other.role]) in routes
+
+
+def test_a_broker_says_another_address_to_every_place_that_looks_at_it(wan: Sight) -> None:
+    listeners = advertised(wan, "broker-eu-1")
+    assert set(listeners) == {f"{who}_{region}" for who in ("brokers", "clients") for region in ("eu", "us", "witness")}
+    # Pulsar refuses two listeners at one address and port.
+    assert len(set(listeners.values())) == len(listeners)
+    own = wan.addresses["broker-eu-1"]
+    assert {name for name, at in listeners.items() if at.startswith(f"{own}:")} == {"brokers_eu", "clients_eu"}
+    routes = {(route.viewer, f"{route.listen_address}:6650") for route in wan.routes() if route.target == "broker-eu-1"}
+    assert {(name.replace("_", "-"), at) for name, at in listeners.items() if not at.startswith(f"{own}:")} == routes
+
+
+def test_clients_find_brokers_of_their_own_region_directly(wan: Sight) -> None:
+    own = wan.addresses["broker-eu-1"]
+    assert wan.service("broker-eu-1", None) == wan.service("broker-eu-1", "eu") == f"{own}:6650"
+    assert wan.service("broker-eu-1", "us") == advertised(wan, "broker-eu-1")["clients_us"]
+
+
+def test_the_link_takes_the_routes_and_the_shapes(wan: Sight) -> None:
+    plan = Plan(routes=wan.routes(), shapes=shapes_of(wan.topology))
+    assert {(shape.sender, shape.receiver, shape.delay_ms) for shape in plan.shapes} == {
+        ("eu", "us", 5),
+        ("us", "eu", 5),
+    }
+    assert all(route.viewer_region != route.target_region for route in plan.routes)
+
+
+def test_no_two_slots_share_a_view(wan: Sight) -> None:
+    def seen(slot: int) -> set[str]:
+        return {address for each in views(wan.topology, slot).values() for address in each.values()}
+
+    assert not seen(0) & seen(1)
+    assert not seen(0) & set(addresses(wan.topology, 0).values())
+
+
+def test_bookies_are_known_by_name_and_brokers_by_address(wan: Sight) -> None:
+    assert wan.hosts["bookie-us-1"] == "bookie-us-1"
+    assert wan.hosts["broker-us-1"] == wan.addresses["broker-us-1"]
+
+
+def test_more_viewers_than_addresses_is_said(wan: Sight) -> None:
+    nodes = {f"clusters.mycluster.nodes.bookie-{number}": {"role": "bookie", "region": "eu"} for number in range(150)}
+    with pytest.raises(MachineError, match="an address range holds 154"):
+        views(load_topology("sync_active_passive_wan", TOPOLOGIES, nodes), 0)
+
+
+class Distribution:
+    """As much of a distribution as a node's files need."""
+
+    version, classpath = "4.0.8", "lib/*"
+
+    def shipped(self, name: str) -> str:
+        return ""
+
+
+def layout_of(sight: Sight) -> nodes.Layout:
+    java = java_home() / "bin" / "java"
+    return nodes.Layout(distribution=Distribution(), java=java, sight=sight)  # type: ignore[arg-type]
+
+
+def test_every_node_is_told_where_to_find_the_others(wan: Sight) -> None:
+    specs = nodes.node_specs(layout_of(wan), "mycluster")
+    hosts = [line.split() for line in specs["bookie-eu-1"].files["conf/hosts"].splitlines()]
+    # The own address is looked up backwards too, and the machine's name has to be the first found.
+    assert hosts[0] == [wan.addresses["bookie-eu-1"], socket.gethostname()]
+    assert {name: address for address, name in hosts[1:]} == {"localhost": "127.0.0.1", **wan.named("bookie-eu-1")}
+    assert "advertisedAddress=bookie-eu-1\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
+    assert "zkServers=metadata-1:2181\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
+    # As shipped, a bookie serves reads only on a disk that is 95 % full.
+    assert f"diskUsageThreshold={FULL_SHARE}\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
+    broker = specs["broker-eu-1"].files["conf/broker.conf"]
+    assert "metadataStoreUrl=zk:metadata-1:2181\n" in broker
+    assert f"advertisedAddress={wan.addresses['broker-eu-1']}\n" in broker
+    assert "internalListenerName=brokers_eu\n" in broker
+
+
+def test_what_runs_beside_the_nodes_is_given_addresses(wan: Sight) -> None:
+    command = nodes.initialize_command(layout_of(wan), "mycluster")
+    assert f"zk:{wan.addresses['metadata-1']}:2181" in command
+    assert not any("metadata-1" in part for part in command)
+
+
+def test_without_links_a_node_is_told_nothing_of_the_others() -> None:
+    sight = sight_of(load_topology("sync_active_passive", TOPOLOGIES))
+    spec = nodes.node_specs(layout_of(sight), "mycluster")["broker-eu-1"]
+    address = sight.addresses["broker-eu-1"]
+    assert spec.files["conf/hosts"] == f"{address} {socket.gethostname()}\n127.0.0.1 localhost\n"
+    assert "advertisedListeners" not in spec.files["conf/broker.conf"]
+    assert spec.ports == (6650, 8080)
+
+
+def test_another_cluster_is_registered_as_it_is_seen_across_the_link() -> None:
+    topology = load_topology("geo_replication_wan", TOPOLOGIES)
+    sight = Sight(topology=topology, addresses=addresses(topology, 0), views=views(topology, 0))
+
+    seen = sight.registration("cluster-us")
+
+    assert seen["listenerName"] == "brokers_eu"
+    wanted = [f"{sight.views['brokers-eu'][name]}:6650" for name in ("broker-us-1", "broker-us-2")]
+    assert seen["brokerServiceUrl"] == "pulsar://" + ",".join(wanted)
+
+
+def test_without_links_a_cluster_is_registered_where_it_listens() -> None:
+    topology = load_topology("geo_replication", TOPOLOGIES)
+    at = addresses(topology, 0)
+
+    seen = Sight(topology=topology, addresses=at, views={}).registration("cluster-us")
+
+    assert seen == {"brokerServiceUrl": f"pulsar://{at['broker-us-1']}:6650,{at['broker-us-2']}:6650"}
+
+
+def test_clusters_whose_brokers_are_in_two_regions_do_not_replicate_across_links() -> None:
+    with pytest.raises(InputError, match=r"clusters.cluster-eu: is replicated with across links from brokers in eu"):
+        load_topology("active_active", TOPOLOGIES, {"links": [{"between": ["eu", "us"], "delay_ms": 5}]})

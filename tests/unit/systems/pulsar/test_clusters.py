@@ -1,0 +1,319 @@
+"""Pulsar over several clusters, against stand-ins for their REST: who is asked what, and what the answers prove."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof.checks import load_scenario
+from brokerproof.errors import AdminError
+from brokerproof.experiment.topology import load_topology
+from brokerproof.run.directory import Run
+from brokerproof.runtimes.addresses import addresses
+from brokerproof.systems.pulsar import client, nodes, policies
+from brokerproof.systems.pulsar.addressing import Sight
+from brokerproof.systems.pulsar.driver import PulsarDriver
+
+ROOT = Path(__file__).parents[4]
+EU, US = "cluster-eu", "cluster-us"
+TOPIC = "/admin/v2/persistent/world/global/orders"
+
+
+class Rest:
+    """Answers what is planted, 404 the rest, and keeps what was changed."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.changed: list[str] = []
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        for name, answer in self.answers.items():
+            if path.endswith(f"/{name}"):
+                return answer
+        raise AdminError(f"GET {path} was refused with 404")
+
+    def find(self, path: str, **parameters: Any) -> Any:
+        return self.answers.get(path.rsplit("/", 1)[1])
+
+    def header(self, path: str, name: str) -> str | None:
+        assert name == "X-Pulsar-marker-type"
+        *_, ledger, _, entry = path.split("/")
+        return "10" if f"{ledger}:{entry}" in self.answers.get("markers", ()) else None
+
+    def change(self, method: str, path: str, body: Any = None, *, accept: Any = ()) -> None:
+        self.changed.append(f"{method} {path}")
+
+
+def inside(end: str, **cursors: str) -> dict[str, Any]:
+    """The topic's internal stats; a cursor `repl` is the replicator's to the other cluster."""
+    return {
+        "lastConfirmedEntry": end,
+        "cursors": {
+            name.replace("repl_", "pulsar.repl.cluster-"): {"markDeletePosition": at} for name, at in cursors.items()
+        },
+    }
+
+
+def stats(*, replicating: dict[str, int], backlog: int = 0) -> dict[str, Any]:
+    return {
+        "msgInCounter": 100,
+        "subscriptions": {"audit": {"msgBacklog": backlog, "msgOutCounter": 7}},
+        "replication": {
+            name: {"replicationBacklog": behind, "replicationDelayInSeconds": 3, "msgInCount": 40}
+            for name, behind in replicating.items()
+        },
+    }
+
+
+def run_of(directory: Path, name: str) -> Run:
+    scenario, topology = load_scenario(ROOT / f"dags/scenarios/{name}.yaml", ROOT / "topologies")
+    return Run.create(
+        str(directory / "run"), run_id="r", scenario=scenario, topology=topology, addresses=addresses(topology, 0)
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return run_of(tmp_path, "geo_nominal")
+
+
+def driver_with(run: Run, eu: Rest, us: Rest) -> PulsarDriver:
+    driver = PulsarDriver(run)
+    for name, rest in ((EU, eu), (US, us)):
+        driver.clusters[name].__dict__["brokers"] = rest
+    return driver
+
+
+def sound() -> tuple[Rest, Rest]:
+    eu = Rest(internalStats=inside("5:9", repl_us="5:9", audit="5:4"), stats=stats(replicating={US: 0}))
+    us = Rest(internalStats=inside("8:7", repl_eu="8:7", audit="8:7"), stats=stats(replicating={EU: 0}))
+    return eu, us
+
+
+def test_replication_is_drained_when_every_replicator_is_at_the_end(run: Run) -> None:
+    rows = driver_with(run, *sound()).replicated()
+    assert [(row["from"], row["to"], row["drained"]) for row in rows] == [(EU, US, True), (US, EU, True)]
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        # The stats' own backlog, an estimate, may say 0 while the cursor is behind.
+        ({"internalStats": inside("5:9", repl_us="5:8"), "stats": stats(replicating={US: 0})}, "at 5:8 of 5:9"),
+        ({"internalStats": inside("6:0", repl_us="5:9"), "stats": stats(replicating={US: 0})}, "at 5:9 of 6:0"),
+        ({"internalStats": inside("5:9"), "stats": stats(replicating={})}, "has no replicator"),
+        ({"internalStats": inside("5:9", repl_us="5:9"), "stats": stats(replicating={US: 4})}, "backlog 4"),
+        ({}, "was refused with 404"),
+    ],
+)
+def test_replication_that_is_not_shown_to_be_drained_is_not(run: Run, answers: dict[str, Any], why: str) -> None:
+    _, us = sound()
+    eu_us, us_eu = driver_with(run, Rest(**answers), us).replicated()
+    assert (eu_us["drained"], us_eu["drained"]) == (False, True)
+    assert why in eu_us["why"]
+
+
+def test_each_subscription_is_asked_of_its_own_cluster(run: Run) -> None:
+    eu, us = sound()
+    us.answers["stats"] = stats(replicating={EU: 0}, backlog=3)
+    rows = driver_with(run, eu, us).drained()
+    assert [(row["cluster"], row["subscription"], row["drained"]) for row in rows] == [
+        (EU, "audit", True),
+        (US, "audit", False),
+    ]
+
+
+def test_a_cluster_that_does_not_answer_is_not_drained_and_hides_nothing_of_the_other(run: Run) -> None:
+    driver = driver_with(run, Rest(), sound()[1])
+    eu, us = driver.drained()
+    assert (eu["drained"], us["drained"]) == (False, True)
+    assert "404" in eu["why"]
+    eu, us = driver.logs()
+    assert (eu["cluster"], eu["last_confirmed"]) == (EU, None)
+    assert "404" in eu["why"]
+    assert (us["cluster"], us["last_confirmed"], us["why"]) == (US, [8, 7], None)
+
+
+@pytest.mark.parametrize(
+    ("markers", "last"),
+    [
+        ((), [8, 2]),
+        (("8:2",), [8, 1]),
+        # Into the ledger before, past an empty one.
+        (("8:0", "8:1", "8:2", "5:9"), [5, 8]),
+        ((*[f"8:{entry}" for entry in range(3)], *[f"5:{entry}" for entry in range(10)]), None),
+    ],
+)
+def test_a_log_ends_with_its_last_message_and_not_with_a_subscriptions_state(
+    tmp_path: Path, markers: tuple[str, ...], last: list[int] | None
+) -> None:
+    ledgers = [{"ledgerId": 5, "entries": 10}, {"ledgerId": 7, "entries": 0}, {"ledgerId": 8, "entries": 0}]
+    us = Rest(internalStats={**inside("8:2"), "ledgers": ledgers}, markers=markers)
+    driver = driver_with(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us)
+    row = driver.logs()[1]
+    assert (row["last_confirmed"], row["why"]) == (last, None)
+
+
+def test_a_subscription_that_moves_has_to_drain_where_it_goes(tmp_path: Path) -> None:
+    eu, us = sound()
+    for rest in (eu, us):
+        rest.answers["stats"]["subscriptions"] = {"mover": {"msgBacklog": 2, "msgOutCounter": 1}}
+    driver = driver_with(run_of(tmp_path, "geo_replicated_subscription"), eu, us)
+    assert [(row["cluster"], row["subscription"], row["drained"]) for row in driver.drained()] == [(US, "mover", False)]
+
+
+def test_what_was_replicated_to_a_cluster_was_not_published_there(run: Run) -> None:
+    assert driver_with(run, *sound()).published() == 2 * (100 - 40)
+
+
+def test_acknowledged_positions_are_those_of_the_cluster_asked(run: Run) -> None:
+    driver = driver_with(run, *sound())
+    assert driver.acknowledged(EU, "audit") == {-1: (5, 4, None)}
+    assert driver.acknowledged(US, "audit") == {-1: (8, 7, None)}
+
+
+def test_samples_say_which_cluster_they_are_of(run: Run) -> None:
+    samplers = driver_with(run, *sound()).samplers()
+    rows = {(sample.source, sample.metric): sample.value for sample in samplers[f"{US}/topic"]()}
+    source = "topic:persistent://world/global/orders@cluster-us"
+    assert rows[source, "backlog:audit"] == "0"
+    assert rows[source, "replication_backlog:cluster-us>cluster-eu"] == "0"
+    assert rows[source, "replication_delay_s:cluster-us>cluster-eu"] == "3"
+
+
+def test_only_the_topic_of_the_cluster_named_is_closed(run: Run) -> None:
+    eu, us = sound()
+    driver_with(run, eu, us).unload(US)
+    assert (eu.changed, us.changed) == ([], [f"PUT {TOPIC}/unload"])
+
+
+def layout(topology_name: str) -> nodes.Layout:
+    topology = load_topology(topology_name, ROOT / "topologies")
+    return nodes.Layout(
+        distribution=None,  # type: ignore[arg-type]
+        java=Path("java"),
+        sight=Sight(topology=topology, addresses=addresses(topology, 0), views={}),
+    )
+
+
+def test_in_a_shared_store_each_cluster_has_its_chroot_and_the_root_is_for_both() -> None:
+    geo = layout("geo_replication")
+    store = f"{geo.addresses['metadata-1']}:2181"
+    assert [geo.metadata_url(name) for name in (EU, US)] == [f"{store}/{EU}", f"{store}/{US}"]
+    assert [geo.configuration_url(name) for name in (EU, US)] == [store, store]
+
+
+def test_a_cluster_with_a_store_of_its_own_has_no_chroot() -> None:
+    stretched = layout("sync_active_passive")
+    assert stretched.metadata_url("mycluster") == stretched.configuration_url("mycluster")
+    assert "/" not in stretched.metadata_url("mycluster")
+
+
+def test_clients_are_given_their_own_clusters_brokers_only() -> None:
+    geo = layout("geo_replication")
+    eu = geo.service_url(geo.topology.clusters[EU])
+    assert all(geo.addresses[f"broker-eu-{number}"] in eu for number in (1, 2))
+    assert not any(geo.addresses[f"broker-us-{number}"] in eu for number in (1, 2))
+
+
+def test_a_cluster_registered_elsewhere_is_named() -> None:
+    topology = load_topology("geo_replication", ROOT / "topologies")
+    registrations = {EU: {"serviceUrl": "http://eu"}, US: {"serviceUrl": "http://us"}}
+    rest = Rest()
+    policies.register(rest, registrations)  # type: ignore[arg-type]
+    # One that registered itself is known already, in another's words.
+    assert rest.changed == [f"{method} /admin/v2/clusters/{name}" for name in (EU, US) for method in ("PUT", "POST")]
+
+    class Answers:
+        def get(self, path: str, **parameters: Any) -> Any:
+            return {"serviceUrl": "http://eu"} if "/clusters/" in path else {}
+
+    with pytest.raises(AdminError, match="serviceUrl of cluster-us is 'http://eu', not 'http://us'"):
+        policies.check(
+            Answers(),  # type: ignore[arg-type]
+            EU,
+            topology,
+            addresses(topology, 0),
+            load_scenario(ROOT / "dags/scenarios/geo_nominal.yaml", ROOT / "topologies")[0].workload,
+            registrations,
+        )
+
+
+class Message:
+    """A message as the client gives it."""
+
+    def __init__(self, **properties: str) -> None:
+        self._properties = {name.replace("_", "-"): value for name, value in properties.items()}
+
+    def properties(self) -> dict[str, str]:
+        return self._properties
+
+    def message_id(self) -> Any:
+        class Id:
+            def __getattr__(self, name: str) -> Any:
+                return lambda: -1 if name in ("batch_index", "partition") else 5
+
+        return Id()
+
+    def partition_key(self) -> str:
+        return "k1"
+
+    def data(self) -> bytes:
+        return b"x"
+
+    def redelivery_count(self) -> int:
+        return 0
+
+    def publish_timestamp(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("properties", "replicated_from"),
+    [
+        ({"bp_producer": "p", "bp_seq": "1", "bp_home": EU}, EU),
+        ({"bp_producer": "p", "bp_seq": "1", "bp_home": US}, None),
+        # Whoever published it did not say: nothing is claimed.
+        ({"bp_producer": "p", "bp_seq": "1"}, None),
+    ],
+)
+def test_a_message_from_another_cluster_says_so(properties: dict[str, str], replicated_from: str | None) -> None:
+    assert client._received(Message(**properties), US, None).replicated_from == replicated_from  # type: ignore[arg-type]
+
+
+def silent(run: Run, **sessions: list[str]) -> PulsarDriver:
+    """A driver that no broker and no bookie answers, beside a metadata store with these sessions."""
+    driver = PulsarDriver(run)
+    dump = {"session_id_to_ephemeral_paths": sessions}
+    for cluster in driver.clusters.values():
+        cluster.__dict__ |= {"brokers": Rest(), "bookies": Rest(), "metadata_store": Rest(dump=dump)}
+    return driver
+
+
+def test_where_no_node_answers_the_metadata_store_says_who_lives(run: Run) -> None:
+    at = run.facts["addresses"]
+    driver = silent(
+        run,
+        broker=[f"/{EU}/loadbalance/brokers/{at['broker-eu-1']}:8080", f"/{EU}/loadbalance/leader"],
+        other=[f"/{US}/loadbalance/brokers/{at['broker-us-1']}:8080"],
+        bookie=[f"/{EU}/ledgers/available/{at['bookie-eu-2']}:3181"],
+        full=[f"/{EU}/ledgers/available/readonly/{at['bookie-eu-1']}:3181"],
+    )
+    eu = driver.clusters[EU]
+    assert (eu.alive_brokers(), eu.alive_bookies()) == (["broker-eu-1"], ["bookie-eu-2"])
+    assert driver.alive() == {"brokers": ["broker-eu-1", "broker-us-1"], "bookies": ["bookie-eu-2"]}
+
+
+def test_a_metadata_store_of_one_cluster_has_no_chroot(tmp_path: Path) -> None:
+    run = run_of(tmp_path, "sync_nominal")
+    address = run.facts["addresses"]["broker-us-1"]
+    driver = silent(run, broker=[f"/loadbalance/brokers/{address}:8080"])
+    assert driver.alive() == {"brokers": ["broker-us-1"], "bookies": []}
+
+
+def test_where_nobody_answers_nobody_is_said_to_be_dead(run: Run) -> None:
+    driver = silent(run)
+    driver.clusters[EU].__dict__["metadata_store"] = Rest()
+    with pytest.raises(AdminError):
+        driver.alive()

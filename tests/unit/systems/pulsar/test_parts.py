@@ -1,0 +1,132 @@
+"""The parts of the Pulsar driver that need no cluster."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof.checks import load_scenario
+from brokerproof.errors import AdminError, InputError, MachineError
+from brokerproof.experiment.scenario import Workload
+from brokerproof.experiment.topology import Topology, load_topology
+from brokerproof.run.directory import Run
+from brokerproof.runtimes.addresses import addresses
+from brokerproof.systems.pulsar import distribution, policies
+from brokerproof.systems.pulsar.bookie_metrics import bookie_counters
+from brokerproof.systems.pulsar.driver import PulsarDriver
+from brokerproof.systems.pulsar.nodes import configured
+
+TOPOLOGIES = Path(__file__).parents[4] / "topologies"
+
+
+@pytest.fixture
+def topology() -> Topology:
+    return load_topology("sync_active_passive", TOPOLOGIES)
+
+
+class Cluster:
+    """Takes whatever is set and gives it back, except what is planted in `forgets`."""
+
+    def __init__(self, *forgets: str) -> None:
+        self.forgets = forgets
+        self.values: dict[str, Any] = {}
+
+    def change(self, method: str, path: str, body: Any = None, *, accept: Any = ()) -> None:
+        if any(part in path for part in self.forgets):
+            return
+        if "racks-info" in path:
+            key, group = path.rsplit("/", 1)[1].split("?group=")
+            self.values.setdefault("/admin/v2/bookies/racks-info", {}).setdefault(group, {})[key] = body
+        elif isinstance(body, dict) and "replication_clusters" in body:
+            self.values[f"{path}/replication"] = body["replication_clusters"]
+        else:
+            self.values[path] = body
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        return self.values.get(path, {})
+
+
+def test_what_was_set_is_read_back(topology: Topology) -> None:
+    cluster, workload = Cluster(), Workload(namespace="mytenant/eu")
+    at = addresses(topology, 0)
+    policies.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
+    policies.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "named"),
+    [
+        ("racks-info/127.10.2.13:0", "rack of 127.10.2.13:0"),
+        ("mytenant/us/retention", "retention of mytenant/us"),
+        ("mytenant/eu/persistence", "persistence of mytenant/eu"),
+        ("namespaceIsolationPolicies/mytenant-eu", "isolation policy mytenant-eu"),
+    ],
+)
+def test_a_setting_that_did_not_take_is_named(topology: Topology, forgotten: str, named: str) -> None:
+    cluster, workload = Cluster(forgotten), Workload(namespace="mytenant/eu")
+    at = addresses(topology, 0)
+    policies.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
+    with pytest.raises(AdminError, match=named):
+        policies.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
+
+
+def test_a_region_is_a_subnet_and_slots_do_not_overlap(topology: Topology) -> None:
+    first, second = addresses(topology, 0), addresses(topology, 1)
+    assert len(set(first.values()) | set(second.values())) == 2 * len(topology.nodes)
+    subnets = {topology.nodes[name].region: address.rsplit(".", 1)[0] for name, address in first.items()}
+    assert len(set(subnets.values())) == 3
+    assert all(address.startswith(subnets[topology.nodes[name].region]) for name, address in first.items())
+
+
+@pytest.mark.parametrize(("store", "asked"), [("us", "broker-us-1"), ("eu", "broker-eu-1"), ("witness", "broker-eu-1")])
+def test_those_beside_the_metadata_store_are_asked_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, asked: str
+) -> None:
+    scenario, topology = load_scenario(
+        TOPOLOGIES.parent / "dags" / "scenarios" / "sync_nominal.yaml",
+        TOPOLOGIES,
+        {"overrides": {"clusters.mycluster.nodes.metadata-1.region": store}},
+    )
+    at = addresses(topology, 0)
+    run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses=at)
+    bases: list[list[str]] = []
+    monkeypatch.setattr("brokerproof.systems.pulsar.cluster.Admin", lambda urls, **_: bases.append(urls))
+    assert PulsarDriver(run).home.brokers is None
+    assert bases[0][0] == f"http://{at[asked]}:8080"
+    assert len(bases[0]) == 4
+
+
+def test_shipped_configuration_is_replaced_key_by_key() -> None:
+    shipped = "# a comment\na=1\n# b=2\nb.c=\n"
+    text = configured(shipped, {"a": 5, "b.c": "x", "new": True})
+    assert text.splitlines()[:4] == ["# a comment", "a=5", "# b=2", "b.c=x"]
+    assert "new=True" in text.splitlines()
+
+
+def test_a_bookies_counters_are_read_from_its_metrics() -> None:
+    page = (
+        'bookie_WRITE_BYTES 18937\nbookie_READ_BYTES{x="y"} 5.95E2\nbookie_READ_BYTES_total 7\njournal_WRITE_BYTES 9\n'
+    )
+    assert bookie_counters(page) == {"bytes_written": 18937, "bytes_read": 595}
+
+
+def test_a_corrupt_download_is_said_and_removed(tmp_path: Path) -> None:
+    archive = tmp_path / "x.tar.gz"
+    archive.write_bytes(b"half of it")
+    with pytest.raises(MachineError, match="corrupt or not the pinned release: 10 bytes"):
+        distribution.verify_checksum(archive, "ab" * 64)
+    assert not archive.exists()
+
+
+def test_a_whole_download_is_accepted(tmp_path: Path) -> None:
+    archive = tmp_path / "x.tar.gz"
+    archive.write_bytes(b"all of it")
+    distribution.verify_checksum(archive, hashlib.sha512(b"all of it").hexdigest())
+    assert archive.exists()
+
+
+def test_a_version_without_a_checksum_is_refused() -> None:
+    with pytest.raises(InputError, match="no checksum of Pulsar 9"):
+        distribution.distribution("9.9.9")

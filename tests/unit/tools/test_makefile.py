@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        shutil.copy(PROJECT / name, tmp_path)
+    return tmp_path
+
+
+def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["make", *arguments], cwd=checkout, capture_output=True, text=True, check=False)
+
+
+def installed(checkout: Path) -> None:
+    """As after `make setup`: the stamp is named by what was installed."""
+    sums = subprocess.run(
+        "cat requirements.txt pyproject.toml | cksum",
+        shell=True,
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    (checkout / ".venv").mkdir()
+    (checkout / ".venv" / f".installed-{sums.split()[0]}").touch()
+
+
+def test_a_second_setup_does_nothing(checkout: Path) -> None:
+    installed(checkout)
+    done = make(checkout, "setup", "PYTHON=false")
+    assert done.returncode == 0
+    assert "Nothing to be done" in done.stdout
+
+
+def test_setup_after_the_requirements_changed_does_something(checkout: Path) -> None:
+    installed(checkout)
+    with (checkout / "requirements.txt").open("a") as file:
+        file.write("# changed\n")
+    assert make(checkout, "setup", "PYTHON=false").returncode != 0
+
+
+def test_a_python_that_is_too_old_is_named(checkout: Path) -> None:
+    done = make(checkout, "setup", "PYTHON=false")
+    assert done.returncode != 0
+    assert "needs Python 3.11, 3.12 or 3.13, and `false` is not one of them" in done.stderr
+
+
+def test_no_host_is_named() -> None:
+    assert "://" not in (PROJECT / "Makefile").read_text()

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from reference_pages import pages
+
+
+def test_the_reference_pages_are_as_the_code_makes_them() -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    for name, text in pages().items():
+        assert (docs / name).read_text(encoding="utf-8") == text, f"docs/{name}: run `make docs`"
+
+
+def test_a_page_names_every_kind_of_thing() -> None:
+    made = pages()
+    assert "`lost`" in made["anomalies.md"]
+    assert "`destroy`" in made["faults.md"]
+    assert "`rto_s`" in made["measurements.md"]
+    assert "[Workload](#workload)" in made["scenario-reference.md"]
