@@ -18,6 +18,7 @@ from brokerproof.experiment.scenario import Fault
 from brokerproof.experiment.topology import Topology, load_topology
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.machine import slots
 from brokerproof.network.observation import sample
 from brokerproof.network.plan import Plan
 from brokerproof.network.process import Link, start

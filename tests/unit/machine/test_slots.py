@@ -70,8 +70,8 @@ def test_a_slot_that_is_being_taken_is_nobody_elses(tmp_path: Path) -> None:
 
 
 def test_a_slot_whose_taker_was_killed_is_free(tmp_path: Path) -> None:
-    taken = f"lease.take({str(tmp_path / 'a')!r}, timeout_s=1)"
-    code = f"import os; from brokerproof import lease; {taken}; os.kill(os.getpid(), 9)"
+    taken = f"slots.take({str(tmp_path / 'a')!r}, timeout_s=1)"
+    code = f"import os; from brokerproof.machine import slots; {taken}; os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
     assert slots.take(str(tmp_path / "b"), timeout_s=1) == 0
 
