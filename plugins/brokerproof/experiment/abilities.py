@@ -1,0 +1,47 @@
+"""What a messaging system may be able to do.
+
+A system declares its abilities, and metrics and anomalies name those that they need.
+
+What needs an ability that the system lacks is not waited for and not measured. It is "not applicable" in every report,
+never `passed`. A scenario that asks for it by name is refused before the run.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Ability(StrEnum):
+    """One thing that some systems can do and others cannot."""
+
+    POSITIONS = "positions"
+    COPIES = "copies"
+    UNDER_REPLICATION = "under_replication"
+    REPAIR = "repair"
+    READ_COUNTERS = "read_counters"
+    REASSIGNMENT = "reassignment"
+    CONFIRMED_ACKS = "confirmed_acks"
+    REPLICATION = "replication"
+    REPLICATED_SUBSCRIPTIONS = "replicated_subscriptions"
+    MOVING_SUBSCRIPTIONS = "moving_subscriptions"
+    DEDUPLICATION = "deduplication"
+
+    @property
+    def meaning(self) -> str:
+        """What it is, to complete the sentence "the system cannot …"."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Ability.POSITIONS: "say at which position of the log it stored a message",
+    Ability.COPIES: "say which nodes hold the copies of a topic's log",
+    Ability.UNDER_REPLICATION: "say how much of its data lacks a copy",
+    Ability.REPAIR: "make a lost copy anew by itself",
+    Ability.READ_COUNTERS: "count the bytes that each node reads from its disks",
+    Ability.REASSIGNMENT: "take a topic from its owner, so that another node owns it",
+    Ability.CONFIRMED_ACKS: "say up to which position a subscription has acknowledged",
+    Ability.REPLICATION: "send what is published in one cluster to another one",
+    Ability.REPLICATED_SUBSCRIPTIONS: "make what a subscription acknowledged known to another cluster",
+    Ability.MOVING_SUBSCRIPTIONS: "let a subscription go on in another cluster",
+    Ability.DEDUPLICATION: "store a message once that its producer sends again",
+}
