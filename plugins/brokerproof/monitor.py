@@ -6,7 +6,6 @@ run is released, when the run's directory is gone, or after `MAX_LIFE_S`.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import subprocess
@@ -27,8 +26,8 @@ from brokerproof.network.observation import sample
 from brokerproof.network.process import Link
 from brokerproof.run import live_status
 from brokerproof.run.directory import Run
+from brokerproof.run.observations import Metric, Sample, Source, names_in, split
 from brokerproof.runtimes.processes import MARK
-from brokerproof.systems.protocols import Sample
 from brokerproof.systems.registry import driver_for
 
 log = logging.getLogger(__name__)
@@ -83,7 +82,7 @@ def keep(run: Run) -> None:
                 except Empty:
                     break
                 latest[sample.source, sample.metric] = sample.value
-                unwritten.append({"run_id": run.run_id, **vars_of(sample)})
+                unwritten.append(sample.row(run.run_id))
             # `flush` on request: whoever reads the table next waits for state/observed.json.
             requested = run.state("observe_until")
             if requested is not None and run.state("observed") is None and clock.now_us() > requested["at"]:
@@ -117,13 +116,15 @@ def _loop(
                 queue.put(sample)
         except (BrokerproofError, httpx.HTTPError, KeyError, ValueError) as error:
             # Recorded, not overlooked: a sample that is missing is a gap in the evidence.
-            queue.put(Sample(at=clock.now_us(), source=f"sampler:{name}", metric="no_answer", value=repr(error)[:300]))
+            queue.put(
+                Sample(
+                    at=clock.now_us(),
+                    source=Source.SAMPLER.of(name),
+                    metric=str(Metric.NO_ANSWER),
+                    value=repr(error)[:300],
+                )
+            )
         stopping.wait(max(0.05, INTERVAL_S - (time.monotonic() - started)))
-
-
-def vars_of(sample: Sample) -> dict[str, Any]:
-    """A sample as a row of the observations table, without the run's id."""
-    return {"at": sample.at, "source": sample.source, "metric": sample.metric, "value": sample.value}
 
 
 def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
@@ -139,7 +140,7 @@ def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
     while consumed := live_status.read(run, f"consume-{part}"):
         counters["delivered"] = counters.get("delivered", 0) + int(consumed.get("delivered", 0))
         part += 1
-    owners = [value for (_, metric), value in latest.items() if metric == "owner" and value]
+    owners = [value for (_, metric), value in latest.items() if metric == Metric.OWNER and value]
     run.write_json(
         "progress/live.json",
         {
@@ -148,7 +149,7 @@ def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
             **counters,
             "owner": ", ".join(owners),
             "alive": _alive(latest),
-            "under_replicated_ledgers": _under_replicated(latest),
+            "under_replicated": _under_replicated(latest),
             "backlog": _backlogs(latest),
         },
     )
@@ -158,14 +159,15 @@ def _alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
     """Nodes listed alive, by role, of all clusters."""
     alive: dict[str, list[str]] = {}
     for (_, metric), value in latest.items():
-        if metric.startswith("alive_"):
-            alive.setdefault(metric.removeprefix("alive_"), []).extend(json.loads(value))
+        kind, role = split(metric)
+        if kind == Metric.ALIVE:
+            alive.setdefault(role, []).extend(names_in(value))
     return alive
 
 
 def _under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
     """Of all clusters together, None where nobody could be asked."""
-    said = [value for (_, metric), value in latest.items() if metric == "under_replicated_ledgers"]
+    said = [value for (_, metric), value in latest.items() if metric == Metric.UNDER_REPLICATED]
     known = [int(value) for value in said if value.isdigit()]
     return str(sum(known)) if known else None
 
@@ -174,10 +176,10 @@ def _backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
     """Of every subscription, and of replication by where it goes; of several clusters with where it is."""
     found: dict[str, str] = {}
     for (source, metric), value in latest.items():
-        kind, _, name = metric.partition(":")
-        if kind in ("backlog", "replication_backlog"):
+        kind, name = split(metric)
+        if kind in (Metric.BACKLOG, Metric.REPLICATION_BACKLOG):
             cluster = source.partition("@")[2]
-            found[f"{name}@{cluster}" if cluster and kind == "backlog" else name] = value
+            found[f"{name}@{cluster}" if cluster and kind == Metric.BACKLOG else name] = value
     return found
 
 

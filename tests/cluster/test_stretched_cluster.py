@@ -151,9 +151,9 @@ def test_the_samplers_say_what_the_cluster_says(stretched: Stretched) -> None:
     topic = f"topic:{stretched.run.scenario.topic}"
     assert samples[topic, "owner"].startswith("broker-eu-")
     assert int(samples[topic, "published"]) > 0
-    assert samples["cluster:mycluster", "under_replicated_ledgers"] == "0"
+    assert samples["cluster:mycluster", "under_replicated"] == "0"
     for bookie in stretched.driver.home.cluster.names(role=Role.BOOKIE):
-        assert int(samples[f"bookie:{bookie}", "bytes_written"]) > 0
+        assert int(samples[f"node:{bookie}", "bytes_written"]) > 0
 
 
 def test_a_message_too_big_is_failed_for_certain(stretched: Stretched) -> None:

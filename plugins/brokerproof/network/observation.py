@@ -1,9 +1,11 @@
-"""What the link process measured, as samples of a run; taking them begins a new interval, so one process does it."""
+"""Samples of what the link process measured. Taking them begins a new interval, so only one process takes them."""
 
 from __future__ import annotations
 
 from brokerproof.network.process import Link
-from brokerproof.systems.protocols import Sample
+from brokerproof.run.observations import Metric, Sample, Source
+
+_TRAFFIC = (Metric.BYTES, Metric.HELD_BYTES, Metric.OPEN, Metric.OPENED, Metric.REFUSED)
 
 
 def sample(link: Link) -> list[Sample]:
@@ -13,16 +15,20 @@ def sample(link: Link) -> list[Sample]:
     """
     metrics = link.metrics()
     values: dict[tuple[str, str], float] = {
-        ("link", "cpu_s"): metrics.cpu_s,
-        ("link", "longest_turn_ms"): metrics.longest_turn_ms,
+        (Source.LINK, Metric.CPU_S): metrics.cpu_s,
+        (Source.LINK, Metric.LONGEST_TURN_MS): metrics.longest_turn_ms,
     }
     for pair in metrics.pairs:
-        source = f"link:{pair.sender}>{pair.receiver}"
-        values |= {(source, name): getattr(pair, name) for name in ("bytes", "held_bytes", "open", "opened", "refused")}
-        values[source, "timed"] = pair.added.count
+        source = Source.LINK.of(f"{pair.sender}>{pair.receiver}")
+        values |= {(source, metric): getattr(pair, metric) for metric in _TRAFFIC}
+        values[source, Metric.TIMED] = pair.added.count
         if pair.added.count:
-            values |= {(source, f"added_{name}"): getattr(pair.added, name) for name in ("p50_ms", "p99_ms", "max_ms")}
+            values |= {
+                (source, Metric.ADDED_P50_MS): pair.added.p50_ms,
+                (source, Metric.ADDED_P99_MS): pair.added.p99_ms,
+                (source, Metric.ADDED_MAX_MS): pair.added.max_ms,
+            }
     return [
-        Sample(at=metrics.at, source=source, metric=metric, value=str(round(value, 3)))
+        Sample(at=metrics.at, source=str(source), metric=str(metric), value=str(round(value, 3)))
         for (source, metric), value in values.items()
     ]

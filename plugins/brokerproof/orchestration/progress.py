@@ -53,7 +53,8 @@ class Snapshot:
         said += [f"{one.get('fault')} {one.get('state')}" for one in live.get("faults") or [] if isinstance(one, dict)]
         alive = live.get("alive")
         if isinstance(alive, dict) and alive:
-            said.append("alive: " + ", ".join(f"{len(nodes)} {role}" for role, nodes in alive.items()))
+            counted = (f"{len(nodes)} {role}{'' if len(nodes) == 1 else 's'}" for role, nodes in alive.items())
+            said.append("alive: " + ", ".join(counted))
         if live.get("text"):
             said.append(str(live["text"]))
         return "  ".join(said)

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from brokerproof.network.routes import Route
+from brokerproof.run.observations import Sample
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.systems.clients import Position
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """One observation: what the cluster said about `source` at `at` (microseconds, when the answer arrived)."""
-
-    at: int
-    source: str
-    metric: str
-    value: str
 
 
 class Driver(Protocol):

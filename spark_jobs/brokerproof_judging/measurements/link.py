@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 from brokerproof.run.directory import Run
+from brokerproof.run.observations import Metric, Source
 
 from brokerproof_judging.measurements.measurement import Measured
 from brokerproof_judging.measurements.run_times import Timeline
 from brokerproof_judging.measurements.samples import Samples
 
-_QUANTILES = {"link_added_p50_ms": ("added_p50_ms", 0.5), "link_added_p99_ms": ("added_p99_ms", 0.99)}
+_QUANTILES = {"link_added_p50_ms": (Metric.ADDED_P50_MS, 0.5), "link_added_p99_ms": (Metric.ADDED_P99_MS, 0.99)}
 
 
 def of_link(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measured]:
@@ -24,8 +25,8 @@ def of_link(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measured
     ways = [f"{here}>{there}" for link in run.topology.links for here, there in (link.between, link.between[::-1])]
     slowed = {fault.name: fault.slowed for fault in timeline.faults if fault.slowed is not None}
     for way in ways:
-        source = f"link:{way}"
-        counts = dict(samples.series.get((source, "timed"), ()))
+        source = Source.LINK.of(way)
+        counts = dict(samples.series.get((source, Metric.TIMED), ()))
         for metric, (of_sample, quantile) in _QUANTILES.items():
             values = samples.series.get((source, of_sample), ())
             for when, span in {**timeline.phases, **slowed}.items():

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from brokerproof.run.directory import Run
+from brokerproof.run.observations import Metric, Source
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -47,7 +48,7 @@ def of_ledgers(ledgers: DataFrame) -> Iterator[Measured]:
 
 def of_replication(samples: Samples) -> Measured:
     """Under-replicated ledgers of all clusters at the last sample of each."""
-    last = {cluster: values[-1] for cluster, values in samples.of_metric("cluster", "under_replicated_ledgers")}
+    last = {cluster: values[-1] for cluster, values in samples.of_metric(Source.CLUSTER, Metric.UNDER_REPLICATED)}
     evidence = ", ".join(f"{cluster} {value}" for cluster, (_, value) in sorted(last.items()))
     return Measured(
         metric="under_replicated_ledgers",
@@ -71,7 +72,7 @@ def of_reads(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measure
     owners = _Owners(run, samples)
     local: dict[str, int] = defaultdict(int)
     total: dict[str, int] = defaultdict(int)
-    for bookie, values in samples.of_metric("bookie", "bytes_read"):
+    for bookie, values in samples.of_metric(Source.NODE, Metric.BYTES_READ):
         if bookie not in run.topology.nodes:
             continue
         cluster, region = run.topology.cluster_of(bookie), run.topology.nodes[bookie].region
@@ -107,7 +108,7 @@ def of_owners(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measur
         start = span.end_us - (span.end_us - span.start_us) // 3
         owners = [
             owner
-            for _, values in samples.of_metric("topic", "owner")
+            for _, values in samples.of_metric(Source.TOPIC, Metric.OWNER)
             for at, owner in values
             if start <= at < span.end_us
         ]
@@ -125,7 +126,7 @@ class _Owners:
 
     def __init__(self, run: Run, samples: Samples) -> None:
         self._series: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
-        for _, values in samples.of_metric("topic", "owner"):
+        for _, values in samples.of_metric(Source.TOPIC, Metric.OWNER):
             for cluster, content in run.topology.clusters.items():
                 here = [(at, content.nodes[owner].region) for at, owner in values if owner in content.nodes]
                 if here:

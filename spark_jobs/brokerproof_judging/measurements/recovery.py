@@ -11,6 +11,7 @@ from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.topology import Role
 from brokerproof.run.directory import Run
+from brokerproof.run.observations import Metric, Source, names_in, split
 from brokerproof.run.tables import Outcome
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,15 +20,17 @@ from brokerproof_judging.measurements import replication
 from brokerproof_judging.measurements.measurement import RUN, Answer, Measured
 from brokerproof_judging.measurements.publishing import target_rate
 from brokerproof_judging.measurements.run_times import FaultTimes, Span, Timeline
-from brokerproof_judging.measurements.samples import Samples, Series, names
+from brokerproof_judging.measurements.samples import Samples, Series
 from brokerproof_judging.measurements.throughput import HELD_SECONDS, HELD_SHARE, Pace, paces
 
 FAULT_METRICS = tuple(
     name for name, metric in METRICS.items() if metric.suite is Suite.RECOVERY and metric.subject == "fault"
 )
 
+# Roles of which a cluster lists who is alive.
+_LISTED = (Role.BROKER, Role.BOOKIE)
 # Kinds of source that are sampled all the time; others speak only when something happens.
-_SAMPLED = {"cluster", "topic", "bookie"}
+_SAMPLED = {Source.CLUSTER, Source.TOPIC, Source.NODE}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +103,6 @@ def of_sampling(run: Run, timeline: Timeline, samples: Samples) -> Measured:
     gaps = {}
     for kind in sorted(_SAMPLED & samples.times.keys()):
         times = samples.times[kind]
-        if kind == "sampler":
-            continue  # what a sampler says of itself when nobody answered is no sample
         edges = [steady.start_us, *(at for at in times if steady.start_us < at < end), end]
         gaps[kind] = max(later - earlier for earlier, later in pairwise(edges)) / 1e6
     if not gaps:
@@ -132,23 +133,22 @@ def _detected(run: Run, samples: Samples, fault: FaultTimes, span: Span) -> Answ
     lists: dict[tuple[str, str], set[str]] = {}
     for target in fault.targets:
         node = run.topology.nodes.get(target)
-        metric = {Role.BROKER: "alive_brokers", Role.BOOKIE: "alive_bookies"}.get(node.role) if node else None
-        if metric:
-            lists.setdefault((f"cluster:{run.topology.cluster_of(target)}", metric), set()).add(target)
+        if node is not None and node.role in _LISTED:
+            source = Source.CLUSTER.of(run.topology.cluster_of(target))
+            lists.setdefault((source, Metric.ALIVE.of(node.role)), set()).add(target)
     if not lists:
         return None, "no target is a broker or a bookie, and others are listed nowhere", False
     for source, metric in lists:
         # The cluster's own nodes say who lives, or where they are gone its metadata store; without either the lists are
         # silent until somebody is back.
-        cluster = source.removeprefix("cluster:")
-        role = Role.BROKER if metric == "alive_brokers" else Role.BOOKIE
+        cluster, role = split(source)[1], split(metric)[1]
         nodes = run.topology.clusters[cluster].nodes
-        running = {name for name, node in nodes.items() if node.role is role and not node.standby}
+        running = {name for name, node in nodes.items() if node.role == role and not node.standby}
         if running | set(run.topology.metadata_nodes(cluster)) <= set(fault.targets):
             return None, f"neither a {role} of {cluster} nor its metadata store was left to say who lives", False
     after = {name: [each for each in samples.series.get(name, []) if each[0] >= span.start_us] for name in lists}
     gone = [
-        next((at for at, value in after[name] if not targets.intersection(names(value))), None)
+        next((at for at, value in after[name] if not targets.intersection(names_in(value))), None)
         for name, targets in lists.items()
     ]
     if any(at is None for at in gone):
@@ -162,7 +162,7 @@ def _reassigned(run: Run, samples: Samples, fault: FaultTimes, span: Span) -> An
     times: list[int] = []
     waiting: list[Series] = []
     seen = False
-    for _, values in samples.of_metric("topic", "owner"):
+    for _, values in samples.of_metric(Source.TOPIC, Metric.OWNER):
         for cluster in run.topology.clusters:
             # Two clusters may own a topic of one name each; a node tells whose sample it is.
             here = [(at, owner) for at, owner in values if owner in run.topology.clusters[cluster].nodes]
@@ -261,7 +261,7 @@ def _rereplicated(run: Run, samples: Samples, fault: FaultTimes, span: Span) -> 
     clusters = {name for name, each in run.topology.clusters.items() if each.nodes.keys() & set(fault.targets)}
     times: list[int] = []
     waiting: list[Series] = []
-    for cluster, values in samples.of_metric("cluster", "under_replicated_ledgers"):
+    for cluster, values in samples.of_metric(Source.CLUSTER, Metric.UNDER_REPLICATED):
         after = [(at, int(value)) for at, value in values if at >= span.start_us]
         rose = next((at for at, count in after if count > 0), None)
         if (clusters and cluster not in clusters) or rose is None:
@@ -285,7 +285,7 @@ def _drained(samples: Samples, span: Span, timeline: Timeline) -> Answer:
     waiting: list[Series] = []
     seen = False
     for (source, metric), values in samples.series.items():
-        if not source.startswith("topic:") or not metric.startswith("backlog:"):
+        if split(source)[0] != Source.TOPIC or split(metric)[0] != Metric.BACKLOG:
             continue
         usual = max((int(value) for at, value in values if steady <= at <= span.start_us), default=0)
         after = [(at, int(value)) for at, value in values if at > span.start_us]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from brokerproof.run.directory import Run
+from brokerproof.run.observations import Metric, split
 from brokerproof.run.tables import Outcome
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -70,9 +71,9 @@ def of_lag(run: Run, timeline: Timeline, messages: DataFrame) -> Iterator[Measur
 def agreed(samples: Samples, fault: FaultTimes, timeline: Timeline) -> Answer:
     """From the return of a fault's nodes until every replication backlog was at what it had been at most before."""
     backlogs = {
-        metric.partition(":")[2]: values
+        split(metric)[1]: values
         for (_, metric), values in samples.series.items()
-        if metric.startswith("replication_backlog:")
+        if split(metric)[0] == Metric.REPLICATION_BACKLOG
     }
     if not backlogs:
         return None, "no replication was sampled", False

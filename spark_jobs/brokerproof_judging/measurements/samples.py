@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from brokerproof.run.observations import Metric, Source, split, stored_spellings, translate
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-_METRICS = (
-    "metric IN ('owner', 'alive_brokers', 'alive_bookies', 'under_replicated_ledgers', 'bytes_read',"
-    " 'timed', 'added_p50_ms', 'added_p99_ms')"
-)
+# The others are only counted: that something was sampled, and when.
+_READ = {
+    Metric.OWNER,
+    Metric.ALIVE,
+    Metric.UNDER_REPLICATED,
+    Metric.BACKLOG,
+    Metric.REPLICATION_BACKLOG,
+    Metric.BYTES_READ,
+    Metric.TIMED,
+    Metric.ADDED_P50_MS,
+    Metric.ADDED_P99_MS,
+}
 
 Series = list[tuple[int, str]]
 
@@ -28,25 +36,22 @@ class Samples:
     @classmethod
     def of(cls, observations: DataFrame) -> Samples:
         """From the table `observations`."""
-        value = F.when(F.expr(f"{_METRICS} OR metric RLIKE '^(replication_)?backlog:'"), F.col("value")).alias("value")
+        read = F.split_part("metric", F.lit(":"), F.lit(1)).isin(stored_spellings(_READ))
+        value = F.when(read, F.col("value")).alias("value")
         series: dict[tuple[str, str], Series] = defaultdict(list)
         times: dict[str, set[int]] = defaultdict(set)
         for row in observations.select(F.unix_micros("at").alias("at"), "source", "metric", value).collect():
-            times[row.source.partition(":")[0]].add(row.at)
+            source, metric = translate(row.source, row.metric)
+            times[split(source)[0]].add(row.at)
             if row.value is not None:
-                series[row.source, row.metric].append((row.at, row.value))
+                series[source, metric].append((row.at, row.value))
         return cls(
             series={name: sorted(values) for name, values in series.items()},
             times={name: sorted(values) for name, values in times.items()},
         )
 
-    def of_metric(self, kind: str, metric: str) -> Iterator[tuple[str, Series]]:
+    def of_metric(self, kind: Source, metric: str) -> Iterator[tuple[str, Series]]:
         """(name, values) of every source of a kind that has the metric."""
         for (source, known), values in self.series.items():
-            if known == metric and source.startswith(f"{kind}:"):
-                yield source.removeprefix(f"{kind}:"), values
-
-
-def names(value: str) -> list[str]:
-    """The node names in a sample that lists them."""
-    return [str(name) for name in json.loads(value)]
+            if known == metric and source.startswith(kind.of("")):
+                yield source.removeprefix(kind.of("")), values

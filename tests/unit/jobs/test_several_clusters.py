@@ -138,16 +138,16 @@ def test_the_display_adds_the_clusters_up(tmp_path: Path) -> None:
         (f"{at}{US}", "owner"): "broker-us-2",
         (f"{at}{US}", "backlog:audit"): "3",
         (f"{at}{US}", "replication_backlog:cluster-us>cluster-eu"): "5",
-        (f"cluster:{EU}", "alive_brokers"): '["broker-eu-1"]',
-        (f"cluster:{US}", "alive_brokers"): '["broker-us-2"]',
-        (f"cluster:{EU}", "under_replicated_ledgers"): "1",
-        (f"cluster:{US}", "under_replicated_ledgers"): "2",
+        (f"cluster:{EU}", "alive:broker"): '["broker-eu-1"]',
+        (f"cluster:{US}", "alive:broker"): '["broker-us-2"]',
+        (f"cluster:{EU}", "under_replicated"): "1",
+        (f"cluster:{US}", "under_replicated"): "2",
     }
     monitor._write_live(run, latest)
     live = run.read_json("progress", "live.json")
     assert live["acked"] == 40
     assert live["owner"] == "broker-eu-1, broker-us-2"
-    assert live["alive"] == {"brokers": ["broker-eu-1", "broker-us-2"]}
-    assert live["under_replicated_ledgers"] == "3"
+    assert live["alive"] == {"broker": ["broker-eu-1", "broker-us-2"]}
+    assert live["under_replicated"] == "3"
     assert live["backlog"] == {"audit@cluster-us": "3", "cluster-us>cluster-eu": "5"}
     assert live["at"] <= clock.now_us()

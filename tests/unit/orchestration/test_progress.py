@@ -16,7 +16,7 @@ LIVE = {
     "delivered": 12000,
     "owner": "broker-us-1",
     "faults": [{"fault": "eu_destroyed", "kind": "destroy", "state": "effective", "targets": ["broker-eu-1"]}],
-    "alive": {"brokers": ["broker-us-1", "broker-us-2"], "bookies": ["bookie-us-1"]},
+    "alive": {"broker": ["broker-us-1", "broker-us-2"], "bookie": ["bookie-us-1"]},
     "text": "waiting for acks",
 }
 
@@ -30,7 +30,7 @@ def test_a_line_says_what_happens() -> None:
         "12,345 acked",
         "owner broker-us-1",
         "eu_destroyed effective",
-        "alive: 2 brokers, 1 bookies",
+        "alive: 2 brokers, 1 bookie",
         "waiting for acks",
     ):
         assert said in line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any
@@ -15,8 +14,8 @@ from brokerproof.errors import AdminError
 from brokerproof.experiment.scenario import Subscription
 from brokerproof.experiment.topology import Role
 from brokerproof.run.directory import Run
+from brokerproof.run.observations import Metric, Sample, Source, list_value, topic_source
 from brokerproof.systems.clients import Position
-from brokerproof.systems.protocols import Sample
 from brokerproof.systems.pulsar import metadata_store, nodes
 from brokerproof.systems.pulsar.addressing import Sight
 from brokerproof.systems.pulsar.admin import Admin
@@ -145,45 +144,47 @@ class PulsarCluster:
 
     @property
     def _topic_source(self) -> str:
-        """`topic:TOPIC`, and which cluster's where there are several."""
-        return f"topic:{self.topic}" + (f"@{self.name}" if len(self.topology.clusters) > 1 else "")
+        return topic_source(self.topic, self.name if len(self.topology.clusters) > 1 else None)
+
+    def _sample_cluster(self, metric: str, value: str) -> list[Sample]:
+        return [_sample(Source.CLUSTER.of(self.name), metric, value)]
 
     def _sample_brokers(self) -> list[Sample]:
-        return [_sample(f"cluster:{self.name}", "alive_brokers", json.dumps(self.alive_brokers()))]
+        return self._sample_cluster(Metric.ALIVE.of(Role.BROKER), list_value(self.alive_brokers()))
 
     def _sample_bookies(self) -> list[Sample]:
-        return [_sample(f"cluster:{self.name}", "alive_bookies", json.dumps(self.alive_bookies()))]
+        return self._sample_cluster(Metric.ALIVE.of(Role.BOOKIE), list_value(self.alive_bookies()))
 
     def _sample_repair(self) -> list[Sample]:
-        return [_sample(f"cluster:{self.name}", "under_replicated_ledgers", str(self.under_replicated()))]
+        return self._sample_cluster(Metric.UNDER_REPLICATED, str(self.under_replicated()))
 
     def _sample_owner(self) -> list[Sample]:
-        return [_sample(self._topic_source, "owner", self.owner() or "")]
+        return [_sample(self._topic_source, Metric.OWNER, self.owner() or "")]
 
     def _sample_topic(self) -> list[Sample]:
         source = self._topic_source
         stats = [self.brokers.get(path + "/stats") for _, path in self.partitions]
-        rows = [_sample(source, "published", str(sum(one["msgInCounter"] for one in stats)))]
+        rows = [_sample(source, Metric.PUBLISHED, str(sum(one["msgInCounter"] for one in stats)))]
         for name in [one.name for one in self._subscriptions()]:
             found = [one["subscriptions"][name] for one in stats if name in one["subscriptions"]]
             if found:
-                rows.append(_sample(source, f"backlog:{name}", str(sum(one["msgBacklog"] for one in found))))
-                rows.append(_sample(source, f"delivered:{name}", str(sum(one["msgOutCounter"] for one in found))))
+                rows.append(_sample(source, Metric.BACKLOG.of(name), str(sum(one["msgBacklog"] for one in found))))
+                rows.append(_sample(source, Metric.DELIVERED.of(name), str(sum(one["msgOutCounter"] for one in found))))
         for other in self.others:
             found = [one["replication"][other] for one in stats if other in one["replication"]]
             if found:
                 way = f"{self.name}>{other}"
                 backlog = sum(one["replicationBacklog"] for one in found)
                 delay_s = max(one["replicationDelayInSeconds"] for one in found)
-                rows.append(_sample(source, f"replication_backlog:{way}", str(backlog)))
-                rows.append(_sample(source, f"replication_delay_s:{way}", str(delay_s)))
+                rows.append(_sample(source, Metric.REPLICATION_BACKLOG.of(way), str(backlog)))
+                rows.append(_sample(source, Metric.REPLICATION_DELAY_S.of(way), str(delay_s)))
         return rows
 
     def _sample_bookie(self, name: str) -> list[Sample]:
         text = self._http.get(f"http://{self._addresses[name]}:{nodes.BOOKIE_HTTP_PORT}/metrics").text
         at = clock.now_us()
         return [
-            Sample(at=at, source=f"bookie:{name}", metric=metric, value=str(value))
+            Sample(at=at, source=Source.NODE.of(name), metric=metric, value=str(value))
             for metric, value in bookie_counters(text).items()
         ]
 
@@ -354,7 +355,7 @@ class PulsarCluster:
 
 
 def _sample(source: str, metric: str, value: str) -> Sample:
-    return Sample(at=clock.now_us(), source=source, metric=metric, value=value)
+    return Sample(at=clock.now_us(), source=source, metric=str(metric), value=value)
 
 
 def _position(text: str) -> tuple[int, int]:

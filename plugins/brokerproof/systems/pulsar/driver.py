@@ -12,9 +12,9 @@ from brokerproof.experiment.topology import BookiePlacement, Role
 from brokerproof.machine.java import java_home
 from brokerproof.network.routes import Route
 from brokerproof.run.directory import Run
+from brokerproof.run.observations import Sample
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.systems.clients import Position
-from brokerproof.systems.protocols import Sample
 from brokerproof.systems.pulsar import class_data_archive, metadata_store, nodes, policies
 from brokerproof.systems.pulsar.addressing import Sight
 from brokerproof.systems.pulsar.cluster import PulsarCluster

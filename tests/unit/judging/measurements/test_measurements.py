@@ -65,16 +65,16 @@ def planted():
         history.faults.append({**row, "at": START + int(second * SECOND)})
     for second in range(81):
         brokers = [HEIR, FAR] + ([OWNER] if second < 28 else [])
-        observe(history, second, "cluster:main", "alive_brokers", json.dumps(brokers))
-        observe(history, second, "cluster:main", "alive_bookies", json.dumps([BOOKIE] if second < 26 else []))
-        observe(history, second, "cluster:main", "under_replicated_ledgers", 5 if 31 <= second < 40 else 0)
+        observe(history, second, "cluster:main", "alive:broker", json.dumps(brokers))
+        observe(history, second, "cluster:main", "alive:bookie", json.dumps([BOOKIE] if second < 26 else []))
+        observe(history, second, "cluster:main", "under_replicated", 5 if 31 <= second < 40 else 0)
         owner = OWNER if second < 26 else "" if second < 29 else HEIR if second < 77 else FAR
         observe(history, second, f"topic:{TOPIC}", "owner", owner)
         backlog = 3 if second == 7 else 100 if 22 <= second < 45 else 2
         observe(history, second, f"topic:{TOPIC}", "backlog:audit", backlog)
     for second, local, remote in ((0, 0, 0), (10, 100, 300), (30, 40, 300), (80, 40, 300), (105, 40, 800)):
-        observe(history, second, f"bookie:{BOOKIE}", "bytes_read", local)
-        observe(history, second, "bookie:bookie-us-1-main", "bytes_read", remote)
+        observe(history, second, f"node:{BOOKIE}", "bytes_read", local)
+        observe(history, second, "node:bookie-us-1-main", "bytes_read", remote)
     # Not sampled all the time, so its silence is no gap.
     observe(history, 11, "sampler:bookies", "no_answer", "timed out")
     both, one = ["eu", "us"], ["us", "us"]

@@ -134,7 +134,7 @@ def detected(directory, *, gone):
     """What detection comes to where the last list of the brokers that had one of them is of 8 s after the effect."""
     run = History(clusters=("main", "other")).write(directory / "run")
     before, after = json.dumps(run.topology.clusters["main"].names(role=Role.BROKER)), "[]"
-    samples = Samples(series={("cluster:main", "alive_brokers"): [(START + 19, before), (START + 28 * SECOND, after)]})
+    samples = Samples(series={("cluster:main", "alive:broker"): [(START + 19, before), (START + 28 * SECOND, after)]})
     span = Span(start_us=START + 20 * SECOND, end_us=START + 60 * SECOND)
     names = [name for role in gone for name in run.topology.clusters["main"].names(role=role)]
     return recovery._detected(run, samples, FaultTimes(name="gone", targets=tuple(names), span=span), span)

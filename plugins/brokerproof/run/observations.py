@@ -1,0 +1,132 @@
+"""What is sampled while a run goes on: one vocabulary for the system, the link, the monitor and judging.
+
+A sample is a row of the table `observations`. Its source is `KIND:NAME`, or `link` for the process of the link as a
+whole. Its metric is a name of `Metric`; a metric of which a source has several is `METRIC:SUBJECT`. A run that was
+recorded before these names stood is read through `translate`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Source(StrEnum):
+    """The kinds of source."""
+
+    CLUSTER = "cluster"
+    TOPIC = "topic"
+    NODE = "node"
+    # From one region to another, `REGION>OTHER`; without a name, the process that carries all links.
+    LINK = "link"
+    # A sampler speaks of itself only where nobody answered it.
+    SAMPLER = "sampler"
+
+    def of(self, name: str) -> str:
+        """The source of this kind that has a name."""
+        return f"{self}:{name}"
+
+
+class Metric(StrEnum):
+    """What can be sampled. A value is a number, a name, or a JSON list of names."""
+
+    # Of a cluster. Nodes that the cluster itself lists as alive, by role (JSON list).
+    ALIVE = "alive"
+    # Segments of the log that wait for another copy.
+    UNDER_REPLICATED = "under_replicated"
+
+    # Of a topic. The node that serves it, empty where nobody does; messages that its owner took in since it owns it.
+    OWNER = "owner"
+    PUBLISHED = "published"
+    # By subscription.
+    BACKLOG = "backlog"
+    DELIVERED = "delivered"
+    # By way, `CLUSTER>OTHER`.
+    REPLICATION_BACKLOG = "replication_backlog"
+    REPLICATION_DELAY_S = "replication_delay_s"
+
+    # Of a node that stores. Counters since it started.
+    BYTES_READ = "bytes_read"
+    BYTES_WRITTEN = "bytes_written"
+
+    # Of a link, since the sample before: traffic, connections, and what the link added to the delay that was ordered.
+    BYTES = "bytes"
+    HELD_BYTES = "held_bytes"
+    OPEN = "open"
+    OPENED = "opened"
+    REFUSED = "refused"
+    TIMED = "timed"
+    ADDED_P50_MS = "added_p50_ms"
+    ADDED_P99_MS = "added_p99_ms"
+    ADDED_MAX_MS = "added_max_ms"
+    # Of the process that carries all links.
+    CPU_S = "cpu_s"
+    LONGEST_TURN_MS = "longest_turn_ms"
+
+    # Of a sampler: the error where nobody answered.
+    NO_ANSWER = "no_answer"
+
+    def of(self, subject: str) -> str:
+        """The metric of one subject: a role, a subscription, a way."""
+        return f"{self}:{subject}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """What was said about `source` at `at` (microseconds, when the answer arrived)."""
+
+    at: int
+    source: str
+    metric: str
+    value: str
+
+    def row(self, run_id: str) -> dict[str, Any]:
+        """The sample as a row of the table `observations`."""
+        return {"run_id": run_id, "at": self.at, "source": self.source, "metric": self.metric, "value": self.value}
+
+
+def topic_source(topic: str, cluster: str | None = None) -> str:
+    """The source of a topic; with the cluster where the run has several, because each of them may hold the topic."""
+    return Source.TOPIC.of(topic if cluster is None else f"{topic}@{cluster}")
+
+
+def split(name: str) -> tuple[str, str]:
+    """(kind, name) of a source, or (metric, subject) of a metric. The second is empty where there is none."""
+    first, _, second = name.partition(":")
+    return first, second
+
+
+def list_value(names: Iterable[str]) -> str:
+    """A value that lists names."""
+    return json.dumps(sorted(names))
+
+
+def names_in(value: str) -> list[str]:
+    """The names in a value that lists them."""
+    return [str(name) for name in json.loads(value)]
+
+
+# What runs recorded before the vocabulary stood call things.
+_OLD_METRICS: Mapping[str, str] = {
+    "alive_brokers": Metric.ALIVE.of("broker"),
+    "alive_bookies": Metric.ALIVE.of("bookie"),
+    "under_replicated_ledgers": Metric.UNDER_REPLICATED,
+}
+_OLD_SOURCES: Mapping[str, Source] = {"bookie": Source.NODE}
+
+
+def translate(source: str, metric: str) -> tuple[str, str]:
+    """The source and the metric of a stored sample in the words of today."""
+    kind, name = split(source)
+    if kind in _OLD_SOURCES:
+        source = _OLD_SOURCES[kind].of(name)
+    return source, str(_OLD_METRICS.get(metric, metric))
+
+
+def stored_spellings(metrics: Collection[Metric]) -> list[str]:
+    """The first words, up to a colon, under which a stored run may hold samples of these metrics."""
+    old = [spelling for spelling, metric in _OLD_METRICS.items() if split(metric)[0] in metrics]
+    return [*map(str, metrics), *old]
