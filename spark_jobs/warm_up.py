@@ -1,6 +1,6 @@
 """Does once, with a handful of rows, what Spark jobs do, so that Java can keep the classes that they need.
 
-`make setup` runs it (brokerproof/spark/warm_up.py); no scenario does.
+`make setup` runs it (brokerproof/spark/class_data_dump.py); no scenario does.
 """
 
 from __future__ import annotations

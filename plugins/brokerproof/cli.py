@@ -112,10 +112,11 @@ def parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof.checks import load_scenario
     from brokerproof.orchestration.airflow_client import AirflowClient
-    from brokerproof.orchestration.embedded_airflow import USER, EmbeddedAirflow
-    from brokerproof.orchestration.form import params_of
+    from brokerproof.orchestration.airflow_credentials import USER
+    from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
+    from brokerproof.orchestration.form import fill_form
     from brokerproof.orchestration.progress import Progress
-    from brokerproof.orchestration.run_id import new_run_id
+    from brokerproof.orchestration.run_id import make_run_id
     from brokerproof.orchestration.scenario_run import ScenarioRun
     from brokerproof.results.outcome import exit_status
     from brokerproof.results.outcome_view import print_outcome
@@ -126,27 +127,29 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
     scenario, topology = load_scenario(_scenario_file(settings, options.scenario), settings.topologies, wanted)
     console = Console(stderr=True)
     with Progress(console, scenario.title) as progress:
-        prepare(topology.system, scenario.version, progress.say)
-        airflow = EmbeddedAirflow(settings, progress.say)
+        prepare(topology.system, scenario.version, progress.print_sentence)
+        airflow = EmbeddedAirflow(settings, progress.print_sentence)
         url = airflow.start()
-        client = AirflowClient(url, USER, airflow.password())
+        client = AirflowClient(url, USER, airflow.read_password())
         client.wait_for_dag(scenario.name)
-        run_id = new_run_id(scenario.name, clock.utc(clock.now_us()), secrets.token_hex(2))
+        run_id = make_run_id(scenario.name, clock.utc(clock.now_us()), secrets.token_hex(2))
         run = ScenarioRun(client=client, scenario=scenario.name, run_id=run_id, directory=settings.runs / run_id)
-        client.trigger(scenario.name, run_id, params_of(wanted))
-        progress.say(f"run {run_id}: {url}/dags/{scenario.name}/runs/{run_id}")
+        client.trigger_run(scenario.name, run_id, fill_form(wanted))
+        progress.print_sentence(f"run {run_id}: {url}/dags/{scenario.name}/runs/{run_id}")
         try:
             run.follow(progress)
         except KeyboardInterrupt:
-            progress.say("cancelling the run and taking its cluster down; Ctrl-C again leaves that to Airflow")
+            progress.print_sentence("cancelling the run and stopping its cluster; Ctrl-C again leaves that to Airflow")
             try:
-                client.cancel(scenario.name, run_id)
+                client.cancel_run(scenario.name, run_id)
                 run.follow(progress)
             except KeyboardInterrupt:
-                progress.say("Airflow goes on with the teardown; `python -m brokerproof down` stops everything at once")
+                progress.print_sentence(
+                    "Airflow goes on with the teardown; `python -m brokerproof down` stops all at once"
+                )
                 return 130
-    result = run.outcome()
-    print_outcome(result, run.problems(), console if options.json else Console())
+    result = run.read_outcome()
+    print_outcome(result, run.read_problems(), console if options.json else Console())
     if options.json:
         _print_json(result)
     return exit_status(result)
@@ -157,7 +160,7 @@ def _verify(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof.results.outcome_view import print_outcome
     from brokerproof.run.directory import Run
     from brokerproof.run.step_record import recorded
-    from brokerproof.spark.submission import submit_here
+    from brokerproof.spark.submission import submit_locally
 
     directory = Path(options.run_directory).resolve()
     if not (directory / "run.json").exists():
@@ -167,7 +170,7 @@ def _verify(options: argparse.Namespace, settings: Settings) -> int:
     log: list[str] = []
     try:
         with console.status("judging"), recorded(run, "verify"):
-            submit_here(
+            submit_locally(
                 settings, "verify", [run.directory, "--expectations", str(settings.expectations)], log=log.append
             )
     except BrokerproofError as error:
@@ -249,12 +252,12 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
 def _down(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof import lifecycle
     from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
-    from brokerproof.spark.temporary_files import sweep
+    from brokerproof.spark.temporary_files import remove_abandoned_directories
 
     # Airflow first, so that no task starts again what is stopped next.
     stopped = ["Airflow"] if EmbeddedAirflow(settings).stop() else []
     stopped += lifecycle.down()
-    sweep(settings.scratch)
+    remove_abandoned_directories(settings.spark_temporary)
     if options.json:
         _print_json({"stopped": stopped})
     else:
@@ -263,7 +266,8 @@ def _down(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _airflow(options: argparse.Namespace, settings: Settings) -> int:
-    from brokerproof.orchestration.embedded_airflow import USER, EmbeddedAirflow
+    from brokerproof.orchestration.airflow_credentials import USER
+    from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
 
     airflow = EmbeddedAirflow(settings, lambda sentence: print(sentence, file=sys.stderr))
     stopped = False
@@ -271,7 +275,7 @@ def _airflow(options: argparse.Namespace, settings: Settings) -> int:
         airflow.start()
     elif options.action == "stop":
         stopped = airflow.stop()
-    status = airflow.status()
+    status = airflow.read_status()
     if options.json:
         _print_json(asdict(status))
     elif status.running:

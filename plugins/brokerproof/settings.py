@@ -62,9 +62,9 @@ class Settings:
         return self.var / "airflow"
 
     @property
-    def scratch(self) -> Path:
-        """What Spark jobs write for themselves while they run (scratch.py)."""
-        return self.var / "scratch"
+    def spark_temporary(self) -> Path:
+        """The temporary files of Spark jobs (spark/temporary_files.py)."""
+        return self.var / "spark-temporary"
 
     def scenario_file(self, name: str) -> Path:
         """The file of a scenario, whether or not there is one."""

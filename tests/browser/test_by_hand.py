@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 from brokerproof.clock import wait_until
-from brokerproof.orchestration.run_id import run_id_of
+from brokerproof.orchestration.run_id import derive_run_id
 from playwright.sync_api import Page, expect
 
 from ..e2e.conftest import Installation
@@ -63,7 +63,7 @@ def test_a_scenario_is_read_changed_started_and_seen_to_its_end(running: Install
     assert wait_for_its_end(running, "good", dag_run_id) == "success"
     expect(page.get_by_text("Success").first).to_be_visible(timeout=PATIENCE_MS)
 
-    directory = running.settings.runs / run_id_of("good", dag_run_id)
+    directory = running.settings.runs / derive_run_id("good", dag_run_id)
     assert json.loads((directory / "run.json").read_text())["scenario"]["workload"]["rate"] == 2000
     assert json.loads((directory / "state" / "outcome.json").read_text())["verdict"] == "passed"
 

@@ -11,13 +11,13 @@ from brokerproof import lifecycle
 from brokerproof.results.outcome import outcome
 from brokerproof.run.directory import Run
 from brokerproof.settings import from_environment
-from brokerproof.spark.submission import submit_here
+from brokerproof.spark.submission import submit_locally
 
 from .conftest import ROOT, Stretched
 
 
 def submit(run: Run, job: str, *arguments: str) -> None:
-    submit_here(from_environment(), job, [run.directory, *arguments])
+    submit_locally(from_environment(), job, [run.directory, *arguments])
 
 
 def run_jobs(run: Run) -> Run:

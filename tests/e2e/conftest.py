@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from brokerproof.orchestration.airflow_client import AirflowClient
-from brokerproof.orchestration.embedded_airflow import USER, EmbeddedAirflow
+from brokerproof.orchestration.airflow_credentials import USER
+from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
 from brokerproof.settings import Settings, from_environment
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -47,7 +48,7 @@ class Installation:
         return EmbeddedAirflow(self.settings)
 
     def client(self) -> AirflowClient:
-        return AirflowClient(self.airflow.status().url, USER, self.airflow.password())
+        return AirflowClient(self.airflow.read_status().url, USER, self.airflow.read_password())
 
     def write_scenario(self, name: str, *, tags: str = "", verdict: str = "passed") -> None:
         (self.settings.scenarios / f"{name}.yaml").write_text(SCENARIO.format(tags=tags, verdict=verdict))

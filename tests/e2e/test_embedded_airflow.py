@@ -31,7 +31,7 @@ def test_two_starters_at_once_start_one(installation: Installation) -> None:
     with ThreadPoolExecutor() as pool:
         urls = set(pool.map(lambda _: installation.airflow.start(), range(2)))
     assert len(urls) == 1
-    assert installation.airflow.status().healthy
+    assert installation.airflow.read_status().healthy
 
 
 def test_it_shows_a_dag_for_each_scenario(running: Installation) -> None:
@@ -55,11 +55,11 @@ def test_a_broken_scenario_is_named_and_takes_no_other_down(running: Installatio
 
 @pytest.mark.parametrize("path", ["/api/v2/dags", "/api/v2/connections", "/api/v2/dags/good/dagRuns"])
 def test_nobody_is_let_in_without_a_password(running: Installation, path: str) -> None:
-    assert httpx.get(running.airflow.status().url + path).status_code == 401
+    assert httpx.get(running.airflow.read_status().url + path).status_code == 401
 
 
 def test_the_usual_password_is_wrong(running: Installation) -> None:
-    url = running.airflow.status().url
+    url = running.airflow.read_status().url
     answer = httpx.post(f"{url}/auth/token", json={"username": "admin", "password": "admin"})
     assert answer.status_code == 401
 
@@ -74,7 +74,7 @@ def test_secrets_are_for_their_owner_only(running: Installation) -> None:
 def test_it_listens_on_loopback_only(running: Installation) -> None:
     addresses = {
         connection.laddr.ip
-        for pid in running.airflow.status().pids
+        for pid in running.airflow.read_status().pids
         for connection in psutil.Process(pid).net_connections("inet")
         if connection.status == psutil.CONN_LISTEN
     }
@@ -91,22 +91,23 @@ def test_password_and_keys_survive_a_restart(running: Installation) -> None:
 
 
 def test_stopping_leaves_no_process(running: Installation) -> None:
-    pids = running.airflow.status().pids
+    pids = running.airflow.read_status().pids
     assert len(pids) > 3
     assert running.airflow.stop()
     assert not [pid for pid in pids if alive(pid)]
-    assert not running.airflow.status().running
+    assert not running.airflow.read_status().running
     assert not running.airflow.stop()
 
 
 def test_a_component_that_died_comes_back(running: Installation) -> None:
-    supervisor = running.airflow.supervisor()
-    assert supervisor is not None
-    scheduler = next(member for member in supervisor.members() if "scheduler" in " ".join(member.cmdline()))
+    session = running.airflow.read_session()
+    assert session is not None
+    scheduler = next(member for member in session.list_members() if "scheduler" in " ".join(member.cmdline()))
     scheduler.kill()
     wait_until(
         lambda: any(
-            member.pid != scheduler.pid and "scheduler" in " ".join(member.cmdline()) for member in supervisor.members()
+            member.pid != scheduler.pid and "scheduler" in " ".join(member.cmdline())
+            for member in session.list_members()
         ),
         timeout_s=60,
         what="the scheduler to be started again",
@@ -114,22 +115,22 @@ def test_a_component_that_died_comes_back(running: Installation) -> None:
 
 
 def test_after_the_supervisor_was_killed_stop_finds_what_it_left(running: Installation) -> None:
-    supervisor = running.airflow.supervisor()
-    assert supervisor is not None
-    os.kill(supervisor.pid, signal.SIGKILL)
-    wait_until(lambda: not supervisor.is_alive(), timeout_s=10, what="the supervisor to die")
-    left = [member.pid for member in supervisor.members()]
+    session = running.airflow.read_session()
+    assert session is not None
+    os.kill(session.pid, signal.SIGKILL)
+    wait_until(lambda: not session.is_supervised(), timeout_s=10, what="the supervisor to die")
+    left = [member.pid for member in session.list_members()]
     assert left
     assert running.airflow.stop()
     assert not [pid for pid in left if alive(pid)]
 
 
 def test_after_the_supervisor_was_killed_start_replaces_what_it_left(running: Installation) -> None:
-    supervisor = running.airflow.supervisor()
-    assert supervisor is not None
-    left = [member.pid for member in supervisor.members()]
-    os.kill(supervisor.pid, signal.SIGKILL)
-    wait_until(lambda: not supervisor.is_alive(), timeout_s=10, what="the supervisor to die")
+    session = running.airflow.read_session()
+    assert session is not None
+    left = [member.pid for member in session.list_members()]
+    os.kill(session.pid, signal.SIGKILL)
+    wait_until(lambda: not session.is_supervised(), timeout_s=10, what="the supervisor to die")
     running.airflow.start()
-    assert running.airflow.status().healthy
+    assert running.airflow.read_status().healthy
     assert not [pid for pid in left if alive(pid)]

@@ -159,7 +159,7 @@ def test_a_campaign_runs_one_after_the_other_and_says_which_was_not_as_expected(
     )
     assert client.state("campaign", run_id) == "failed"
     sentence = client.xcom("campaign", run_id, "verdict", "problem")
-    assert str(sentence).startswith("1 of 2 scenarios came to what they expect; load_fails is unknown")
+    assert str(sentence).startswith("1 of 2 scenarios have the expected outcome; load_fails is unknown")
     first, second = (
         next(running.settings.runs.glob(f"{scenario}-*-campaign")).name for scenario in ("load_fails", "control")
     )

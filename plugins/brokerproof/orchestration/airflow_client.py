@@ -1,4 +1,4 @@
-"""The few calls of Airflow's REST API that the command line needs."""
+"""The calls of Airflow's REST API that the command line needs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from brokerproof.clock import wait_until
 from brokerproof.errors import BrokerproofError, DeadlineError, InputError
 
 FINISHED = ("success", "failed")
-_TIMEOUT_S = 60
-# A machine that carries a cluster can keep a request waiting for a minute, and a component that died comes back.
-_PATIENCE_S = 300
+_REQUEST_TIMEOUT_S = 60
+# On a machine with a cluster, a request can wait for a minute; a component that died needs time to start again.
+_RETRY_FOR_S = 300
 _PARSE_TIMEOUT_S = 120
 
 
@@ -33,85 +33,87 @@ class TaskState:
 
 
 class AirflowClient:
-    """An Airflow at a URL, spoken to as one of its users."""
+    """Sends requests to the Airflow at a URL, logged in as one of its users."""
 
     def __init__(self, url: str, user: str, password: str, transport: httpx.BaseTransport | None = None) -> None:
         self._credentials = {"username": user, "password": password}
-        # Loopback: a proxy that the environment names has no business here.
-        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, trust_env=False, transport=transport)
+        # Airflow is on loopback, so the proxy that the environment may name is not used.
+        self._http = httpx.Client(base_url=url, timeout=_REQUEST_TIMEOUT_S, trust_env=False, transport=transport)
 
     def wait_for_dag(self, dag_id: str) -> None:
-        """Wait until Airflow knows a DAG. Raises InputError with Airflow's import error where it cannot be had."""
+        """Wait until Airflow has read a DAG. Raises InputError with Airflow's import error where it cannot."""
 
-        def known() -> bool:
-            if self._request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404)).status_code == 200:
+        def has_dag() -> bool:
+            if self._send_request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404)).status_code == 200:
                 return True
-            if any(f"{dag_id}.yaml" in error for error in self._import_errors()):
-                raise InputError("; ".join(self._import_errors()), remedy="mend the file")
-            self._parse_again()
+            if any(f"{dag_id}.yaml" in error for error in self._list_import_errors()):
+                raise InputError("; ".join(self._list_import_errors()), remedy="correct the file")
+            self._request_parsing()
             return False
 
         try:
-            wait_until(known, timeout_s=_PARSE_TIMEOUT_S, what=f"Airflow to show the DAG {dag_id}", every_s=1)
+            wait_until(has_dag, timeout_s=_PARSE_TIMEOUT_S, what=f"Airflow to show the DAG {dag_id}", every_s=1)
         except DeadlineError as error:
-            reasons = "; ".join(self._import_errors()) or "its DAG processor's log says why"
+            reasons = "; ".join(self._list_import_errors()) or "its DAG processor's log says why"
             raise AirflowError(f"{error}; {reasons}") from None
 
-    def trigger(self, dag_id: str, run_id: str, params: Mapping[str, Any]) -> None:
+    def trigger_run(self, dag_id: str, run_id: str, params: Mapping[str, Any]) -> None:
         """Start a run of a DAG. Raises InputError where Airflow does not accept the parameters."""
-        self._request("PATCH", f"/api/v2/dags/{dag_id}?update_mask=is_paused", json={"is_paused": False})
-        answer = self._request(
+        self._send_request("PATCH", f"/api/v2/dags/{dag_id}?update_mask=is_paused", json={"is_paused": False})
+        answer = self._send_request(
             "POST",
             f"/api/v2/dags/{dag_id}/dagRuns",
             json={"dag_run_id": run_id, "logical_date": None, "conf": dict(params)},
             allowed=(200, 400, 422),
         )
         if answer.status_code != 200:
-            raise InputError(_detail(answer), field="--set", remedy="correct the value")
+            raise InputError(_read_detail(answer), field="--set", remedy="correct the value")
 
-    def state(self, dag_id: str, run_id: str) -> str:
-        """`queued`, `running`, `success` or `failed`."""
-        return str(self._get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
+    def read_state(self, dag_id: str, run_id: str) -> str:
+        """The state of a run: `queued`, `running`, `success` or `failed`."""
+        return str(self._get_json(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
-    def tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
+    def list_tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
         """The states of a run's tasks."""
-        answer = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")
+        answer = self._get_json(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")
         return [TaskState(task_id=task["task_id"], state=task["state"]) for task in answer["task_instances"]]
 
-    def xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any | None:
-        """A value that a task left, None where it has not."""
+    def read_xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any | None:
+        """The value that a task left under a key, None where it left none."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
-        answer = self._request("GET", path, allowed=(200, 404))
+        answer = self._send_request("GET", path, allowed=(200, 404))
         return answer.json()["value"] if answer.status_code == 200 else None
 
-    def cancel(self, dag_id: str, run_id: str) -> None:
-        """Mark a run as failed: its tasks are ended, its teardown runs."""
-        self._request("PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}?update_mask=state", json={"state": "failed"})
+    def cancel_run(self, dag_id: str, run_id: str) -> None:
+        """Mark a run as failed: Airflow ends its tasks and runs its teardown."""
+        self._send_request(
+            "PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}?update_mask=state", json={"state": "failed"}
+        )
 
-    def cancel_all_from_before(self, moment: float) -> list[str]:
-        """Cancel every run that began before a moment, in seconds since the epoch, and has not ended; their ids."""
+    def cancel_runs_started_before(self, moment: float) -> list[str]:
+        """Cancel every run that goes on and began before `moment`, in seconds since the epoch; return their ids."""
         before = datetime.fromtimestamp(moment, UTC).isoformat()
-        runs = self._request(
+        runs = self._send_request(
             "GET", "/api/v2/dags/~/dagRuns", params={"state": "running", "start_date_lt": before, "limit": 100}
         ).json()["dag_runs"]
         for run in runs:
-            self.cancel(run["dag_id"], run["dag_run_id"])
+            self.cancel_run(run["dag_id"], run["dag_run_id"])
         return [run["dag_run_id"] for run in runs]
 
-    def _import_errors(self) -> list[str]:
-        """What Airflow could not read, of all files."""
-        errors = self._get("/api/v2/importErrors")["import_errors"]
+    def _list_import_errors(self) -> list[str]:
+        """The errors of the DAG files that Airflow could not read, one text a file."""
+        errors = self._get_json("/api/v2/importErrors")["import_errors"]
         return [f"{error['filename']}: {str(error['stack_trace']).strip()}" for error in errors]
 
-    def _parse_again(self) -> None:
-        """Have the DAG files read now: the processor reads an unchanged one only every 30 s."""
-        for token in {dag["file_token"] for dag in self._get("/api/v2/dags?limit=100")["dags"]}:
-            self._request("PUT", f"/api/v2/parseDagFile/{token}", allowed=(201, 404, 409))
+    def _request_parsing(self) -> None:
+        """Have Airflow read the DAG files now: by itself it reads an unchanged file only every 30 s."""
+        for token in {dag["file_token"] for dag in self._get_json("/api/v2/dags?limit=100")["dags"]}:
+            self._send_request("PUT", f"/api/v2/parseDagFile/{token}", allowed=(201, 404, 409))
 
-    def _get(self, path: str) -> Any:
-        return self._request("GET", path).json()
+    def _get_json(self, path: str) -> Any:
+        return self._send_request("GET", path).json()
 
-    def _request(
+    def _send_request(
         self,
         method: str,
         path: str,
@@ -120,21 +122,21 @@ class AirflowClient:
         params: Mapping[str, Any] | None = None,
         allowed: tuple[int, ...] = (200,),
     ) -> httpx.Response:
-        give_up_at = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + _RETRY_FOR_S
         while True:
             try:
-                answer = self._answer(method, path, json, params)
+                answer = self._send_once(method, path, json, params)
                 break
             except httpx.HTTPError as error:
-                # Reading again changes nothing; whether a change was made by a request that broke is not known.
-                if method != "GET" or time.monotonic() > give_up_at:
+                # A GET may be repeated. If another request broke off, nobody knows whether Airflow carried it out.
+                if method != "GET" or time.monotonic() > deadline:
                     raise AirflowError(f"Airflow does not answer at {self._http.base_url}: {error}") from None
                 time.sleep(1)
         if answer.status_code not in allowed:
-            raise AirflowError(f"Airflow refused {method} {path}: {answer.status_code} {_detail(answer)}")
+            raise AirflowError(f"Airflow refused {method} {path}: {answer.status_code} {_read_detail(answer)}")
         return answer
 
-    def _answer(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
+    def _send_once(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
         answer = self._http.request(method, path, json=json, params=params)
         if answer.status_code == 401:
             self._log_in()
@@ -144,11 +146,11 @@ class AirflowClient:
     def _log_in(self) -> None:
         answer = self._http.post("/auth/token", json=self._credentials)
         if answer.status_code != 201:
-            raise AirflowError(f"Airflow refused the login of {self._credentials['username']}: {_detail(answer)}")
+            raise AirflowError(f"Airflow refused the login of {self._credentials['username']}: {_read_detail(answer)}")
         self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
 
-def _detail(answer: httpx.Response) -> str:
+def _read_detail(answer: httpx.Response) -> str:
     try:
         return str(answer.json()["detail"])
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""A run's id, from Airflow's."""
+"""The id of a run, made from Airflow's id of the DAG run."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from datetime import datetime
 
 
-def new_run_id(scenario: str, at: datetime, suffix: str) -> str:
-    """The id of a run that is started now; `suffix` tells apart those of one second."""
+def make_run_id(scenario: str, at: datetime, suffix: str) -> str:
+    """The id of a run that starts now; `suffix` differs between runs that start in the same second."""
     return f"{scenario}-{at:%Y%m%dT%H%M%SZ}-{suffix}"
 
 
-def run_id_of(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
-    """The run's id of a DAG run: unique over all scenarios, and good as a directory's name.
+def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
+    """The id of the run that belongs to a DAG run: unique over all scenarios, and valid as a directory's name.
 
-    Airflow's own ids hold `:` and `+`, which Hadoop's paths cannot. A run that is cleared and run again (`try_number`)
-    gets a directory of its own, because evidence is never written over.
+    Airflow's own ids contain `:` and `+`, which Hadoop's paths cannot. When a user clears a run, Airflow runs it again
+    with a higher `try_number`; the new try gets a directory of its own, because no run overwrites evidence.
     """
     safe = re.sub(r"[^A-Za-z0-9_-]+", "", dag_run_id.replace(":", ""))
     name = safe if safe.startswith(scenario) else f"{scenario}-{safe}"

@@ -12,20 +12,21 @@ from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.orchestration.airflow_client import FINISHED, AirflowClient, TaskState
-from brokerproof.orchestration.progress import Progress, Snapshot, read_live
+from brokerproof.orchestration.progress import Progress
+from brokerproof.orchestration.snapshot import Snapshot, read_live
 from brokerproof.results.outcome import outcome
 from brokerproof.run.directory import Run
 
 _READ_LIVE_EVERY_S = 0.5
-# Each time takes Airflow 0.1 s of computing, next to the experiment.
+# Each request takes Airflow 0.1 s of computing, on the cores that the experiment uses.
 _ASK_AIRFLOW_EVERY_S = 2.0
-# These fail because of what the run came to, which the verdict says; the others because something could not be done.
-_JUDGING = {str(suite) for suite in Suite} | {"verdict"}
+# These tasks fail because of the verdict, which the outcome explains. Any other task fails because it could not work.
+_JUDGING_TASKS = {str(suite) for suite in Suite} | {"verdict"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioRun:
-    """A triggered run; its directory appears when the task `reserve` has made it."""
+    """A triggered run. The task `reserve` makes its directory."""
 
     client: AirflowClient
     scenario: str
@@ -33,10 +34,10 @@ class ScenarioRun:
     directory: Path
 
     def follow(self, progress: Progress) -> str:
-        """Show it until it ended; the DAG run's last state."""
+        """Show the run until it ends, and return the last state of the DAG run."""
         while True:
-            state = self.client.state(self.scenario, self.run_id)
-            tasks = self.client.tasks(self.scenario, self.run_id)
+            state = self.client.read_state(self.scenario, self.run_id)
+            tasks = self.client.list_tasks(self.scenario, self.run_id)
             asked_at = time.monotonic()
             while True:
                 progress.show(Snapshot(tasks=tasks, live=read_live(self.directory)))
@@ -46,20 +47,20 @@ class ScenarioRun:
                     break
                 time.sleep(_READ_LIVE_EVERY_S)
 
-    def problems(self) -> dict[str, str]:
-        """The tasks that could not do their work, each with its sentence."""
+    def read_problems(self) -> dict[str, str]:
+        """The tasks that could not do their work, each with a sentence that says why."""
         return {
-            task.task_id: self._sentence(task)
-            for task in self.client.tasks(self.scenario, self.run_id)
-            if task.state == "failed" and task.task_id not in _JUDGING
+            task.task_id: self._read_problem(task)
+            for task in self.client.list_tasks(self.scenario, self.run_id)
+            if task.state == "failed" and task.task_id not in _JUDGING_TASKS
         }
 
-    def outcome(self) -> dict[str, Any]:
-        """What it came to; `unknown` with the reason where there is not even a run's directory."""
+    def read_outcome(self) -> dict[str, Any]:
+        """The outcome of the run; `unknown` with the reason where the run has not even a directory."""
         try:
             return outcome(Run(str(self.directory)))
         except BrokerproofError as error:
-            reasons = [f"{task} failed: {sentence}" for task, sentence in self.problems().items()]
+            reasons = [f"{task} failed: {problem}" for task, problem in self.read_problems().items()]
             return {
                 "run_id": self.run_id,
                 "scenario": self.scenario,
@@ -69,12 +70,12 @@ class ScenarioRun:
                 "run_dir": str(self.directory),
             }
 
-    def _sentence(self, task: TaskState) -> str:
-        left = self._left_in_run(task.task_id)
-        said = left or self.client.xcom(self.scenario, self.run_id, task.task_id, "problem")
-        return str(said or "its log in Airflow says why")
+    def _read_problem(self, task: TaskState) -> str:
+        problem = self._read_recorded_problem(task.task_id)
+        problem = problem or self.client.read_xcom(self.scenario, self.run_id, task.task_id, "problem")
+        return str(problem or "its log in Airflow says why")
 
-    def _left_in_run(self, step: str) -> str | None:
+    def _read_recorded_problem(self, step: str) -> str | None:
         try:
             problem = Run(str(self.directory)).state(f"problem-{step}")
         except BrokerproofError:

@@ -1,4 +1,4 @@
-"""The steps that run on Spark, through the connection `spark_default`."""
+"""The operator of the steps that run on Spark, through the connection `spark_default`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from brokerproof.errors import RunError
 from brokerproof.orchestration.step import RUN_DIRECTORY, Step
 from brokerproof.run.directory import Run
 from brokerproof.settings import Settings, from_environment
-from brokerproof.spark.submission import LastWords, spark_conf, spark_environment
-from brokerproof.spark.temporary_files import scratch_directory
+from brokerproof.spark.configuration import build_spark_conf, build_spark_environment
+from brokerproof.spark.last_exception import LastException
+from brokerproof.spark.temporary_files import temporary_directory
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,7 +29,7 @@ CONNECTION = "spark_default"
 class SparkStepOperator(Step, SparkSubmitOperator):
     """Submit spark_jobs/<task id>.py with the run's directory as its first argument.
 
-    Everything of this machine is read when the task runs, so that nothing of it is stored with the DAG.
+    The settings of this machine are read when the task runs, so that the DAG stores none of them.
     """
 
     template_fields: Sequence[str] = ("application_args", "run_directory")
@@ -40,65 +41,67 @@ class SparkStepOperator(Step, SparkSubmitOperator):
         self.run_directory = run_directory
 
     def execute(self, context: Context) -> None:
-        """Submit the job and wait for it; its output is the task's log. Fails with the job's own last sentence."""
+        """Submit the job and wait for it. Its output is the task's log. A failure has the job's own last sentence."""
         settings = from_environment()
-        words = LastWords()
-        with self.recorded(context), scratch_directory(settings.scratch) as scratch:
-            self._hook = _spark_hook(settings, scratch, words, self.task_id, self.application_args or [])
+        last = LastException()
+        with self.record_step(context), temporary_directory(settings.spark_temporary) as temporary:
+            self._hook = _make_hook(settings, temporary, last, self.task_id, self.application_args or [])
             try:
                 self._hook.submit(str(settings.spark_jobs / f"{self.task_id}.py"))
             except AirflowException as error:
                 # The provider's own message is the whole command and a number.
-                raise RunError(words.sentence or str(error)) from None
+                raise RunError(last.sentence or str(error)) from None
 
-    def end(self) -> None:
+    def end_work(self) -> None:
         """End the driver and its Python workers; the provider ends a driver that runs on a cluster."""
-        super().end()
+        super().end_work()
         if self._hook is not None:
             self._hook.on_kill()
 
 
-def _spark_hook(
-    settings: Settings, scratch: Path, words: LastWords, job: str, arguments: Sequence[str]
+def _make_hook(
+    settings: Settings, temporary: Path, last: LastException, job: str, arguments: Sequence[str]
 ) -> SparkSubmitHook:
-    # The connection says whether Spark is here or on a cluster, and with that what the job needs.
+    # The job's configuration depends on whether the connection leads to this machine or to a cluster.
     master = str(SparkSubmitHook(conn_id=CONNECTION)._connection["master"])
     local = master.startswith("local")
-    return _ListeningHook(
-        words=words,
+    conf = build_spark_conf(settings, temporary, local=local, messages=_count_messages(arguments[0]))
+    return _WatchingHook(
+        last=last,
         conn_id=CONNECTION,
         name=f"brokerproof {job}",
-        conf=spark_conf(settings, scratch, local=local, messages=_messages(arguments[0])) | _cores(master, job),
+        conf=conf | _limit_tasks(master, job),
         driver_memory=settings.spark_driver_memory,
         application_args=list(arguments),
-        env_vars=spark_environment(settings, scratch),
+        env_vars=build_spark_environment(settings, temporary),
     )
 
 
-def _cores(master: str, job: str) -> dict[str, str]:
-    """What keeps judging from running more tasks than there are cores.
+def _limit_tasks(master: str, job: str) -> dict[str, str]:
+    """Keep judging from running more tasks at a time than there are cores.
 
-    The connection has more slots than cores, because a producer or consumer needs one and mostly waits. Sorting does
-    not wait: 230,000 messages were judged in 59 s with eight tasks at a time on two cores, in 54 s with two.
+    The connection has more places for tasks than the machine has cores, because each producer or consumer takes one
+    and mostly waits. Sorting does not wait: 230,000 messages were judged in 59 s with eight tasks at a time on two
+    cores, and in 54 s with two.
     """
-    slots = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
-    if job != "verify" or slots is None:
+    threads = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
+    if job != "verify" or threads is None:
         return {}
-    return {"spark.task.cpus": str(max(1, int(slots[1]) // (os.cpu_count() or 1)))}
+    return {"spark.task.cpus": str(max(1, int(threads[1]) // (os.cpu_count() or 1)))}
 
 
-def _messages(run_directory: str) -> int:
-    """How many messages the run has so far."""
+def _count_messages(run_directory: str) -> int:
+    """The number of messages that the run has so far."""
     load = Run(run_directory).state("load")
     return int(load["scheduled"]) if load else 0
 
 
-class _ListeningHook(SparkSubmitHook):
-    """The provider's hook; it also hears what the job raised."""
+class _WatchingHook(SparkSubmitHook):
+    """The provider's hook, which also looks for the job's exception in its output."""
 
-    def __init__(self, *, words: LastWords, **kwargs: Any) -> None:
+    def __init__(self, *, last: LastException, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._words = words
+        self._last = last
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(self._words.listen(itr))
+        super()._process_spark_submit_log(self._last.watch(itr))

@@ -1,17 +1,18 @@
-"""What every step of a run has in common as a task: where the run is, how long it may take, how it fails."""
+"""The part that every step of a run shares as an Airflow task: its run, its time limit, and how it fails."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTerminated, AirflowTaskTimeout
 
 from brokerproof.errors import BrokerproofError, DeadlineError
-from brokerproof.orchestration.time_limits import longest
+from brokerproof.orchestration.time_limits import compute_time_limit
 from brokerproof.run.directory import Run
 from brokerproof.run.step_record import recorded
 
@@ -19,66 +20,76 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 RUN_DIRECTORY = "{{ ti.xcom_pull(task_ids='reserve') }}"
-# Where the command line finds the sentence of a task that failed, also of one that failed before there was a run.
+# The command line reads the sentence of a failed task under this key, also where the run has no directory yet.
 PROBLEM = "problem"
 
 
 class Step:
-    """Mixin of operators; the task's id is the step's name. Subclasses have a templated `run_directory`."""
+    """Mixin of operators. The task's id is the name of the step; subclasses have a templated `run_directory`."""
 
     task_id: str
     run_directory: str
     execution_timeout: Any
 
-    def run_at(self) -> Run:
-        """The run that this step belongs to. Raises AirflowFailException where there is none."""
+    def open_run(self) -> Run:
+        """The run of this step. Raises AirflowFailException where there is none."""
         if not self.run_directory or self.run_directory == "None":
             raise AirflowFailException("there is no run: the task reserve has not left its directory")
         return Run(self.run_directory)
 
     def pre_execute(self, context: Context) -> None:
-        """Set the longest duration from the scenario as it was in force, not as its file has it."""
+        """Set the time limit from the run's own scenario: the scenario file may say something else."""
         with suppress(BrokerproofError):
-            self.execution_timeout = longest(self.task_id, self.run_at().scenario)
+            self.execution_timeout = compute_time_limit(self.task_id, self.open_run().scenario)
 
-    def end(self) -> None:
-        """End what the task started."""
+    def end_work(self) -> None:
+        """End the processes that the task started."""
         end_children()
 
     def on_kill(self) -> None:
-        """End what the task started and unwind it: Airflow gives it 5 s and runs no `finally` by itself."""
-        self.end()
+        """End the task's work and raise: Airflow gives the task 5 s and runs no `finally` by itself."""
+        self.end_work()
         raise AirflowTaskTerminated(f"{self.task_id} was ended from outside")
 
     @contextmanager
-    def recorded(self, context: Context) -> Iterator[Run]:
-        """Record the step in the run's state; a problem fails the task with its sentence instead of a stack trace."""
-        run = self.run_at()
-        with failing_with_a_sentence(context), recorded(run, self.task_id):
+    def record_step(self, context: Context) -> Iterator[Run]:
+        """Record the step's time and problem in the run. A problem fails the task with a sentence, without a trace."""
+        run = self.open_run()
+        with fail_with_sentence(context), recorded(run, self.task_id):
             try:
                 yield run
             except AirflowTaskTimeout:
-                self.end()
+                self.end_work()
                 limit = self.execution_timeout.total_seconds()
                 raise DeadlineError(f"took longer than its limit of {limit:.0f} s and was ended") from None
 
 
+class StepOperator(Step, BaseOperator):
+    """Base of the steps that run inside the Airflow task itself."""
+
+    template_fields: Sequence[str] = ("run_directory",)
+
+    def __init__(self, *, run_directory: str = RUN_DIRECTORY, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run_directory = run_directory
+
+
 @contextmanager
-def failing_with_a_sentence(context: Context) -> Iterator[None]:
-    """Turn an error that a person is meant to read into a failed task, its sentence left as an XCom as well."""
+def fail_with_sentence(context: Context) -> Iterator[None]:
+    """Turn an error for a person into a failed task, and leave its sentence as an XCom too."""
     try:
         yield
     except BrokerproofError as error:
-        # A convenience: a supervisor that is going down must not hide the error itself.
+        # When Airflow ends, the XCom cannot be stored; the error itself must still appear.
         with suppress(Exception):
             context["ti"].xcom_push(key=PROBLEM, value=str(error))
         raise AirflowFailException(str(error)) from None
 
 
 def end_children(timeout_s: float = 3) -> None:
-    """End the processes that this task started, but not the nodes: these lead sessions of their own."""
+    """End the processes that this task started. The nodes go on, because each leads a session of its own."""
     session = os.getsid(0)
-    children = [child for child in psutil.Process().children(recursive=True) if _session_of(child) == session]
+    children = [child for child in psutil.Process().children(recursive=True) if _read_session_id(child) == session]
     for child in children:
         with suppress(psutil.Error):
             child.terminate()
@@ -88,7 +99,7 @@ def end_children(timeout_s: float = 3) -> None:
             child.kill()
 
 
-def _session_of(process: psutil.Process) -> int | None:
+def _read_session_id(process: psutil.Process) -> int | None:
     try:
         return os.getsid(process.pid)
     except OSError:

@@ -1,4 +1,4 @@
-"""All that knows spark-submit: how a job is submitted, where it keeps temporary files, how it starts faster.
+"""All that knows spark-submit: the configuration of a job, its submission, its temporary files, its faster start.
 
-`orchestration` and the command line may import it. It must not import PySpark: that runs in the jobs.
+`orchestration` and the command line may import it. It must not import PySpark, which only the jobs import.
 """

@@ -1,7 +1,7 @@
-"""Spark's class data archive: what Java learned of Spark's classes, kept, so that a job starts in half the time.
+"""Spark's class data archive: Java reads the classes of Spark from it, so that a job starts in half the time.
 
-Java's application class data sharing (JEP 310, JEP 350). The archive lies in the virtual environment, because it is
-fit for just the jars and the Java that are installed there; `make setup` makes it (warm_up.py).
+It is Java's application class data sharing (JEP 310, JEP 350). The archive lies in the virtual environment, because it
+fits only the jars and the Java that are installed there. `make setup` dumps it (class_data_dump.py).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 
-def archive() -> Path:
-    """Where the archive is, or would be."""
+def locate_archive() -> Path:
+    """The path of the archive, whether or not it exists."""
     return Path(sys.prefix) / "share" / "brokerproof" / "spark.jsa"
 
 
-def java_options() -> list[str]:
-    """What makes a JVM use the archive; one that finds it unfit says nothing and starts without it."""
-    path = archive()
+def list_java_options() -> list[str]:
+    """The options that make a JVM use the archive. A JVM that it does not fit starts without it, and prints nothing."""
+    path = locate_archive()
     return [f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:disable"] if path.exists() else []

@@ -1,7 +1,7 @@
-"""Where a Spark job keeps what only it reads: shuffles, what does not fit in memory, what Java unpacks.
+"""The directory of the files that only a Spark job itself reads: shuffles, spilled rows, libraries that Java unpacks.
 
-A job that is killed removes nothing, and judging may have put gigabytes there. So a directory bears the name of the
-process that submitted the job, and the next job, or `down`, removes those whose process is gone.
+A killed job removes nothing, and a judging job may have written gigabytes. So the name of the directory holds the
+process that submitted the job, and the next job, or `down`, removes the directories of processes that ended.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from brokerproof.machine.process_identity import living
 
 
 @contextmanager
-def scratch_directory(place: Path) -> Iterator[Path]:
-    """A directory below `place`, until the end of the block; those of processes that are gone are removed first.
+def temporary_directory(parent: Path) -> Iterator[Path]:
+    """Make this process's directory below `parent` and remove it at the end of the block.
 
-    One at a time in a process.
+    It first removes what ended processes left. A process may have one directory at a time.
     """
-    sweep(place)
+    remove_abandoned_directories(parent)
     me = psutil.Process()
-    mine = place / f"{me.pid}-{me.create_time():.2f}"
+    mine = parent / f"{me.pid}-{me.create_time():.2f}"
     mine.mkdir(parents=True, exist_ok=True)
     try:
         yield mine
     finally:
-        # Python workers of a job that was ended may still write; what they leave is swept later.
+        # Python workers of an ended job may still write. The next job removes their files.
         shutil.rmtree(mine, ignore_errors=True)
 
 
-def sweep(place: Path) -> None:
-    """Remove the directories of processes that are gone."""
-    for directory in place.glob("*"):
-        if not _lives(directory.name):
+def remove_abandoned_directories(parent: Path) -> None:
+    """Remove the directories of processes that ended."""
+    for directory in parent.glob("*"):
+        if not _has_living_owner(directory.name):
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _lives(name: str) -> bool:
+def _has_living_owner(name: str) -> bool:
     pid, _, created = name.partition("-")
     return living(int(pid), float(created)) is not None

@@ -29,7 +29,7 @@ class FakeAirflow:
         FakeAirflow.starts += 1
         return "http://127.0.0.1:1"
 
-    def password(self) -> str:
+    def read_password(self) -> str:
         return "secret"
 
 
@@ -44,7 +44,7 @@ class FakeClient:
 
     def wait_for_dag(self, _: str) -> None: ...
 
-    def trigger(self, dag_id: str, run_id: str, params: dict[str, Any]) -> None:
+    def trigger_run(self, dag_id: str, run_id: str, params: dict[str, Any]) -> None:
         settings = from_environment()
         FakeClient.triggered = params
         if "reserve" in self.failed:
@@ -56,13 +56,13 @@ class FakeClient:
         for task in self.failed:
             run.leave_state(f"problem-{task}", {"step": task, "problem": f"planted problem of {task}"})
 
-    def state(self, *_: str) -> str:
+    def read_state(self, *_: str) -> str:
         return "failed"
 
-    def tasks(self, *_: str) -> list[TaskState]:
+    def list_tasks(self, *_: str) -> list[TaskState]:
         return [TaskState(task_id=task, state="failed") for task in (*self.failed, "verdict")]
 
-    def xcom(self, *_: str) -> str:
+    def read_xcom(self, *_: str) -> str:
         return "no slot is free"
 
 
@@ -187,7 +187,7 @@ class TestAirflowClient:
 
     def test_logs_in_when_it_is_asked_to(self) -> None:
         answers = {"GET /api/v2/dags/d/dagRuns/r": httpx.Response(200, json={"state": "running"})}
-        assert self.client(answers).state("d", "r") == "running"
+        assert self.client(answers).read_state("d", "r") == "running"
 
     def test_says_which_parameter_airflow_refuses(self) -> None:
         answers = {
@@ -195,7 +195,7 @@ class TestAirflowClient:
             "POST /api/v2/dags/d/dagRuns": httpx.Response(400, json={"detail": "Invalid input for param rate"}),
         }
         with pytest.raises(InputError, match="param rate"):
-            self.client(answers).trigger("d", "r", {"rate": 0})
+            self.client(answers).trigger_run("d", "r", {"rate": 0})
 
     def test_says_why_a_dag_cannot_be_had(self) -> None:
         error = {"filename": "resilience.py", "stack_trace": "InputError: d.yaml: title: is missing (add it)"}
@@ -209,4 +209,4 @@ class TestAirflowClient:
     def test_says_what_airflow_refused(self) -> None:
         answers = {"GET /api/v2/dags/d/dagRuns/r": httpx.Response(500, json={"detail": "database is locked"})}
         with pytest.raises(AirflowError, match="500 database is locked"):
-            self.client(answers).state("d", "r")
+            self.client(answers).read_state("d", "r")

@@ -15,7 +15,7 @@ from airflow.serialization.decoders import decode_timetable
 from airflow.serialization.encoders import encode_timetable
 from airflow.timetables.base import TimeRestriction
 from brokerproof.checks import load_scenario
-from brokerproof.orchestration.scenario_dag import page
+from brokerproof.orchestration.scenario_page import write_page
 
 from .conftest import PROJECT, SCENARIO
 
@@ -148,7 +148,7 @@ def test_the_page_says_what_is_proven(dag: DAG) -> None:
     ],
 )
 def test_the_page_says_what_is_particular(name: str, said: str) -> None:
-    assert said in page(*load_scenario(PROJECT / f"dags/scenarios/{name}.yaml", PROJECT / "topologies"))
+    assert said in write_page(*load_scenario(PROJECT / f"dags/scenarios/{name}.yaml", PROJECT / "topologies"))
 
 
 def test_a_scenario_that_expects_a_failure_is_tagged_as_control(scenarios: Path) -> None:

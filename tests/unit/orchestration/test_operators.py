@@ -19,14 +19,16 @@ from airflow.sdk.exceptions import (
 )
 from brokerproof.checks import load_scenario
 from brokerproof.errors import MachineError, NodeError
-from brokerproof.orchestration import lifecycle_operators as operators
-from brokerproof.orchestration.form import params_of, settings_of
-from brokerproof.orchestration.judgement_operators import SuiteOperator, VerdictOperator
-from brokerproof.orchestration.lifecycle_operators import LifecycleOperator, ReserveOperator
-from brokerproof.orchestration.run_id import new_run_id, run_id_of
+from brokerproof.orchestration import reserve_operator
+from brokerproof.orchestration.form import fill_form, read_overrides
+from brokerproof.orchestration.lifecycle_operator import LIFECYCLE, LifecycleOperator
+from brokerproof.orchestration.reserve_operator import ReserveOperator
+from brokerproof.orchestration.run_id import derive_run_id, make_run_id
 from brokerproof.orchestration.step import end_children
+from brokerproof.orchestration.suite_operator import SuiteOperator
+from brokerproof.orchestration.verdict_operator import VerdictOperator
 from brokerproof.run.directory import Run
-from brokerproof.spark.submission import LastWords
+from brokerproof.spark.last_exception import LastException
 
 from .conftest import PROJECT, FakeTaskInstance, judgement
 
@@ -49,8 +51,8 @@ class FakeLifecycle:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, lifecycle: FakeLifecycle, *, slots_held: bool = False) -> None:
-    monkeypatch.setitem(sys.modules, operators.LIFECYCLE, lifecycle)  # type: ignore[arg-type]
-    monkeypatch.setattr(operators, "_all_held", lambda: slots_held)
+    monkeypatch.setitem(sys.modules, LIFECYCLE, lifecycle)  # type: ignore[arg-type]
+    monkeypatch.setattr(reserve_operator, "_all_slots_are_held", lambda: slots_held)
 
 
 def provision(run: Run) -> LifecycleOperator:
@@ -230,14 +232,14 @@ def test_children_are_ended_and_nodes_are_not() -> None:
 def test_form_and_settings_say_the_same(scenarios: Path) -> None:
     scenario, _ = load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies")
     settings = {"workload.rate": 2000, "runtime": "process2", "workload.client.send_timeout_s": 5}
-    params = params_of(settings)
+    params = fill_form(settings)
     assert params == {"rate": 2000, "runtime": "process2", "settings": {"workload.client.send_timeout_s": 5}}
-    assert settings_of(params, scenario) == settings
+    assert read_overrides(params, scenario) == settings
 
 
 def test_an_untouched_form_changes_nothing(scenarios: Path) -> None:
     scenario, _ = load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies")
-    assert settings_of({"rate": 1000, "steady_s": 20, "settings": None}, scenario) == {}
+    assert read_overrides({"rate": 1000, "steady_s": 20, "settings": None}, scenario) == {}
 
 
 @pytest.mark.parametrize(
@@ -250,12 +252,12 @@ def test_an_untouched_form_changes_nothing(scenarios: Path) -> None:
     ],
 )
 def test_run_ids_are_good_names_of_directories(dag_run_id: str, try_number: int, run_id: str) -> None:
-    assert run_id_of("s", dag_run_id, try_number) == run_id
+    assert derive_run_id("s", dag_run_id, try_number) == run_id
 
 
-def test_a_new_run_id_stays_what_it_is() -> None:
-    made = new_run_id("s", datetime(2026, 11, 21, 1, 34, 39, tzinfo=UTC), "84af")
-    assert made == "s-20261121T013439Z-84af" == run_id_of("s", made)
+def test_a_make_run_id_stays_what_it_is() -> None:
+    made = make_run_id("s", datetime(2026, 11, 21, 1, 34, 39, tzinfo=UTC), "84af")
+    assert made == "s-20261121T013439Z-84af" == derive_run_id("s", made)
 
 
 @pytest.mark.parametrize(
@@ -266,8 +268,8 @@ def test_a_new_run_id_stays_what_it_is() -> None:
         ("26/11/21 01:00:00 WARN Utils: nothing of interest", ""),
     ],
 )
-def test_a_job_s_last_words_are_its_exception(line: str, sentence: str) -> None:
-    words = LastWords()
+def test_the_last_exception_of_a_job_gives_its_sentence(line: str, sentence: str) -> None:
+    last = LastException()
     lines = ["Traceback (most recent call last):\n", f"{line}\n", "26/11/21 INFO ShutdownHookManager: bye\n"]
-    assert list(words.listen(lines)) == lines
-    assert words.sentence == sentence
+    assert list(last.watch(lines)) == lines
+    assert last.sentence == sentence

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from brokerproof.orchestration.airflow_client import TaskState
-from brokerproof.orchestration.progress import Progress, Snapshot, read_live
+from brokerproof.orchestration.progress import Progress
+from brokerproof.orchestration.snapshot import Snapshot, read_live
 from rich.console import Console
 
 LIVE = {
@@ -22,7 +23,7 @@ LIVE = {
 
 
 def test_a_line_says_what_happens() -> None:
-    line = Snapshot(tasks=[TaskState(task_id="load", state="running")], live=LIVE).line(43)
+    line = Snapshot(tasks=[TaskState(task_id="load", state="running")], live=LIVE).format_line(43)
     for said in (
         "43 s",
         "load",
@@ -39,7 +40,7 @@ def test_a_line_says_what_happens() -> None:
 @pytest.mark.parametrize("missing", list(LIVE))
 def test_anything_may_be_missing(missing: str) -> None:
     live = {key: value for key, value in LIVE.items() if key != missing}
-    assert Snapshot(live=live).line(1)
+    assert Snapshot(live=live).format_line(1)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null"])

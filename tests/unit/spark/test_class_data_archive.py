@@ -1,4 +1,4 @@
-"""Spark finds its kept class data, and starts without it where it is unfit."""
+"""Spark uses its class data archive, and starts without an archive that does not fit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from brokerproof.machine.java import java_home, spark_java_home
 from brokerproof.settings import from_environment
-from brokerproof.spark import class_data_archive
-from brokerproof.spark.submission import spark_conf
+from brokerproof.spark.class_data_archive import list_java_options, locate_archive
+from brokerproof.spark.configuration import build_spark_conf
 
 SETTING = "java.class.path = "
 
@@ -53,24 +53,24 @@ def test_an_option_with_blanks_passes_whole(jars: Path) -> None:
 
 def test_jobs_here_use_the_archive_where_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.prefix", str(tmp_path))
-    option = f"-XX:SharedArchiveFile={class_data_archive.archive()}"
+    option = f"-XX:SharedArchiveFile={locate_archive()}"
 
     def options(*, local: bool = True) -> str:
-        return spark_conf(from_environment(), tmp_path, local=local).get("spark.driver.extraJavaOptions", "")
+        return build_spark_conf(from_environment(), tmp_path, local=local).get("spark.driver.extraJavaOptions", "")
 
     assert option not in options()
-    class_data_archive.archive().parent.mkdir(parents=True)
-    class_data_archive.archive().write_bytes(b"")
+    locate_archive().parent.mkdir(parents=True)
+    locate_archive().write_bytes(b"")
     assert option in options()
     assert option not in options(local=False)
 
 
 def test_java_starts_in_silence_with_an_archive_that_is_unfit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.prefix", str(tmp_path))
-    class_data_archive.archive().parent.mkdir(parents=True)
-    class_data_archive.archive().write_bytes(b"cut off")
+    locate_archive().parent.mkdir(parents=True)
+    locate_archive().write_bytes(b"cut off")
     ran = subprocess.run(
-        [spark_java_home() / "bin" / "java", *class_data_archive.java_options(), "--list-modules"],
+        [spark_java_home() / "bin" / "java", *list_java_options(), "--list-modules"],
         capture_output=True,
         text=True,
         check=True,

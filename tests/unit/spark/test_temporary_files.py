@@ -1,4 +1,4 @@
-"""What a Spark job writes for itself goes with it, or, where it was killed, with the next."""
+"""The temporary files of a Spark job are removed with it or, after a killed job, with the next one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from brokerproof.spark.temporary_files import scratch_directory, sweep
+from brokerproof.spark.temporary_files import remove_abandoned_directories, temporary_directory
 
 ENDS_BY_FORCE = """
 import os, signal, sys
 from pathlib import Path
-from brokerproof.spark.temporary_files import scratch_directory
-with scratch_directory(Path(sys.argv[1])) as directory:
+from brokerproof.spark.temporary_files import temporary_directory
+with temporary_directory(Path(sys.argv[1])) as directory:
     (directory / "spill").write_text("much")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -22,7 +22,7 @@ with scratch_directory(Path(sys.argv[1])) as directory:
 
 @pytest.fixture
 def left_over(tmp_path: Path) -> Path:
-    """What a killed process left."""
+    """A file that a killed process left."""
     status = subprocess.run([sys.executable, "-c", ENDS_BY_FORCE, str(tmp_path)], check=False).returncode
     assert status == -signal.SIGKILL
     (spill,) = tmp_path.glob("*/spill")
@@ -30,36 +30,36 @@ def left_over(tmp_path: Path) -> Path:
 
 
 def test_it_is_removed_at_the_end_of_the_block(tmp_path: Path) -> None:
-    with scratch_directory(tmp_path) as directory:
+    with temporary_directory(tmp_path) as directory:
         (directory / "spill").write_text("much")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_it_is_removed_after_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="broken"), scratch_directory(tmp_path):
+    with pytest.raises(ValueError, match="broken"), temporary_directory(tmp_path):
         raise ValueError("broken")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_next_one_removes_what_a_killed_one_left(tmp_path: Path, left_over: Path) -> None:
-    with scratch_directory(tmp_path) as directory:
+    with temporary_directory(tmp_path) as directory:
         assert list(tmp_path.iterdir()) == [directory]
     assert not left_over.exists()
 
 
 def test_sweeping_spares_what_is_in_use(tmp_path: Path, left_over: Path) -> None:
-    with scratch_directory(tmp_path) as directory:
-        sweep(tmp_path)
+    with temporary_directory(tmp_path) as directory:
+        remove_abandoned_directories(tmp_path)
         assert directory.is_dir()
 
 
 def test_a_pid_that_was_given_again_is_another_process(tmp_path: Path) -> None:
-    with scratch_directory(tmp_path) as directory:
+    with temporary_directory(tmp_path) as directory:
         earlier = tmp_path / f"{directory.name.partition('-')[0]}-1.00"
         earlier.mkdir()
-        sweep(tmp_path)
+        remove_abandoned_directories(tmp_path)
         assert list(tmp_path.iterdir()) == [directory]
 
 
-def test_where_there_is_nothing_there_is_nothing_to_sweep(tmp_path: Path) -> None:
-    sweep(tmp_path / "scratch")
+def test_where_there_is_nothing_there_is_nothing_to_remove_abandoned_directories(tmp_path: Path) -> None:
+    remove_abandoned_directories(tmp_path / "missing")

@@ -1,7 +1,7 @@
-"""The process that leads the embedded Airflow's session: `python -m` this module, `HOME COMPONENT …`.
+"""The process that leads the session of the embedded Airflow: `python -m` this module, `HOME COMPONENT …`.
 
-Brings the database up to date, starts the components, starts one again that ended, and ends them when it is told to.
-Imports nothing of Airflow, so that it stays small.
+It migrates the database, starts the components, starts a component again that ended, and ends them all on SIGTERM. It
+imports nothing of Airflow, so that it stays small.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ class Component:
     def __init__(self, name: str, logs: Path) -> None:
         self.name = name
         self._log = logs / f"{name}.log"
-        # The log server listens on all addresses; the API server reads the files itself.
+        # The log server would listen on all addresses, and the API server reads the log files itself.
         self._arguments = [name, "--skip-serve-logs"] if name == "scheduler" else [name]
-        self.process = self._spawn()
+        self.process = self._start_process()
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def _start_process(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "airflow", *self._arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
     def restart_if_ended(self) -> None:
-        """Start it again where it ended on its own."""
+        """Start the process again if it ended by itself."""
         if (status := self.process.poll()) is not None:
             print(f"{self.name} ended with status {status}; starting it again, see {self._log}", flush=True)
-            self.process = self._spawn()
+            self.process = self._start_process()
 
 
-def migrate(home: Path) -> None:
-    """Bring the database up to this Airflow's version; exits with status 1 where that fails."""
+def migrate_database(home: Path) -> None:
+    """Migrate the database to this version of Airflow; exit with status 1 where that fails."""
     done = home / f"database-{importlib.metadata.version('apache-airflow-core')}"
     if done.exists() and (home / "airflow.db").exists():
         return
@@ -55,12 +55,12 @@ def migrate(home: Path) -> None:
 def main() -> None:
     """Run until SIGTERM."""
     home, names = Path(sys.argv[1]), sys.argv[2:]
-    told_to_end = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: told_to_end.set())
-    signal.signal(signal.SIGINT, lambda *_: told_to_end.set())
-    migrate(home)
+    end_requested = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: end_requested.set())
+    signal.signal(signal.SIGINT, lambda *_: end_requested.set())
+    migrate_database(home)
     components = [Component(name, home / "logs") for name in names]
-    while not told_to_end.wait(_PAUSE_BEFORE_RESTART_S):
+    while not end_requested.wait(_PAUSE_BEFORE_RESTART_S):
         for component in components:
             component.restart_if_ended()
     for component in components:

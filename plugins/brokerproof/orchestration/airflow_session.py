@@ -1,0 +1,98 @@
+"""The session of processes that make up the embedded Airflow.
+
+One supervisor process (airflow_supervisor.py) leads the session. The API server, the scheduler, the DAG processor and
+the tasks are its members, whatever process groups they form: Airflow gives each task a group of its own. So the kernel
+can list all of them, also after the supervisor was killed. Nodes are not members: each node leads a session of its own
+and outlives Airflow (see runtimes/).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+import psutil
+
+from brokerproof.machine.process_identity import living
+
+# Airflow itself kills a task 5 s after it asked the task to end.
+_STOP_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class AirflowSession:
+    """The session, as the pid file of its supervisor describes it: `created` in seconds since the epoch."""
+
+    pid: int
+    created: float
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The address of the API server."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def is_supervised(self) -> bool:
+        """Whether the supervisor itself still runs, and not another process with a recycled pid."""
+        return living(self.pid, self.created) is not None
+
+    def list_members(self) -> list[psutil.Process]:
+        """All living processes of the session, the supervisor included.
+
+        The kernel gives no new process a pid that still names a session. So the members of a session whose leader died
+        are ours. If another process has the pid, the session ended before that process began.
+        """
+        if psutil.pid_exists(self.pid) and not self.is_supervised() and not self._is_zombie():
+            return []
+        members = []
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) == self.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    members.append(process)
+            except (OSError, psutil.Error):
+                continue
+        return members
+
+    def end_members(self) -> bool:
+        """End every member and return whether there was one.
+
+        Each member gets SIGTERM first, and SIGKILL after _STOP_TIMEOUT_S. This repeats until no member is left.
+        """
+        found = False
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        # A scheduler that gets SIGTERM waits for its tasks, so the tasks get SIGTERM too, not only the supervisor.
+        asked: set[int] = set()
+        while members := self.list_members():
+            found = True
+            overdue = time.monotonic() > deadline
+            for member in members:
+                if overdue or member.pid not in asked:
+                    asked.add(member.pid)
+                    with contextlib.suppress(psutil.Error):
+                        member.send_signal(signal.SIGKILL if overdue else signal.SIGTERM)
+            time.sleep(0.1)
+        # If this process started the supervisor, the pid stays taken until this process reads the exit status.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)
+        return found
+
+    def measure_memory(self) -> int:
+        """Bytes that are free once the members have ended."""
+        return sum(_measure_process(member) for member in self.list_members())
+
+    def _is_zombie(self) -> bool:
+        try:
+            return bool(psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE)
+        except psutil.Error:
+            return False
+
+
+def _measure_process(process: psutil.Process) -> int:
+    """Bytes that only this process uses. It shares the rest with its forks."""
+    try:
+        return int(process.memory_full_info().uss)
+    except psutil.Error:
+        return 0

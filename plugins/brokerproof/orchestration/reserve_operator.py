@@ -1,0 +1,75 @@
+"""The operator of the step reserve, which every other step of a run depends on."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowRescheduleException, AirflowTaskTerminated
+
+from brokerproof import clock
+from brokerproof.checks import load_scenario
+from brokerproof.machine import slots
+from brokerproof.orchestration.form import read_overrides
+from brokerproof.orchestration.lifecycle_operator import LIFECYCLE
+from brokerproof.orchestration.run_id import derive_run_id
+from brokerproof.orchestration.step import fail_with_sentence
+from brokerproof.settings import from_environment
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_ASK_FOR_SLOT_EVERY_S = 5
+
+log = logging.getLogger(__name__)
+
+
+class ReserveOperator(BaseOperator):
+    """Make the run's directory, take a slot with its address range, and return the directory.
+
+    It does nothing else: Airflow skips the teardown of a setup that failed.
+    """
+
+    def __init__(self, *, scenario: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scenario = scenario
+
+    def execute(self, context: Context) -> str:
+        """Check the scenario and reserve. A failure has one sentence and leaves nothing behind."""
+        lifecycle = importlib.import_module(LIFECYCLE)
+
+        settings = from_environment()
+        dag_run = context["dag_run"]
+        run_id = derive_run_id(self.scenario, dag_run.run_id, context["ti"].try_number)
+        file = settings.scenario_file(self.scenario)
+        started_at = clock.now_us()
+        if _all_slots_are_held():
+            # The task ends for a moment, because a waiting task takes one of Airflow's places for tasks, and the run
+            # that holds the slot may need that place to end.
+            log.info("all %d slots are held; trying again in %d s", slots.slots(), _ASK_FOR_SLOT_EVERY_S)
+            raise AirflowRescheduleException(clock.utc(clock.now_us()) + timedelta(seconds=_ASK_FOR_SLOT_EVERY_S))
+        with fail_with_sentence(context):
+            unchanged, _ = load_scenario(file, settings.topologies)
+            run = lifecycle.reserve(
+                file,
+                directory=str(settings.runs / run_id),
+                run_id=run_id,
+                topologies=settings.topologies,
+                settings=read_overrides(context["params"], unchanged),
+                triggered_at=clock.microseconds(dag_run.run_after),
+            )
+        run.leave_state("seconds-reserve", {"step": "reserve", "started_at": started_at, "finished_at": clock.now_us()})
+        return run.directory
+
+    def on_kill(self) -> None:
+        """Stop waiting for a slot."""
+        raise AirflowTaskTerminated("reserve was ended from outside")
+
+
+def _all_slots_are_held() -> bool:
+    """Whether a run that goes on holds every slot."""
+    holders = slots.holders()
+    return len(holders) >= slots.slots() and all(slots.keeper_alive(holder) for holder in holders)

@@ -1,0 +1,59 @@
+"""The state of a run at one moment, as the command line shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from brokerproof.orchestration.airflow_client import TaskState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A run at one moment; `live` is the content of progress/live.json, in which any key may be missing."""
+
+    tasks: list[TaskState] = field(default_factory=list)
+    live: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def running(self) -> list[str]:
+        """The tasks that run."""
+        return [task.task_id for task in self.tasks if task.state == "running"]
+
+    def format_line(self, elapsed_s: float) -> str:
+        """The whole snapshot in one line."""
+        tasks = ", ".join(self.running) or "waiting for Airflow"
+        return " | ".join(
+            [f"{elapsed_s:4.0f} s  {tasks}", *filter(None, [self.format_counts(), self.format_cluster()])]
+        )
+
+    def format_counts(self) -> str:
+        """The phase, and the messages counted so far."""
+        live = self.live
+        counts = [f"{live[name]:,} {name}" for name in ("acked", "failed", "unknown", "delivered") if live.get(name)]
+        return "  ".join(filter(None, [str(live.get("phase") or ""), ", ".join(counts)]))
+
+    def format_cluster(self) -> str:
+        """The topic's owner, the faults, the number of nodes that are alive, and the text of the running step."""
+        live = self.live
+        parts = [f"owner {live['owner']}"] if live.get("owner") else []
+        parts += [f"{one.get('fault')} {one.get('state')}" for one in live.get("faults") or [] if isinstance(one, dict)]
+        alive = live.get("alive")
+        if isinstance(alive, dict) and alive:
+            counts = (f"{len(nodes)} {role}{'' if len(nodes) == 1 else 's'}" for role, nodes in alive.items())
+            parts.append("alive: " + ", ".join(counts))
+        if live.get("text"):
+            parts.append(str(live["text"]))
+        return "  ".join(parts)
+
+
+def read_live(run_directory: Path) -> dict[str, Any]:
+    """The live status that a run rewrites every second or so; empty where there is none."""
+    try:
+        live = json.loads((run_directory / "progress" / "live.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return live if isinstance(live, dict) else {}

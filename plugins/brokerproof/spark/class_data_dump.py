@@ -1,0 +1,33 @@
+"""Dumps Spark's class data archive: `python -m brokerproof.spark.class_data_dump` runs a job of a few rows for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from brokerproof.errors import BrokerproofError, RunError
+from brokerproof.settings import from_environment
+from brokerproof.spark.class_data_archive import locate_archive
+from brokerproof.spark.submission import submit_locally
+
+
+def dump_archive() -> None:
+    """Run the warm-up job and keep the archive that Java writes. Raises RunError where the job or the dump fails."""
+    path = locate_archive()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    options = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={temporary} -Xlog:disable"
+    try:
+        submit_locally(from_environment(), "warm_up", [], conf={"spark.driver.extraJavaOptions": options})
+        if not temporary.exists():
+            raise RunError(f"Java wrote no class data to {temporary}; is there room on the disk?")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    try:
+        dump_archive()
+    except BrokerproofError as error:
+        sys.exit(f"Spark's class data archive could not be made: {error}")
