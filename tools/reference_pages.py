@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def pages() -> dict[str, str]:
     """The pages' text by file name."""
     return {
         "scenario-reference.md": _page("Fields of a scenario", _model(Scenario.model_json_schema())),
-        "topology-reference.md": _page("Fields of a topology", _model(Topology.model_json_schema())),
+        "topology-reference.md": _page("Fields of a topology", chain(_extends(), _model(Topology.model_json_schema()))),
         "anomalies.md": _page("Anomalies, and when they are illegal", _anomalies()),
         "measurements.md": _page("What placement and recovery are measured in", _measurements()),
         "faults.md": _page("Kinds of fault", _faults()),
@@ -32,6 +33,15 @@ def pages() -> dict[str, str]:
 
 def _page(title: str, lines: Iterator[str]) -> str:
     return f"# {title}\n\n{_NOTE}\n" + "\n".join(lines) + "\n"
+
+
+def _extends() -> Iterator[str]:
+    yield "A file with `extends: NAME` has all that `topologies/NAME.yaml` has, and states only the difference: its"
+    yield "mappings are merged with those of NAME, key by key and at any depth, its lists and plain values replace"
+    yield "those of NAME, and `null` takes a key away. `title` and `description` are always the file's own. NAME may"
+    yield "extend another topology. A scenario's `overrides` are applied to the result.\n"
+    yield "`settings: {extends: NAME}`, in a topology or in a scenario, does the same with the file"
+    yield "`topologies/settings/NAME.yaml`.\n"
 
 
 def _model(schema: Mapping[str, Any]) -> Iterator[str]:

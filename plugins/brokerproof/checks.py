@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.errors import InputError
+from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Role, Topology, load_topology
-from brokerproof.experiment.yaml_models import apply, closest, parse, read_yaml
+from brokerproof.experiment.yaml_models import apply_overrides, closest, parse, read_yaml
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.runtimes.registry import RUNTIMES
 from brokerproof.systems.registry import SYSTEMS
@@ -23,7 +24,8 @@ def load_scenario(path: Path, topologies: Path, settings: Mapping[str, Any] | No
 
     `settings` replaces values by dotted path, as `--set` does. Raises InputError.
     """
-    content = apply(read_yaml(path), settings or {}, source="--set")
+    extended = extend_field(read_yaml(path), "settings", topologies / "settings", file=path)
+    content = apply_overrides(extended, settings or {}, source="--set")
     scenario = parse(Scenario, {"name": path.stem, **content}, file=str(path))
     if scenario.name != path.stem:
         raise InputError(

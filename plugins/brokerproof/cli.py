@@ -23,7 +23,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from brokerproof import clock
-from brokerproof.errors import BrokerproofError, InputError
+from brokerproof.errors import BrokerproofError, InputError, shorten
 from brokerproof.settings import Settings, from_environment
 
 OK, NOT_EXPECTED, UNKNOWN, UNUSABLE = 0, 1, 2, 3
@@ -163,7 +163,7 @@ def _verify(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof.spark.submission import submit_locally
 
     directory = Path(options.run_directory).resolve()
-    if not (directory / "run.json").exists():
+    if not _holds_run(directory):
         raise InputError("holds no run", file=str(directory), remedy="give a directory of var/runs/")
     run = Run(str(directory))
     console = Console(stderr=True)
@@ -292,11 +292,13 @@ def _settings_given(options: argparse.Namespace) -> dict[str, Any]:
     for setting in options.set:
         path, equals, text = setting.partition("=")
         if not equals or not path:
-            raise InputError("is no setting", field=f"--set {setting}", remedy="write it as PATH=VALUE")
+            raise InputError("is no setting", field=f"--set {shorten(setting)}", remedy="write it as PATH=VALUE")
         try:
             given[path] = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise InputError("its value is no YAML", field=f"--set {setting}", remedy="quote the value") from None
+        except (yaml.YAMLError, ValueError, RecursionError):
+            raise InputError(
+                "its value is no YAML", field=f"--set {shorten(setting)}", remedy="quote the value"
+            ) from None
     if options.runtime:
         given["runtime"] = options.runtime
     return given
@@ -305,16 +307,23 @@ def _settings_given(options: argparse.Namespace) -> dict[str, Any]:
 def _scenario_file(settings: Settings, name: str) -> Path:
     from brokerproof.experiment.yaml_models import closest
 
-    file = settings.scenario_file(name)
-    if not file.exists():
-        known = (path.stem for path in settings.scenario_files())
+    known = [path.stem for path in settings.scenario_files()]
+    if name not in known:
         raise InputError(f"no scenario is called `{name}`", remedy=closest(name, known))
-    return file
+    return settings.scenario_file(name)
+
+
+def _holds_run(directory: Path) -> bool:
+    try:
+        return (directory / "run.json").exists()
+    except OSError:
+        # No file can have a name as long as this.
+        return False
 
 
 def _positive(text: str) -> int:
     if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is no number over 0")
+        raise argparse.ArgumentTypeError(f"{shorten(text)} is no number over 0")
     return int(text)
 
 

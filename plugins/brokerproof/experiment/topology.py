@@ -12,8 +12,9 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from brokerproof.errors import InputError
+from brokerproof.experiment.layered_file import extend_field, read_layered_file
 from brokerproof.experiment.links import RegionLink
-from brokerproof.experiment.yaml_models import Document, apply, closest, parse, read_yaml
+from brokerproof.experiment.yaml_models import Document, apply_overrides, closest, list_yaml, parse
 
 _NAME = r"^[a-z][a-z0-9-]*$"
 
@@ -370,10 +371,16 @@ def clients_in(region: str) -> str:
 
 
 def load_topology(name: str, directory: Path, overrides: Mapping[str, Any] | None = None) -> Topology:
-    """The topology in `directory/name.yaml`, with values replaced by dotted path."""
+    """The topology in `directory/name.yaml` with what it extends, and with values replaced by dotted path."""
+    known = list_yaml(directory)
     path = directory / f"{name}.yaml"
-    if not path.exists():
-        known = (file.stem for file in directory.glob("*.yaml"))
+    if name not in known:
         raise InputError(f"no topology is called `{name}`", file=str(path), remedy=closest(name, known))
-    content = apply(read_yaml(path), overrides or {}, source=f"overrides of topology {name}")
-    return parse(Topology, content, file=str(path))
+    layered = read_layered_file(path, own=("title", "description"))
+    extended = extend_field(layered.content, "settings", directory / "settings", file=path)
+    content = apply_overrides(extended, overrides or {}, source=f"overrides of topology {name}")
+    try:
+        return parse(Topology, content, file=str(path))
+    except InputError as error:
+        file = layered.file_of(error.field)
+        raise InputError(error.problem, file=str(file), field=error.field, remedy=error.remedy) from None

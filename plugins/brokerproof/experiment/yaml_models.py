@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from brokerproof.errors import InputError
+from brokerproof.errors import InputError, shorten
 
 
 class Document(BaseModel):
@@ -20,6 +20,11 @@ class Document(BaseModel):
 
 
 Model = TypeVar("Model", bound=Document)
+
+
+def list_yaml(directory: Path) -> dict[str, Path]:
+    """The YAML files of a directory, by their names without the ending."""
+    return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -33,6 +38,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
         line = f"line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "cannot be read"
         raise InputError(f"not valid YAML: {problem}", file=str(path), field=line, remedy="mend the syntax") from None
+    except (OSError, ValueError, RecursionError) as error:
+        # Not UTF-8, a number of more than 4,300 digits, a thousand brackets.
+        raise InputError(f"cannot be read: {error}", file=str(path), remedy="mend the file") from None
     if not isinstance(content, dict):
         raise InputError("holds no mapping", file=str(path), remedy="start with fields like `title: …`")
     return content
@@ -52,14 +60,14 @@ def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model
         raise InputError(_problem(dict(first)), file=file, field=field, remedy=_remedy(model, dict(first))) from None
 
 
-def apply(content: Mapping[str, Any], settings: Mapping[str, Any], *, source: str) -> dict[str, Any]:
+def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *, source: str) -> dict[str, Any]:
     """`content` with values replaced by dotted paths, as in `{"workload.rate": 2000}`.
 
-    A path may add a key to a mapping but not pass through a list or a plain value. `source` names where the settings
+    A path may add a key to a mapping but not pass through a list or a plain value. `source` names where the overrides
     came from in the error.
     """
     result = _copy(content)
-    for path, value in settings.items():
+    for path, value in overrides.items():
         *parents, last = path.split(".")
         at = result
         for depth, name in enumerate(parents):
@@ -91,7 +99,7 @@ def closest(name: str, known: Iterable[str]) -> str:
     """A remedy that offers the nearest known name, or all of them."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(names) or 'nothing is defined'}"
+    return f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(map(shorten, names)) or 'nothing is defined'}"
 
 
 def _copy(value: Any) -> Any:
@@ -105,7 +113,7 @@ def _problem(error: dict[str, Any]) -> str:
         return f"unknown field `{error['loc'][-1]}`"
     if error["type"] == "missing":
         return "is missing"
-    return f"{error['msg'][0].lower()}{error['msg'][1:]}, not {error.get('input')!r}"
+    return f"{error['msg'][0].lower()}{error['msg'][1:]}, not {shorten(repr(error.get('input')))}"
 
 
 def _remedy(model: type[Document], error: dict[str, Any]) -> str:

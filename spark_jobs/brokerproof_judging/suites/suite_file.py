@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import fsspec
-from brokerproof.errors import InputError
+from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.guarantees import DEFINITIONS, Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.yaml_models import closest
@@ -56,7 +56,8 @@ def read_suite(directory: str, suite: Suite) -> SuiteFile:
     content = _read_json(path)
     _only_known(content, _FILE_FIELDS, path, "")
     if content.get("name") != suite:
-        raise InputError(f"is {content.get('name')!r}, not `{suite}`", file=path, field="name", remedy="name the suite")
+        name = shorten(repr(content.get("name")))
+        raise InputError(f"is {name}, not `{suite}`", file=path, field="name", remedy="name the suite")
     entries = content.get("expectations")
     if not isinstance(entries, list) or not entries:
         raise InputError("holds no expectation", file=path, field="expectations", remedy="write one a rule")
@@ -94,9 +95,8 @@ def _entry(entry: Any, path: str, field: str) -> Written:
     _only_known(kwargs, keywords, path, f"{field}.kwargs")
     for name in ("minimum", "maximum"):
         if name in kwargs and not _is_number(kwargs[name]):
-            raise InputError(
-                f"is no number: {kwargs[name]!r}", file=path, field=f"{field}.kwargs.{name}", remedy="give one"
-            )
+            value = shorten(repr(kwargs[name]))
+            raise InputError(f"is no number: {value}", file=path, field=f"{field}.kwargs.{name}", remedy="give one")
     if not isinstance(kwargs.get("required", False), bool):
         raise InputError(
             "is not true or false", file=path, field=f"{field}.kwargs.required", remedy="write true or false"

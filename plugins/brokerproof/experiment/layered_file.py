@@ -1,0 +1,123 @@
+"""A YAML file that extends another one and states only the difference.
+
+`extends: NAME` names the file NAME.yaml of a directory. The result is that file's content with the extending file's
+content laid over it: a mapping is merged with the mapping below it, key by key and at any depth; a list or a plain
+value replaces what is below it; `null` takes away what is below it. The extended file may extend a third one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from brokerproof.errors import InputError
+from brokerproof.experiment.yaml_models import closest, list_yaml, read_yaml
+
+_EXTENDS = "extends"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One file with what it states itself."""
+
+    path: Path
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayeredFile:
+    """A file and the files that it extends: `layers`, the extending file first, and their `content` merged."""
+
+    content: dict[str, Any]
+    layers: tuple[Layer, ...]
+
+    def file_of(self, field: str) -> Path:
+        """The file that states a field (a dotted path), or else the nearest field above it."""
+        names = field.split(".")
+        return max(self.layers, key=lambda layer: _count_found(layer.content, names)).path
+
+
+def read_layered_file(path: Path, *, own: Collection[str] = ()) -> LayeredFile:
+    """The file at `path` with all that it extends; a file's `own` fields are not passed on to what extends it."""
+    layers = _read_layers(path, own)
+    content: dict[str, Any] = {}
+    for layer in reversed(layers):
+        content = merge(content, layer.content)
+    return LayeredFile(content=content, layers=tuple(layers))
+
+
+def extend_field(content: Mapping[str, Any], field: str, directory: Path, *, file: Path) -> dict[str, Any]:
+    """`content`, of `file`, with one of its fields laid over the file of `directory` that this field extends."""
+    value = content.get(field)
+    if not isinstance(value, Mapping) or value.get(_EXTENDS) is None:
+        return dict(content)
+    base = _find(value[_EXTENDS], directory, file=file, field=f"{field}.{_EXTENDS}")
+    return {**content, field: merge(read_layered_file(base).content, _without(value, [_EXTENDS]))}
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`above` laid over `below`; the keys of `below` keep their order and come first."""
+    merged = dict(below)
+    for key, value in above.items():
+        if value is None and key in merged:
+            del merged[key]
+        elif isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
+            merged[key] = merge(merged[key], value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _read_layers(path: Path, own: Collection[str]) -> list[Layer]:
+    layers: list[Layer] = []
+    following: Path | None = path
+    while following is not None:
+        content = read_yaml(following)
+        not_stated = [_EXTENDS, *own] if layers else [_EXTENDS]
+        layers.append(Layer(path=following, content=_without(content, not_stated)))
+        following = _next(content.get(_EXTENDS), [layer.path for layer in layers])
+    return layers
+
+
+def _next(name: Any, paths: Sequence[Path]) -> Path | None:
+    """The file that the last of `paths` extends by `name`."""
+    if name is None:
+        return None
+    found = _find(name, paths[-1].parent, file=paths[-1], field=_EXTENDS)
+    if found in paths:
+        circle = " → ".join(path.stem for path in [*paths[paths.index(found) :], found])
+        raise InputError(
+            f"`{name}` extends itself: {circle}", file=str(paths[-1]), field=_EXTENDS, remedy="extend another file"
+        )
+    return found
+
+
+def _find(name: Any, directory: Path, *, file: Path, field: str) -> Path:
+    """The file of `directory` that `file` calls by name."""
+    known = list_yaml(directory)
+    if not isinstance(name, str) or name not in known:
+        raise InputError(
+            f"no file of {directory.name}/ is called `{name}`",
+            file=str(file),
+            field=field,
+            remedy=closest(str(name), known),
+        )
+    return known[name]
+
+
+def _without(content: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name not in names}
+
+
+def _count_found(content: Any, names: Sequence[str]) -> int:
+    """How many of the names of a dotted path lead into `content`, one after the other."""
+    for count, name in enumerate(names):
+        if isinstance(content, list) and name.isdigit() and int(name) < len(content):
+            content = content[int(name)]
+        elif isinstance(content, Mapping) and name in content:
+            content = content[name]
+        else:
+            return count
+    return len(names)

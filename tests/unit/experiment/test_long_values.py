@@ -1,0 +1,113 @@
+"""A message repeats only the beginning of a value that is too long to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from brokerproof.checks import load_scenario
+from brokerproof.cli import main
+from brokerproof.errors import InputError
+from brokerproof.experiment.topology import load_topology
+
+ROOT = Path(__file__).parents[3]
+LONG = "v" * 5000
+WORDS = "so many words " * 357
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"workload.rate": LONG},
+        {"workload.rate": WORDS},
+        {"workload.rate": [LONG, LONG]},
+        {"workload.subscriptions": {LONG: WORDS}},
+        {f"workload.{LONG}": 1},
+        {WORDS: 1},
+        {"title" + ".x" * 2500: 1},
+        {f"title.{LONG}": 1},
+        {f"tags.{LONG}": 1},
+        {"name": LONG},
+        {"topology": LONG},
+        {"topology": WORDS},
+        {"version": LONG},
+        {"runtime": WORDS},
+        {"workload.namespace": LONG},
+        {"workload.producers": 10**4000},
+        {"workload.produce_on": [LONG]},
+        {"faults.0.kind": LONG},
+        {"faults.0.name": WORDS},
+        {"faults.0.targets.region": LONG},
+        {"faults.0.when": {"rereplicated": WORDS}},
+        {"bounds": {LONG: {"max": 1}}},
+        {"owner.steady": WORDS},
+        {"overrides": {LONG: 1}},
+        {"overrides": {"system": LONG}},
+        {"overrides": {f"clusters.mycluster.nodes.{LONG}": {"role": WORDS}}},
+        # The nodes that there are, one of them with a long name, are the remedy.
+        {
+            "overrides": {f"clusters.mycluster.nodes.{LONG}": {"role": "broker", "region": "eu"}},
+            "faults.0.targets": {"nodes": ["?"]},
+        },
+        {"overrides": {f"clusters.mycluster.namespaces.{LONG}": {}}},
+    ],
+    ids=lambda settings: ",".join(settings)[:40],
+)
+def test_a_value_of_5000_characters_is_not_repeated_whole(tmp_path: Path, settings: dict[str, Any]) -> None:
+    file = tmp_path / "experiment.yaml"
+    faults = [{"name": "gone", "kind": "kill", "targets": {"region": "eu"}}]
+    content = {"title": "t", "description": "d", "topology": "sync_active_passive", "faults": faults}
+    file.write_text(yaml.safe_dump({**content, "workload": {"namespace": "mytenant/eu"}}), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load_scenario(file, ROOT / "topologies", settings)
+    assert len(str(caught.value)) < 900, str(caught.value)[:1000]
+    assert "…" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [f"a: *{LONG}", f"a: !{LONG} 1", f"rate: {'9' * 5000}", "[" * 5000, f'a: "{LONG}'])
+def test_a_file_that_cannot_be_read_is_one_short_sentence(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load_scenario(file, ROOT / "topologies")
+    assert len(str(caught.value)) < 500
+    assert str(file) in str(caught.value)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.yaml"
+    file.write_bytes(b"title: \xff")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_scenario(file, ROOT / "topologies")
+
+
+def test_a_long_name_of_a_topology_is_refused() -> None:
+    with pytest.raises(InputError, match="no topology is called"):
+        load_topology(LONG, ROOT / "topologies")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", LONG],
+        ["run", WORDS],
+        ["run", "sync_nominal", "--set", LONG],
+        ["run", "sync_nominal", "--set", f"workload.rate={LONG}"],
+        ["run", "sync_nominal", "--set", f"workload.rate={WORDS}"],
+        ["run", "sync_nominal", "--set", f"workload.rate={'9' * 5000}"],
+        ["run", "sync_nominal", "--set", f"workload.rate=['{WORDS}"],
+        ["run", "sync_nominal", "--runtime", LONG],
+        ["verify", LONG],
+        ["verify", f"{'d' * 200}/" * 25],
+    ],
+    ids=lambda arguments: " ".join(arguments)[:50],
+)
+def test_the_command_line_refuses_it_in_a_short_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(arguments) == 3
+    printed = capsys.readouterr().err
+    assert len(printed) < 3000
+    assert "Traceback" not in printed
