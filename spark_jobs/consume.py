@@ -17,11 +17,13 @@ from typing import Any
 import pyarrow as pa
 from brokerproof import clock
 from brokerproof.errors import AdminError
+from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import Announcer, read
 from brokerproof.systems.clients import Consumer, Position
-from brokerproof.systems.registry import clients_for, driver_for
+from brokerproof.systems.protocols import Observation
+from brokerproof.systems.registry import abilities_of, clients_for, observation_of, topic_of
 from pyspark import BarrierTaskContext
 from spark_session import append, batch, close, kept, one_task_each, run_argument, schema, session, told
 
@@ -59,7 +61,9 @@ class Consumption:
         self.announce = Announcer(run, f"consume-{index}")
         self.unconfirmed: deque[dict[str, Any]] = deque()
         self.delivered = 0
-        # The cluster that was asked, and up to where it has everything acknowledged.
+        # Whether the cluster says what it took for acknowledged: else no delivery waits for that.
+        self.confirms = Ability.CONFIRMED_ACKS in abilities_of(run)
+        # The cluster that was asked, and the position before which it has everything acknowledged.
         self.confirmed: tuple[str, dict[int, Position]] = ("", {})
         self.confirmed_at = 0
         self.leaving = threading.Event()
@@ -100,6 +104,7 @@ class Consumption:
         received = consumer.receive(0.2)
         if received is None:
             return False
+        segment, offset, index = received.position or (None, None, None)
         self.unconfirmed.append(
             {
                 "cluster": self.cluster,
@@ -111,9 +116,9 @@ class Consumption:
                 "key": received.key,
                 "payload_hash": received.payload_hash,
                 "partition": received.partition,
-                "ledger_id": received.position.ledger_id,
-                "entry_id": received.position.entry_id,
-                "batch_index": received.position.batch_index,
+                "ledger_id": segment,
+                "entry_id": offset,
+                "batch_index": index,
                 "redelivery_count": received.redelivery_count,
                 "published_at": received.published_at,
                 "replicated_from": received.replicated_from,
@@ -124,12 +129,12 @@ class Consumption:
         consumer.acknowledge(received)
         return True
 
-    def confirm(self, driver: Any) -> None:
+    def confirm(self, observation: Observation) -> None:
         """Ask the cluster up to where the subscription is acknowledged; the client's own acks have no receipt."""
         while not self.stopping.wait(1.0):
             try:
                 cluster = self.cluster
-                confirmed = driver.acknowledged(cluster, self.task["subscription"])
+                confirmed = observation.acknowledged(cluster, self.task["subscription"])
             except AdminError:
                 continue  # nobody answers: nothing is confirmed meanwhile
             self.confirmed_at = clock.now_us()
@@ -139,13 +144,14 @@ class Consumption:
         """Deliveries whose ack is confirmed, or which have waited long enough for that, in order of arrival."""
         rows = []
         (asked, confirmed), confirmed_at = self.confirmed, self.confirmed_at
+        last = last or not self.confirms
         waited_since = clock.now_us() - int(_CONFIRM_S * 1e6)
         while self.unconfirmed:
             row = self.unconfirmed[0]
             mark = confirmed.get(row["partition"]) if row["cluster"] == asked else None
             if (
                 mark is not None
-                and (row["ledger_id"], row["entry_id"]) <= mark[:2]
+                and (row["ledger_id"], row["entry_id"]) < mark[:2]
                 and row["received_at"] <= confirmed_at
             ):
                 row["acknowledged_at"] = confirmed_at
@@ -160,7 +166,7 @@ def _deliver_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.Reco
     consumption = Consumption(run, index, task)
     constant = {
         "run_id": run.run_id,
-        "topic": run.scenario.topic,
+        "topic": topic_of(run),
         "subscription": task["subscription"],
         "consumer": task["consumer"],
     }
@@ -173,7 +179,8 @@ def _deliver_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.Reco
 
     thread = threading.Thread(target=work, name="receive", daemon=True)
     thread.start()
-    threading.Thread(target=consumption.confirm, args=(driver_for(run),), name="confirm", daemon=True).start()
+    if consumption.confirms:
+        threading.Thread(target=consumption.confirm, args=(observation_of(run),), name="confirm", daemon=True).start()
     while thread.is_alive():
         thread.join(_FLUSH_S)
         if run.state("consume_stop") is not None:
@@ -189,7 +196,7 @@ def _deliver_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.Reco
 
 def watch(run: Run, ended: threading.Event) -> None:
     """Decide when to stop, and leave the evidence for it in state/consume.json and state/consume_stop.json."""
-    driver = driver_for(run)
+    observation = observation_of(run)
     phases, settle_s = run.scenario.phases, run.scenario.settle_s
     deadline = time.monotonic() + phases.total_s + 2 * settle_s + _SLACK_S
     finished_at: float | None = None
@@ -202,8 +209,8 @@ def watch(run: Run, ended: threading.Event) -> None:
         if finished_at is None and time.monotonic() < deadline:
             continue
         # In this order: what replication brings later would find a subscription that counts as drained.
-        behind = [f"{path['from']} to {path['to']}" for path in driver.replicated() if not path["drained"]]
-        drained = driver.drained()
+        behind = [f"{path['from']} to {path['to']}" for path in observation.replicated() if not path["drained"]]
+        drained = observation.drained()
         all_drained = not behind and bool(drained) and all(row["drained"] for row in drained)
         late = finished_at is None or time.monotonic() > finished_at + settle_s
         if all_drained or late:
@@ -225,7 +232,7 @@ def watch(run: Run, ended: threading.Event) -> None:
 def _unproven(run: Run, why: str) -> dict[str, Any]:
     return {
         "cluster": next(iter(run.topology.clusters)),
-        "topic": run.scenario.topic,
+        "topic": topic_of(run),
         "partition": -1,
         "subscription": "",
         "drained": False,

@@ -20,8 +20,8 @@ from brokerproof import clock
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import Announcer, read
 from brokerproof.run.tables import Outcome
-from brokerproof.systems.clients import Position, Settled, payload, payload_hash
-from brokerproof.systems.registry import clients_for
+from brokerproof.systems.clients import Settled, payload, payload_hash
+from brokerproof.systems.registry import clients_for, topic_of
 from pyspark import BarrierTaskContext
 from spark_session import append, batch, close, kept, one_task_each, run_argument, schema, session, told
 
@@ -132,15 +132,15 @@ class Load:
                 self._keep(self.pending.pop(seq), Settled(Outcome.UNKNOWN, error="not settled in time"), None)
 
     def _keep(self, row: dict[str, Any], settled: Settled, at: int | None) -> None:
-        position: Position | tuple[None, None, None] = settled.position or (None, None, None)
+        segment, offset, index = settled.position or (None, None, None)
         row |= {
             "settled_at": at,
             "outcome": settled.outcome.value,
             "error": settled.error,
             "partition": settled.partition,
-            "ledger_id": position[0],
-            "entry_id": position[1],
-            "batch_index": position[2],
+            "ledger_id": segment,
+            "entry_id": offset,
+            "batch_index": index,
         }
         self.counts[settled.outcome] += 1
         self.rows.append(row)
@@ -165,7 +165,7 @@ def _publish_one(run: Run, number: int, task: dict[str, Any]) -> Iterator[pa.Rec
     constant = {
         "run_id": run.run_id,
         "cluster": task["cluster"],
-        "topic": run.scenario.topic,
+        "topic": topic_of(run),
         "producer": task["producer"],
     }
     context = BarrierTaskContext.get()

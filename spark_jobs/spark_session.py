@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from brokerproof.errors import BrokerproofError
@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-Task = dict[str, Any]
-Work = Callable[[Run, int, Task], Iterator[pa.RecordBatch]]
+Task = TypeVar("Task")
 
 
 class Closeable(Protocol):
@@ -41,7 +40,7 @@ def append(frame: DataFrame, run: Run, table: str) -> None:
 
 
 def one_task_each(
-    run: Run, tasks: list[Task], work: Work
+    run: Run, tasks: list[Task], work: Callable[[Run, int, Task], Iterator[pa.RecordBatch]]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What `mapInArrow` runs on a frame of task numbers: `work` on the task of each number."""
     directory = run.directory

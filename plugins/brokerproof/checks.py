@@ -16,7 +16,7 @@ from brokerproof.experiment.topology import Role, Topology, load_topology
 from brokerproof.experiment.yaml_models import apply_overrides, closest, parse, read_yaml
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.runtimes.registry import RUNTIMES
-from brokerproof.systems.registry import SYSTEMS
+from brokerproof.systems.registry import system_of
 
 
 def load_scenario(path: Path, topologies: Path, settings: Mapping[str, Any] | None = None) -> tuple[Scenario, Topology]:
@@ -50,8 +50,8 @@ def load_scenario(path: Path, topologies: Path, settings: Mapping[str, Any] | No
 
 def check(scenario: Scenario, topology: Topology) -> None:
     """Raises InputError where the scenario names something that the topology or Brokerproof does not have."""
-    _known(topology.system, SYSTEMS, "system", "system")
-    _known(scenario.version, SYSTEMS[topology.system](), "pinned version", "version")
+    system = system_of(topology)
+    _known(scenario.version, system.versions(), "pinned version", "version")
     _known(scenario.runtime, RUNTIMES, "runtime", "runtime")
     for index, fault in enumerate(scenario.faults):
         at = f"faults.{index}"

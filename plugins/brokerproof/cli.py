@@ -235,9 +235,8 @@ def _history(options: argparse.Namespace, settings: Settings) -> int:
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof.doctor import examine
-    from brokerproof.experiment.scenario import Scenario
 
-    findings = examine(settings, Scenario.model_fields["version"].default)
+    findings = examine(settings)
     if options.json:
         _print_json([asdict(finding) for finding in findings])
     else:

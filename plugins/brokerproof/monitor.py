@@ -28,7 +28,7 @@ from brokerproof.run import live_status
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, Sample, Source, names_in, split
 from brokerproof.runtimes.processes import MARK
-from brokerproof.systems.registry import driver_for
+from brokerproof.systems.registry import observation_of
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def keep(run: Run) -> None:
 
 def _samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
     """The system's own, and the link's where the topology has one."""
-    samplers = driver_for(run, patience_s=_PATIENCE_S).samplers()
+    samplers = observation_of(run, patience_s=_PATIENCE_S).samplers()
     if not run.topology.links:
         return samplers
     return {**samplers, "link": partial(sample, Link(Path(run.path("nodes"))))}

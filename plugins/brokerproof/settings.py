@@ -4,6 +4,7 @@ BROKERPROOF_HOME                  the project's directory: dags/, topologies/, â
 BROKERPROOF_VAR                   everything that runs write (default: HOME/var)
 BROKERPROOF_SCENARIOS             the scenario files (default: HOME/dags/scenarios)
 BROKERPROOF_SPARK_DRIVER_MEMORY   memory of each Spark driver (default: 1g)
+BROKERPROOF_SYSTEMS               messaging systems beside the built-in ones, as NAME=MODULE:ATTRIBUTE, comma separated
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class Settings:
     var: Path
     scenarios: Path
     spark_driver_memory: str
+    # Where the object of each messaging system that is not built in is, as MODULE:ATTRIBUTE, by name.
+    systems: Mapping[str, str]
 
     @property
     def dags(self) -> Path:
@@ -93,4 +96,20 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         var=Path(environment.get("BROKERPROOF_VAR") or home / "var").resolve(),
         scenarios=Path(environment.get("BROKERPROOF_SCENARIOS") or home / "dags" / "scenarios").resolve(),
         spark_driver_memory=memory,
+        systems=_systems(environment.get("BROKERPROOF_SYSTEMS", "")),
     )
+
+
+def _systems(text: str) -> dict[str, str]:
+    """{name: MODULE:ATTRIBUTE} of `NAME=MODULE:ATTRIBUTE,â€¦`."""
+    found: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        match = re.fullmatch(r"([a-z][a-z0-9_-]*)=([\w.]+:\w+)", entry)
+        if match is None:
+            raise InputError(
+                f"`{entry}` names no messaging system",
+                field="BROKERPROOF_SYSTEMS",
+                remedy="write `name=module:attribute`, comma separated",
+            )
+        found[match[1]] = match[2]
+    return found

@@ -16,7 +16,7 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
-from brokerproof.systems.registry import clients_for, warm_up_for
+from brokerproof.systems.registry import clients_for, system_named
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
 
     Raises InputError for a version that is not pinned, MachineError where it cannot be fetched.
     """
-    warm_up = warm_up_for(system, version)
-    if warm_up.done():
+    warm_up = system_named(system).warm_up(version)
+    if warm_up is None or warm_up.done():
         return
     say(f"fetching {system} {version}, if it is not here yet, and keeping what Java learns of it (a minute, once)")
     warm_up.fetch()
@@ -38,7 +38,7 @@ def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
         Scenario,
         {
             **{"name": "warm_up", "title": "Warm-up", "description": "-", "topology": "warm_up"},
-            **{"version": version, "workload": {"namespace": warm_up.namespace}},
+            **{"version": version, "workload": warm_up.workload},
         },
         file="the warm-up's scenario",
     )

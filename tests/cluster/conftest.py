@@ -13,7 +13,9 @@ from brokerproof.clock import wait_until
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.systems.clients import Settled
-from brokerproof.systems.pulsar.driver import PulsarDriver
+from brokerproof.systems.pulsar.administration import PulsarAdministration
+from brokerproof.systems.pulsar.observation import PulsarObservation
+from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 from brokerproof.systems.registry import clients_for
 
 ROOT = Path(__file__).parents[2]
@@ -28,13 +30,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass(frozen=True)
 class Stretched:
-    """A configured `sync_active_passive`, its driver and its runtime."""
+    """A configured cluster with the parts that Pulsar makes for its run, and its runtime."""
 
     run: Run
-    driver: PulsarDriver
+    provisioning: PulsarProvisioning
+    administration: PulsarAdministration
+    observation: PulsarObservation
     runtime: ProcessRuntime
     # The run that the cluster belongs to; `run` is a view of it with a topic for tests.
     reserved: Run
+
+    @classmethod
+    def of(cls, run: Run, reserved: Run) -> Stretched:
+        """Of a view of a run."""
+        return cls(
+            run=run,
+            provisioning=PulsarProvisioning(run),
+            administration=PulsarAdministration(run),
+            observation=PulsarObservation(run),
+            runtime=lifecycle.runtime_of(reserved),
+            reserved=reserved,
+        )
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +77,7 @@ def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
             topology=run.topology,
             addresses=run.facts["addresses"],
         )
-        yield Stretched(tests, PulsarDriver(tests), lifecycle.runtime_of(run), run)
+        yield Stretched.of(tests, run)
     finally:
         lifecycle.release(run)
 

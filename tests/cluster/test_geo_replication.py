@@ -19,7 +19,7 @@ from brokerproof.experiment.topology import Role
 from brokerproof.results.outcome import outcome
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Received
-from brokerproof.systems.pulsar.driver import PulsarDriver
+from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.registry import clients_for
 
 from . import conftest
@@ -56,7 +56,7 @@ def geo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
             topology=run.topology,
             addresses=run.facts["addresses"],
         )
-        yield Stretched(tests, PulsarDriver(tests), lifecycle.runtime_of(run), run)
+        yield Stretched.of(tests, run)
     finally:
         lifecycle.release(run)
 
@@ -79,14 +79,16 @@ def read(geo: Stretched, cluster: str) -> list[Received]:
         clients.close()
 
 
-def drain(driver: PulsarDriver) -> None:
-    wait_until(lambda: all(way["drained"] for way in driver.replicated()), timeout_s=60, what="replication to drain")
+def drain(observation: PulsarObservation) -> None:
+    wait_until(
+        lambda: all(way["drained"] for way in observation.replicated()), timeout_s=60, what="replication to drain"
+    )
 
 
 def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(geo: Stretched) -> None:
     for cluster in (EU, US):
         publish(geo, cluster, 50)
-    drain(geo.driver)
+    drain(geo.observation)
     assert Counter((one.producer, one.replicated_from) for one in read(geo, EU)) == {
         ("cluster-eu-p0", None): 50,
         ("cluster-us-p0", US): 50,
@@ -99,26 +101,26 @@ def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(ge
 
 def test_what_a_message_says_of_its_origin_is_what_the_broker_says(geo: Stretched) -> None:
     publish(geo, EU, 5)
-    drain(geo.driver)
-    cluster = geo.driver.clusters[US]
+    drain(geo.observation)
+    cluster = geo.observation.clusters[US]
     address = geo.run.facts["addresses"][cluster.owner()]
     for one in read(geo, US)[-5:]:
-        path = f"{cluster.partitions[0][1]}/ledger/{one.position.ledger_id}/entry/{one.position.entry_id}"
+        path = f"{cluster.partitions[0][1]}/ledger/{one.position.segment}/entry/{one.position.offset}"
         answer = httpx.get(f"http://{address}:8080{path}", trust_env=False)
         assert answer.headers.get("X-Pulsar-replicated-from") == one.replicated_from == EU
 
 
 def test_both_clusters_know_each_other_and_a_changed_address_is_named(geo: Stretched) -> None:
-    geo.driver.check_configuration()
-    brokers, path = geo.driver.clusters[EU].brokers, f"/admin/v2/clusters/{US}"
+    geo.administration.check_configuration()
+    brokers, path = geo.observation.clusters[EU].brokers, f"/admin/v2/clusters/{US}"
     kept = brokers.get(path)
     brokers.change("POST", path, {**kept, "brokerServiceUrl": "pulsar://127.9.9.9:6650"})
     try:
         with pytest.raises(AdminError, match="brokerServiceUrl of cluster-us"):
-            geo.driver.check_configuration()
+            geo.administration.check_configuration()
     finally:
         brokers.change("POST", path, kept)
-    geo.driver.check_configuration()
+    geo.administration.check_configuration()
 
 
 @pytest.fixture(scope="module")
@@ -167,24 +169,26 @@ def test_one_message_missing_in_the_other_cluster_is_found(judged: Run, tmp_path
 
 
 def test_replication_is_not_drained_while_the_other_cluster_is_down_and_is_after_its_return(geo: Stretched) -> None:
-    us = geo.driver.clusters[US]
+    us = geo.observation.clusters[US]
     brokers = us.cluster.names(role=Role.BROKER)
     for name in brokers:
         geo.runtime.kill(name)
     # Nobody of them is left to say so: the metadata store lists them until their sessions end.
     assert us.alive_brokers() == sorted(brokers)
     publish(geo, EU, 20)
-    to_us, from_us = geo.driver.replicated()
+    to_us, from_us = geo.observation.replicated()
     assert (to_us["drained"], from_us["drained"]) == (False, False)
     assert "the replicator of the topic is at" in to_us["why"]
     assert "no node answers" in from_us["why"]
     before = len(read(geo, EU))
     wait_until(lambda: us.alive_brokers() == [], timeout_s=60, what="the end of their sessions")
-    specs = geo.driver.specs()
+    specs = geo.provisioning.specs()
     for name in brokers:
         geo.runtime.start(specs[name])
-    wait_until(lambda: all(geo.driver.healthy(specs[name]) for name in brokers), timeout_s=90, what="their health")
-    drain(geo.driver)
+    wait_until(
+        lambda: all(geo.provisioning.healthy(specs[name]) for name in brokers), timeout_s=90, what="their health"
+    )
+    drain(geo.observation)
     assert len(read(geo, US)) == before
 
 
@@ -217,21 +221,20 @@ def test_a_subscription_with_replicated_state_goes_on_elsewhere_where_it_stood(
                 consumer.acknowledge(received)
                 acknowledged += 1
             time.sleep(0.5)
-        driver = PulsarDriver(run)
+        observation = PulsarObservation(run)
         wait_until(
-            lambda: all(way["drained"] for way in driver.replicated()), timeout_s=60, what="replication to drain"
+            lambda: all(way["drained"] for way in observation.replicated()), timeout_s=60, what="replication to drain"
         )
         again = 0
         other = us.consumer(mover, "c0")
         while other.receive(3) is not None:
             again += 1
         assert again < acknowledged / 2 if replicated else again == acknowledged
-        for cluster, log in zip((EU, US), driver.logs(), strict=True):
-            reader, last = (us if cluster == US else eu).reader(-1), None
+        for cluster, log in zip((EU, US), observation.logs(), strict=True):
+            reader = (us if cluster == US else eu).reader(-1)
             while not reader.at_end():
-                if (received := reader.read(5)) is not None:
-                    last = [received.position.ledger_id, received.position.entry_id]
-            assert (log["cluster"], log["last_confirmed"]) == (cluster, last)
+                reader.read(5)
+            assert (log.cluster, log.end) == (cluster, reader.next_position())
     finally:
         eu.close()
         us.close()

@@ -15,7 +15,7 @@ from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.metadata_store import UNDER_REPLICATION
-from brokerproof.systems.registry import clients_for, warm_up_for
+from brokerproof.systems.registry import clients_for, system_named, topic_of
 from brokerproof.warm_up import prepare
 from kazoo.client import KazooClient
 
@@ -29,7 +29,9 @@ def publish(stretched: Stretched, count: int) -> list[Settled]:
 
 
 def test_a_machine_is_prepared_once(stretched: Stretched) -> None:
-    assert warm_up_for("pulsar", stretched.run.scenario.version).done()
+    warmed = system_named("pulsar").warm_up(stretched.run.scenario.version)
+    assert warmed is not None
+    assert warmed.done()
 
     said: list[str] = []
     prepare("pulsar", stretched.run.scenario.version, said.append)
@@ -39,7 +41,7 @@ def test_a_machine_is_prepared_once(stretched: Stretched) -> None:
 
 def test_bookies_find_what_they_would_race_for(stretched: Stretched) -> None:
     """Of bookies that start side by side on an empty store, Pulsar lets all but the first die; see metadata.py."""
-    store = KazooClient(stretched.driver.layout.metadata_url("mycluster"), read_only=True)
+    store = KazooClient(stretched.provisioning.layout.metadata_url("mycluster"), read_only=True)
     store.start(timeout=10)
     try:
         made = store.exists(UNDER_REPLICATION).czxid
@@ -67,68 +69,71 @@ def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: Stretc
 def test_every_ledger_has_one_copy_in_each_region(stretched: Stretched) -> None:
     for _ in range(4):
         assert {answer.outcome for answer in publish(stretched, 20)} == {"acked"}
-        stretched.driver.unload("mycluster")  # the next one opens another ledger
-    rows = stretched.driver.ledgers("test")
-    assert len({row["ledger_id"] for row in rows}) >= 4
-    assert {tuple(row["regions"]) for row in rows} == {("eu", "us")}
-    assert {tuple(row["regions_required"]) for row in rows} == {("eu", "us")}
+        stretched.administration.unload("mycluster")  # the next one opens another ledger
+    found = stretched.observation.copies()
+    assert len({each.segment for each in found}) >= 4
+    nodes = stretched.run.topology.nodes
+    assert {tuple(sorted(nodes[name].region for name in each.in_sync)) for each in found} == {("eu", "us")}
+    assert {tuple(each.regions_required) for each in found} == {("eu", "us")}
 
 
 def test_the_topic_is_owned_where_the_isolation_policy_says(stretched: Stretched) -> None:
     publish(stretched, 1)
-    owner = stretched.driver.owner()
+    owner = stretched.observation.owner()
     assert owner in stretched.run.topology.clusters["mycluster"].names(role=Role.BROKER, region="eu")
 
 
 def test_a_topic_that_is_taken_from_its_owner_gets_one_where_the_policy_says(stretched: Stretched) -> None:
     publish(stretched, 1)
     eu = stretched.run.topology.clusters["mycluster"].names(role=Role.BROKER, region="eu")
-    before = len(stretched.driver.ledgers("before"))
-    stretched.driver.reassign()
+    before = len(stretched.observation.copies())
+    stretched.administration.reassign()
     publish(stretched, 1)
-    assert stretched.driver.owner() in eu
+    assert stretched.observation.owner() in eu
     # It was closed and opened again.
-    assert len(stretched.driver.ledgers("after")) > before
+    assert len(stretched.observation.copies()) > before
 
 
 def test_the_holders_of_the_open_ledger_are_one_of_each_region(stretched: Stretched) -> None:
     publish(stretched, 1)
-    assert sorted(stretched.run.topology.nodes[name].region for name in stretched.driver.holders()) == ["eu", "us"]
+    assert sorted(stretched.run.topology.nodes[name].region for name in stretched.observation.holders()) == ["eu", "us"]
 
 
 def test_what_was_published_counts_where_it_was_acked(stretched: Stretched) -> None:
     publish(stretched, 1)
-    before = stretched.driver.published()
+    before = stretched.observation.published()
     publish(stretched, 10)
-    assert stretched.driver.published() - before == 10
+    assert stretched.observation.published() - before == 10
 
 
 def test_all_nodes_are_listed_alive_and_nothing_is_under_replicated(stretched: Stretched) -> None:
-    alive = stretched.driver.alive()
-    assert alive["brokers"] == sorted(stretched.driver.home.cluster.names(role=Role.BROKER))
-    assert alive["bookies"] == sorted(stretched.driver.home.cluster.names(role=Role.BOOKIE))
-    assert stretched.driver.under_replicated() == 0
+    alive = stretched.observation.alive()
+    assert alive[Role.BROKER] == sorted(stretched.observation.home.cluster.names(role=Role.BROKER))
+    assert alive[Role.BOOKIE] == sorted(stretched.observation.home.cluster.names(role=Role.BOOKIE))
+    assert stretched.observation.under_replicated() == 0
 
 
 def test_a_setting_changed_behind_its_back_is_named(stretched: Stretched) -> None:
-    stretched.driver.check_configuration()
+    stretched.administration.check_configuration()
     path = "/admin/v2/namespaces/mytenant/eu/retention"
-    kept = stretched.driver.home.brokers.get(path)
-    stretched.driver.home.brokers.change("POST", path, {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1})
+    kept = stretched.observation.home.brokers.get(path)
+    stretched.observation.home.brokers.change("POST", path, {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1})
     try:
         with pytest.raises(AdminError, match="retention of mytenant/eu"):
-            stretched.driver.check_configuration()
+            stretched.administration.check_configuration()
     finally:
-        stretched.driver.home.brokers.change("POST", path, kept)
-    stretched.driver.check_configuration()
+        stretched.observation.home.brokers.change("POST", path, kept)
+    stretched.administration.check_configuration()
 
 
 def test_a_killed_broker_is_seen_dead_and_comes_back(stretched: Stretched) -> None:
     kind, name = FAULT_KINDS["kill"], "broker-us-2"
     around = Surroundings(
-        driver=stretched.driver,
+        provisioning=stretched.provisioning,
+        administration=stretched.administration,
+        observation=stretched.observation,
         runtime=stretched.runtime,
-        specs=stretched.driver.specs(),
+        specs=stretched.provisioning.specs(),
         link=None,
         fault=Fault(name="killed", kind=kind.name, targets=Targets(nodes=[name])),
     )
@@ -145,14 +150,14 @@ def test_the_samplers_say_what_the_cluster_says(stretched: Stretched) -> None:
     publish(stretched, 1)
     samples = {
         (sample.source, sample.metric): sample.value
-        for sampler in stretched.driver.samplers().values()
+        for sampler in stretched.observation.samplers().values()
         for sample in sampler()
     }
-    topic = f"topic:{stretched.run.scenario.topic}"
+    topic = f"topic:{topic_of(stretched.run)}"
     assert samples[topic, "owner"].startswith("broker-eu-")
     assert int(samples[topic, "published"]) > 0
     assert samples["cluster:mycluster", "under_replicated"] == "0"
-    for bookie in stretched.driver.home.cluster.names(role=Role.BOOKIE):
+    for bookie in stretched.observation.home.cluster.names(role=Role.BOOKIE):
         assert int(samples[f"node:{bookie}", "bytes_written"]) > 0
 
 

@@ -23,7 +23,9 @@ from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.network.process import Link
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Settled
-from brokerproof.systems.pulsar.driver import PulsarDriver
+from brokerproof.systems.pulsar.administration import PulsarAdministration
+from brokerproof.systems.pulsar.observation import PulsarObservation
+from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 from brokerproof.systems.registry import clients_for
 
 from .conftest import ROOT
@@ -49,8 +51,8 @@ def wan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 
 @pytest.fixture
-def driver(wan: Run) -> PulsarDriver:
-    return PulsarDriver(wan)
+def observation(wan: Run) -> PulsarObservation:
+    return PulsarObservation(wan)
 
 
 def latencies_ms(run: Run, region: str | None, count: int = 20) -> list[float]:
@@ -114,22 +116,27 @@ def test_nothing_but_the_link_connects_two_regions(wan: Run) -> None:
         assert crossing_directly(wan, [(pid, "eu")]) == ["a process in eu is connected to bookie-us-1"]
 
 
-def test_nodes_that_go_by_names_are_found_by_them(wan: Run, driver: PulsarDriver) -> None:
+def test_nodes_that_go_by_names_are_found_by_them(wan: Run, observation: PulsarObservation) -> None:
     latencies_ms(wan, None, 1)
-    assert driver.alive()["bookies"] == sorted(driver.home.cluster.names(role=Role.BOOKIE))
-    assert driver.alive()["brokers"] == sorted(driver.home.cluster.names(role=Role.BROKER))
-    assert sorted(wan.topology.nodes[name].region for name in driver.holders()) == ["eu", "us"]
-    assert {tuple(row["regions"]) for row in driver.ledgers("test")} == {("eu", "us")}
-    assert driver.owner() in driver.home.cluster.names(role=Role.BROKER, region="eu")
+    assert observation.alive()[Role.BOOKIE] == sorted(observation.home.cluster.names(role=Role.BOOKIE))
+    assert observation.alive()[Role.BROKER] == sorted(observation.home.cluster.names(role=Role.BROKER))
+    assert sorted(wan.topology.nodes[name].region for name in observation.holders()) == ["eu", "us"]
+    assert all(
+        {wan.topology.nodes[name].region for name in each.in_sync} == {"eu", "us"} for each in observation.copies()
+    )
+    assert observation.owner() in observation.home.cluster.names(role=Role.BROKER, region="eu")
 
 
-def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, driver: PulsarDriver) -> None:
+def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation: PulsarObservation) -> None:
     latencies_ms(wan, None, 1)
     kind, targets = FAULT_KINDS["partition"], [name for name, node in wan.topology.nodes.items() if node.region == "us"]
+    provisioning = PulsarProvisioning(wan)
     around = Surroundings(
-        driver=driver,
+        provisioning=provisioning,
+        administration=PulsarAdministration(wan),
+        observation=observation,
         runtime=lifecycle.runtime_of(wan),
-        specs=driver.specs(),
+        specs=provisioning.specs(),
         link=Link(Path(wan.path("nodes"))),
         # The metadata store in witness stays in sight of both, so that BookKeeper takes all bookies for alive and tries
         # those of us in turns, 30 s each, as long as the cut lasts.

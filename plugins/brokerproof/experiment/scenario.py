@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import cached_property
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -338,8 +337,3 @@ class Scenario(Document):
     def bound(self, metric: str, subject: str) -> Bound | None:
         """The bound on a measurement: the one for its subject, or else the metric's."""
         return self.bounds.get(f"{metric}/{subject}") or self.bounds.get(metric)
-
-    @cached_property
-    def topic(self) -> str:
-        """The topic's full name."""
-        return f"persistent://{self.workload.namespace}/{self.workload.topic}"

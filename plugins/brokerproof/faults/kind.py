@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
     from brokerproof.network.process import Link
     from brokerproof.runtimes.protocols import NodeSpec, Runtime
-    from brokerproof.systems.protocols import Driver
+    from brokerproof.systems.protocols import Administration, Observation, Provisioning
 
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 class Surroundings:
     """What a fault acts on, and what the scenario says of it."""
 
-    driver: Driver
+    provisioning: Provisioning
+    administration: Administration
+    observation: Observation
     runtime: Runtime
     specs: Mapping[str, NodeSpec]
     # None where the topology has no links.
@@ -84,11 +86,13 @@ class Kind(ABC):
 
     def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """What shows that every target is healthy, None while it is not."""
-        unhealthy = [name for name in targets if not around.driver.healthy(around.specs[name])]
+        unhealthy = [name for name in targets if not around.provisioning.healthy(around.specs[name])]
         if unhealthy:
             return None
         again = {"started_again": around.started_again} if around.started_again else {}
-        return json.dumps({"healthy": [around.specs[name].health_url for name in targets], **again})
+        return json.dumps(
+            {"healthy": [around.provisioning.describe_health(around.specs[name]) for name in targets], **again}
+        )
 
 
 FAULT_KINDS: dict[str, Kind] = {}

@@ -86,7 +86,7 @@ class OfLink(Kind):
         concerned = {*traffic.senders, *traffic.receivers} & around.specs.keys() - around.kept_down
         around.supervise(concerned)
         try:
-            listed = {name for names in around.driver.alive().values() for name in names}
+            listed = {name for names in around.observation.alive().values() for name in names}
         except AdminError:
             return None
         if any(around.specs[name].role is not Role.METADATA for name in concerned - listed):

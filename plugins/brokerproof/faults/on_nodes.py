@@ -130,10 +130,10 @@ class Unload(Kind):
             )
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.driver.reassign()
+        around.administration.reassign()
 
     def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        owner = around.driver.owner()
+        owner = around.observation.owner()
         return None if owner is None or owner in targets else json.dumps({"owner": owner})
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:

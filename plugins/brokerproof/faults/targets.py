@@ -5,18 +5,18 @@ from __future__ import annotations
 from brokerproof.errors import RunError
 from brokerproof.experiment.scenario import Targets
 from brokerproof.experiment.topology import Topology
-from brokerproof.systems.protocols import Driver
+from brokerproof.systems.protocols import Observation
 
 
-def resolve(targets: Targets, topology: Topology, driver: Driver) -> list[str]:
+def resolve(targets: Targets, topology: Topology, observation: Observation) -> list[str]:
     """The names of the nodes that a fault is done to, now. Raises RunError where there is none."""
     if targets.nodes:
         names = list(targets.nodes)
     elif targets.now == "topic_owner":
-        owner = driver.owner(targets.cluster)
+        owner = observation.owner(targets.cluster)
         names = [owner] if owner else []
     elif targets.now == "ledger_bookie":
-        names = driver.holders(targets.cluster)
+        names = observation.holders(targets.cluster)
     else:
         names = list(topology.nodes)
     names = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,8 @@ from brokerproof.network.process import Link
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import FaultState
 from brokerproof.runtimes.protocols import Runtime
-from brokerproof.systems.protocols import Driver
+from brokerproof.systems.protocols import Administration, Observation, Provisioning
+from brokerproof.systems.registry import topic_of
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +34,21 @@ class Timeline:
     """One execution of the timeline."""
 
     def __init__(
-        self, run: Run, driver: Driver, runtime: Runtime, *, announce: Callable[..., None], link: Link | None = None
+        self,
+        run: Run,
+        *,
+        provisioning: Provisioning,
+        administration: Administration,
+        observation: Observation,
+        runtime: Runtime,
+        announce: Callable[..., None],
+        link: Link | None = None,
     ) -> None:
         """`link` is the run's, where its topology has links."""
-        self.run, self.driver, self.scenario = run, driver, run.scenario
+        self.run, self.scenario, self.topic = run, run.scenario, topic_of(run)
+        self.provisioning, self.administration, self.observation = provisioning, administration, observation
         self.runtime, self.link = runtime, link
-        self.specs = driver.specs()
+        self.specs = provisioning.specs()
         self.announce = announce
         self.problems: list[str] = []
         self._injected: dict[str, list[str]] = {}
@@ -78,7 +88,7 @@ class Timeline:
             if (problem := self.run.state("problem-load")) is not None:
                 raise RunError(f"the load failed before the rate was held: {problem['problem']}")
             try:
-                now, count = time.monotonic(), self.driver.published()
+                now, count = time.monotonic(), self.observation.published()
             except AdminError:
                 return False  # the topic is made by its first producer
             if last is not None and count >= last[1]:
@@ -129,9 +139,9 @@ class Timeline:
     def _inject(self, fault: Fault) -> None:
         if fault.when is not None:
             self._await(fault, fault.when)
-        self.run.append("ledgers", self.driver.ledgers(f"before {fault.name}", without=self._silent()))
+        self._record_copies(f"before {fault.name}", without=self._silent())
         kind, around = FAULT_KINDS[fault.kind], self._around(fault)
-        targets = resolve(fault.targets, self.run.topology, self.driver)
+        targets = resolve(fault.targets, self.run.topology, self.observation)
         self._injected[fault.name] = targets
         self._record(
             fault,
@@ -188,7 +198,7 @@ class Timeline:
         def unhealthy() -> bool:
             nonlocal since
             asked = time.monotonic()
-            if any(self.driver.healthy(spec) for spec in specs):
+            if any(self.provisioning.healthy(spec) for spec in specs):
                 since = time.monotonic()
             return asked - since >= for_s
 
@@ -200,8 +210,8 @@ class Timeline:
         Both, because auto-recovery notices a dead bookie only when its session ends, about 30 s later.
         """
         dead = {name for name in self._injected[earlier] if not self.runtime.alive(name)}
-        named = any(dead.intersection(row["bookies"]) for row in self.driver.ledgers("waiting")) if dead else False
-        return not named and self.driver.under_replicated() == 0
+        named = any(dead.intersection(segment.holders) for segment in self.observation.copies()) if dead else False
+        return not named and self.observation.under_replicated() == 0
 
     def _heal(self, fault: Fault) -> None:
         targets = self._injected[fault.name]
@@ -220,7 +230,9 @@ class Timeline:
 
     def _around(self, fault: Fault) -> Surroundings:
         return Surroundings(
-            driver=self.driver,
+            provisioning=self.provisioning,
+            administration=self.administration,
+            observation=self.observation,
             runtime=self.runtime,
             specs=self.specs,
             link=self.link,
@@ -260,7 +272,7 @@ class Timeline:
                 self.problems.append(f"the regions are joined no longer: {error}")
         try:
             clock.wait_until(
-                lambda: self.driver.under_replicated() == 0,
+                lambda: self.observation.under_replicated() == 0,
                 timeout_s=self.scenario.settle_s,
                 what="under-replicated ledgers to come to zero",
                 every_s=0.5,
@@ -268,7 +280,7 @@ class Timeline:
         except (DeadlineError, AdminError) as error:
             self.problems.append(str(error))
         try:
-            self.run.append("ledgers", self.driver.ledgers("end"))
+            self._record_copies("end")
         except AdminError as error:
             self.problems.append(f"where the ledgers are in the end is unknown: {error}")
 
@@ -276,6 +288,28 @@ class Timeline:
         """Sleep to a time of the timeline; a fault that took longer than its place in it delays what follows."""
         while (left := moment_us - clock.now_us()) > 0:
             time.sleep(min(left / 1e6, 0.5))
+
+    def _record_copies(self, moment: str, without: Collection[str] = ()) -> None:
+        """Note where every segment of the topic is, in every cluster but those `without`."""
+        at, nodes = clock.now_us(), self.run.topology.nodes
+        rows = [
+            {
+                "run_id": self.run.run_id,
+                "cluster": segment.cluster,
+                "topic": self.topic,
+                "partition": segment.partition,
+                "at": at,
+                "moment": moment,
+                "ledger_id": segment.segment,
+                "first_entry": segment.first_offset,
+                "state": segment.state,
+                "bookies": list(segment.holders),
+                "regions": sorted({nodes[name].region for name in segment.in_sync if name in nodes}),
+                "regions_required": list(segment.regions_required),
+            }
+            for segment in self.observation.copies(without=without)
+        ]
+        self.run.append("ledgers", rows)
 
     def _record(self, fault: Fault, targets: list[str], state: FaultState, evidence: str) -> None:
         row: dict[str, Any] = {

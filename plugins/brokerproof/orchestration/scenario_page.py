@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from brokerproof.experiment.scenario import Fault, Scenario, Subscription
 from brokerproof.experiment.topology import Topology
+from brokerproof.systems.registry import system_of
 
 
 def write_page(scenario: Scenario, topology: Topology) -> str:
@@ -43,7 +44,8 @@ def _describe_workload(scenario: Scenario, topology: Topology) -> str:
     subscriptions = ", ".join(_describe_subscription(one, topology, several=several) for one in workload.subscriptions)
     return (
         f"**Workload**: {workload.rate:,} messages/s of {workload.size:,} bytes with {workload.keys:,} keys from "
-        f"{workload.producers} producers{_name_region(workload.region)}{clusters} to `{scenario.topic}`; subscriptions "
+        f"{workload.producers} producers{_name_region(workload.region)}{clusters} to "
+        f"`{system_of(topology).topic(workload)}`; subscriptions "
         f"{subscriptions}"
     )
 

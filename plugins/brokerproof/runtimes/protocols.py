@@ -11,7 +11,7 @@ from brokerproof.experiment.topology import Role
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSpec:
-    """Everything that a runtime needs to start a node; made by a driver."""
+    """Everything that a runtime needs to start a node; made by a system."""
 
     name: str
     role: Role
@@ -27,10 +27,6 @@ class NodeSpec:
     # Directories below the node's that hold what it stores: what `destroy` wipes.
     data: tuple[str, ...] = ("data",)
     ports: tuple[int, ...] = ()
-    # The node's own word that it is healthy: GET answers 200.
-    health_url: str
-    # Where asking for health has side effects: up and serving, until the cluster is configured.
-    ready_url: str | None = None
     start_timeout_s: float = 90.0
 
 

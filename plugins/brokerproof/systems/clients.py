@@ -13,11 +13,20 @@ from brokerproof.run.tables import Outcome
 
 
 class Position(NamedTuple):
-    """Where a message is stored; compares only inside one (cluster, topic, partition)."""
+    """Where a message is stored; compares only inside one (cluster, topic, partition).
 
-    ledger_id: int
-    entry_id: int
-    batch_index: int | None
+    A log is a row of segments (0 where it has only one), a segment a row of offsets, which may have gaps; several
+    messages that share an offset have an index. The tables call them `ledger_id`, `entry_id` and `batch_index`.
+    """
+
+    segment: int
+    offset: int
+    # It hides tuple.index, which nobody needs of a position.
+    index: int | None = None  # type: ignore[assignment]
+
+    def reaches(self, end: Position) -> bool:
+        """Whether nothing is left before `end`."""
+        return self[:2] >= end[:2]
 
 
 class Settled(NamedTuple):
@@ -40,7 +49,8 @@ class Received:
     key: str | None
     payload_hash: int
     partition: int
-    position: Position
+    # None where the system does not say.
+    position: Position | None
     redelivery_count: int
     published_at: int
     replicated_from: str | None
@@ -79,6 +89,12 @@ class Reader(Protocol):
 
     def at_end(self) -> bool:
         """Whether the log has nothing more."""
+
+    def next_position(self) -> Position | None:
+        """The position before which everything was read, None before anything is known.
+
+        It may lie behind what is no message, and then reaches a log's end though the last message lies before it.
+        """
 
     def close(self) -> None:
         """End."""

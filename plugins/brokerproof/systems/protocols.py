@@ -1,18 +1,100 @@
-"""What Brokerproof asks of a messaging system's driver: the one seam between the core and each system."""
+"""What Brokerproof asks of a messaging system: the seam between the core and each system.
+
+A `System` is one object in the registry that knows no run. For a run it makes four parts, and whoever needs one of
+them takes it alone: what provisions its nodes, what administers its clusters, what observes them, and its clients.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.scenario import Scenario, Workload
+from brokerproof.experiment.topology import Topology
+from brokerproof.machine.finding import Finding
 from brokerproof.network.routes import Route
+from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample
 from brokerproof.runtimes.protocols import NodeSpec
-from brokerproof.systems.clients import Position
+from brokerproof.systems.clients import Clients, Position
 
 
-class Driver(Protocol):
-    """All that is particular to one messaging system."""
+@dataclass(frozen=True, kw_only=True)
+class RoleTraits:
+    """What a node of a role does, in words that every system shares."""
+
+    # Clients and other servers connect to it; it can own a topic.
+    serves: bool = False
+    # It holds copies of what is published.
+    stores: bool = False
+    # It knows which nodes there are and what they own.
+    coordinates: bool = False
+    # It can be started later than the others, because it holds nothing that they wrote meanwhile.
+    may_stand_by: bool = False
+    # Heap of a node in MiB where a topology does not say, None for a role without a heap of a set size.
+    heap_mb: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """Something that has to run once, beside the nodes, and to end well."""
+
+    # What it does, to complete the sentence "… failed".
+    purpose: str
+    # Program and arguments; `{node}` stands for a directory of its own.
+    command: tuple[str, ...]
+    # Content of files, by path below that directory; `{node}` as above.
+    files: Mapping[str, str]
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmUp:
+    """What has to be done once for a version of a system, before the first run: see warm_up.py."""
+
+    # Brings the version to this machine.
+    fetch: Callable[[], object]
+    # Whether a run of `topology` would teach nothing more.
+    done: Callable[[], bool]
+    # The smallest topology with every role, and a workload for it, as their files would hold them.
+    topology: Mapping[str, Any]
+    workload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentCopies:
+    """Where the copies of one segment of a topic's log are: a row of the table `ledgers`."""
+
+    cluster: str
+    partition: int
+    # The segment, and the offset at which these copies begin.
+    segment: int
+    first_offset: int
+    # The system's own word for whether it is still written to.
+    state: str
+    # The nodes that have to hold it, and those of them that hold all of it.
+    holders: Sequence[str]
+    in_sync: Sequence[str]
+    # The regions that it has to span, because they had a node that could take a copy.
+    regions_required: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """One log that has to be read back."""
+
+    cluster: str
+    partition: int
+    # The position behind the last message, None for an empty log.
+    end: Position | None = None
+    # Why it cannot be read, None where it can.
+    why: str | None = None
+
+
+class Provisioning(Protocol):
+    """The nodes of a run's clusters: how each is started, and whether it is healthy."""
 
     def specs(self) -> Mapping[str, NodeSpec]:
         """Every node of the topology, by name."""
@@ -21,13 +103,13 @@ class Driver(Protocol):
         """Every way from one region to another that the system's nodes and clients take; none without links."""
 
     def start_order(self) -> list[list[str]]:
-        """Nodes in groups: each group starts, in parallel, when the one before is healthy."""
+        """Nodes in groups: each group starts, in parallel, when the one before is ready."""
 
-    def initialize(self) -> list[tuple[str, ...]]:
-        """The programs that have to run once, one after the other, between the first group and the second."""
+    def initialize(self, execute: Callable[[Program], None]) -> None:
+        """Do what has to be done once between the first group's start and the second's.
 
-    def initialized(self) -> None:
-        """What has to be done once after those programs and before the second group. Raises NodeError."""
+        `execute` runs a program and raises NodeError where it fails. Raises NodeError.
+        """
 
     def healthy(self, spec: NodeSpec) -> bool:
         """Whether the node itself says that it is healthy."""
@@ -35,8 +117,15 @@ class Driver(Protocol):
     def ready(self, spec: NodeSpec) -> bool:
         """Whether the node serves; what is waited for until the cluster is configured."""
 
+    def describe_health(self, spec: NodeSpec) -> str:
+        """How the node is asked for its health, for errors and evidence, such as a URL."""
+
     def learn(self, pids: Mapping[str, int]) -> None:
         """Keep what makes the next start of such nodes faster, from nodes that run (name: pid)."""
+
+
+class Administration(Protocol):
+    """What is changed about a run's clusters while they run."""
 
     def configure(self) -> list[str]:
         """Set everything that the topology asks for. Returns the nodes that have to restart for it.
@@ -47,16 +136,29 @@ class Driver(Protocol):
     def check_configuration(self) -> None:
         """Read everything back that `configure` set. Raises AdminError naming what did not take."""
 
+    def reassign(self, cluster: str | None = None) -> None:
+        """Take the topic of a cluster, the home one by default, from its owner, so that one is chosen anew.
+
+        Needs `Ability.REASSIGNMENT`.
+        """
+
+    def unload(self, cluster: str) -> None:
+        """Make that the topic is read from disks next in a cluster, and not from a cache."""
+
+
+class Observation(Protocol):
+    """What a run's clusters say about themselves. A method raises AdminError where nobody answers."""
+
     def owner(self, cluster: str | None = None) -> str | None:
         """The node that owns the topic now (the first partition of a partitioned one), in a cluster or in the first
-        that is published to."""
+        that is published to. None where nobody owns it or nobody answers."""
 
     def holders(self, cluster: str | None = None) -> list[str]:
-        """The nodes that the newest entries of the topic go to now, in a cluster or in the first that is published
-        to."""
+        """The nodes that the newest messages of the topic are stored on, in a cluster or in the first that is
+        published to. Needs `Ability.COPIES`."""
 
     def alive(self) -> dict[str, list[str]]:
-        """Nodes that the cluster itself lists as alive, by role."""
+        """Nodes that the clusters themselves list as alive, by role; roles that serve or store, all of them."""
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
         """Functions that each take one observation; asked side by side, so that none waits for another.
@@ -65,13 +167,10 @@ class Driver(Protocol):
         """
 
     def under_replicated(self) -> int:
-        """Ledgers waiting for another copy, in all clusters. Raises AdminError where one does not answer."""
+        """Segments waiting for another copy, in all clusters. Needs `Ability.UNDER_REPLICATION`."""
 
-    def ledgers(self, moment: str, without: Collection[str] = ()) -> list[dict[str, Any]]:
-        """Rows of the `ledgers` table: where every segment of the topic is now, in every cluster but those `without`.
-
-        Raises AdminError where one of the others does not answer.
-        """
+    def copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
+        """Where every segment of the topic is now, in every cluster but those `without`. Needs `Ability.COPIES`."""
 
     def published(self) -> int:
         """Messages that the topic's owners took in from producers since they own it, in all clusters published to.
@@ -86,22 +185,76 @@ class Driver(Protocol):
         """
 
     def replicated(self) -> list[dict[str, Any]]:
-        """For each way that the topic is replicated: topic, from, to, drained, backlog, why.
+        """For each way that the topic is replicated: topic, from, to, drained, backlog, why; nothing where no way is.
 
         `drained` where everything that is in the log of `from` is in that of `to`; False where nobody could be asked.
         """
 
     def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
-        """For each partition, the position up to which the cluster holds everything acknowledged."""
+        """For each partition, the position before which the cluster knows everything to be acknowledged.
 
-    def logs(self) -> list[dict[str, Any]]:
-        """For each log that has to be read back: cluster, partition, last_confirmed ([ledger, entry] or None), why.
-
-        `why` says why the log cannot be read, or nothing.
+        Needs `Ability.CONFIRMED_ACKS`.
         """
 
-    def reassign(self, cluster: str | None = None) -> None:
-        """Take the topic of a cluster, the home one by default, from its owner, so that one is chosen anew."""
+    def logs(self) -> list[Log]:
+        """The logs that have to be read back: of every partition, in every cluster that messages had to reach."""
 
-    def unload(self, cluster: str) -> None:
-        """Close the topic in a cluster, so that it is read from disks next and not from a cache."""
+
+class System(Protocol):
+    """One messaging system. It knows no run; the registry has one object of it."""
+
+    @property
+    def name(self) -> str:
+        """What a topology calls it, in `system`."""
+
+    @property
+    def roles(self) -> Mapping[str, RoleTraits]:
+        """What a node can be, by the name that a topology uses, in the order in which nodes start."""
+
+    @property
+    def abilities(self) -> frozenset[Ability]:
+        """What it can do beyond what every system can."""
+
+    @property
+    def packages(self) -> Sequence[str]:
+        """The Python packages that its clients and its distribution need."""
+
+    @property
+    def default_version(self) -> str:
+        """The version of a scenario that names none."""
+
+    def versions(self) -> Sequence[str]:
+        """The versions that can be run."""
+
+    def validate(self, topology: Topology) -> Topology:
+        """The topology with the defaults of its policies filled in.
+
+        A cluster's policies are what its file says beside `nodes`. Raises InputError, its field inside the topology.
+        """
+
+    def check(self, scenario: Scenario, topology: Topology) -> None:
+        """Raises InputError, its field inside the scenario, where the scenario asks for what cannot be done there."""
+
+    def topic(self, workload: Workload) -> str:
+        """The full name of the workload's topic."""
+
+    def reached(self, topology: Topology, home: str, workload: Workload) -> list[str]:
+        """The clusters whose logs have to hold what is published in `home`, `home` first."""
+
+    def warm_up(self, version: str) -> WarmUp | None:
+        """What makes the first run of a version as fast as the next. Raises InputError for an unknown version."""
+
+    def examine(self, version: str) -> list[Finding]:
+        """What this machine has and lacks for a version; changes nothing."""
+
+    def provisioning(self, run: Run) -> Provisioning:
+        """What starts the run's nodes."""
+
+    def administration(self, run: Run) -> Administration:
+        """What changes the run's clusters."""
+
+    def observation(self, run: Run, *, patience_s: float = 10.0) -> Observation:
+        """What asks the run's clusters; it waits `patience_s` seconds for a node before it asks the next one."""
+
+    def clients(self, run: Run, cluster: str, region: str | None = None) -> Clients:
+        """Connections to a cluster of the run, from a region or, without one, from beside the cluster."""

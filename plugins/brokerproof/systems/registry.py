@@ -1,67 +1,79 @@
-"""The messaging systems that there are, and what makes their parts for a run."""
+"""The messaging systems that there are, and their parts for a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from importlib import import_module
 
+from brokerproof.errors import InputError
+from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.yaml_models import closest
 from brokerproof.run.directory import Run
+from brokerproof.settings import from_environment
 from brokerproof.systems.clients import Clients
-from brokerproof.systems.protocols import Driver
+from brokerproof.systems.protocols import Administration, Observation, Provisioning, System
+
+# Where each system's object is, as MODULE:ATTRIBUTE. It is imported when a topology names the system.
+_BUILT_IN: Mapping[str, str] = {"pulsar": "brokerproof.systems.pulsar.system:PULSAR"}
 
 
-def _pulsar_versions() -> list[str]:
-    from brokerproof.systems.pulsar.distribution import CHECKSUMS
-
-    return list(CHECKSUMS)
-
-
-# The systems that have a driver, with the versions that are pinned.
-SYSTEMS: Mapping[str, Callable[[], list[str]]] = {"pulsar": _pulsar_versions}
+def system_names() -> list[str]:
+    """The systems that a topology can name: the built-in ones and those of `BROKERPROOF_SYSTEMS`."""
+    return list(_places())
 
 
-@dataclass(frozen=True, kw_only=True)
-class WarmUp:
-    """What has to be done once for a system's version, before the first run: see warm_up.py.
-
-    `fetch` brings the version here; `done` says whether a run of `topology` would teach nothing more.
-    """
-
-    fetch: Callable[[], object]
-    done: Callable[[], bool]
-    topology: Mapping[str, Any]
-    namespace: str
-
-
-def warm_up_for(system: str, version: str) -> WarmUp:
-    """The warm-up of a system's version. Raises InputError for a version that is not pinned."""
-    if system == "pulsar":
-        from brokerproof.systems.pulsar import warm_up
-        from brokerproof.systems.pulsar.distribution import distribution
-
-        return WarmUp(
-            fetch=lambda: distribution(version),
-            done=lambda: warm_up.is_warm(version),
-            topology=warm_up.TOPOLOGY,
-            namespace=warm_up.NAMESPACE,
-        )
-    raise ValueError(f"no driver for {system}")
+def system_named(name: str) -> System:
+    """The system of a name. Raises InputError where there is none, or where its module cannot be imported."""
+    places = _places()
+    if name not in places:
+        raise InputError(f"no system is called `{name}`", field="system", remedy=closest(name, places))
+    module, _, attribute = places[name].partition(":")
+    try:
+        system: System = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"the system `{name}` cannot be imported from {places[name]}: {error}",
+            field="BROKERPROOF_SYSTEMS",
+            remedy="write `name=module:attribute`, and put the module where Python finds it (PYTHONPATH)",
+        ) from error
+    return system
 
 
-def driver_for(run: Run, *, patience_s: float = 10.0) -> Driver:
-    """The driver of the run's system; it waits `patience_s` seconds for a node's answer before it asks the next one."""
-    if run.topology.system == "pulsar":
-        from brokerproof.systems.pulsar.driver import PulsarDriver
+def system_of(topology: Topology) -> System:
+    """The system that a topology is for. Raises InputError."""
+    return system_named(topology.system)
 
-        return PulsarDriver(run, patience_s=patience_s)
-    raise ValueError(f"no driver for {run.topology.system}")
+
+def abilities_of(run: Run) -> frozenset[Ability]:
+    """What the run's system can do beyond what every system can."""
+    return system_of(run.topology).abilities
+
+
+def topic_of(run: Run) -> str:
+    """The full name of the run's topic."""
+    return system_of(run.topology).topic(run.scenario.workload)
+
+
+def provisioning_of(run: Run) -> Provisioning:
+    """What starts the run's nodes."""
+    return system_of(run.topology).provisioning(run)
+
+
+def administration_of(run: Run) -> Administration:
+    """What changes the run's clusters."""
+    return system_of(run.topology).administration(run)
+
+
+def observation_of(run: Run, *, patience_s: float = 10.0) -> Observation:
+    """What asks the run's clusters; it waits `patience_s` seconds for a node's answer before it asks the next one."""
+    return system_of(run.topology).observation(run, patience_s=patience_s)
 
 
 def clients_for(run: Run, cluster: str, region: str | None = None) -> Clients:
     """Connections to a cluster of the run, from a region or, without one, from beside the cluster."""
-    if run.topology.system == "pulsar":
-        from brokerproof.systems.pulsar.client import PulsarClients
+    return system_of(run.topology).clients(run, cluster, region)
 
-        return PulsarClients(run, cluster, region)
-    raise ValueError(f"no client for {run.topology.system}")
+
+def _places() -> dict[str, str]:
+    return {**_BUILT_IN, **from_environment().systems}

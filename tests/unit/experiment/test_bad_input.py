@@ -9,6 +9,7 @@ import pytest
 import yaml
 from brokerproof.checks import load_scenario
 from brokerproof.errors import InputError
+from brokerproof.systems.pulsar.system import PULSAR
 
 ROOT = Path(__file__).parents[3]
 TOPOLOGIES = ROOT / "topologies"
@@ -33,7 +34,7 @@ def load(tmp_path: Path, content: dict[str, Any], settings: dict[str, Any] | Non
 def test_a_good_file_is_accepted(tmp_path: Path) -> None:
     scenario, topology = load(tmp_path, good())
     assert scenario.name == "experiment"
-    assert scenario.topic == "persistent://mytenant/eu/orders"
+    assert PULSAR.topic(scenario.workload) == "persistent://mytenant/eu/orders"
     assert set(topology.regions) == {"eu", "us", "witness"}
 
 

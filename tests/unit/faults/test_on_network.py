@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from brokerproof.network.plan import Plan
 from brokerproof.network.process import Link, start
 from brokerproof.network.shape import shapes_of
 from brokerproof.runtimes import addresses
-from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, METADATA_PORT, Sight
+from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, METADATA_PORT, Addressing
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 PATIENCE_S = 10.0
@@ -37,11 +37,10 @@ class Spec:
     name: str
     role: str
     region: str
-    health_url: str = "http://health/"
 
 
 class Nodes:
-    """A driver and a runtime in one: every node lives, is listed and healthy, but for those that a test takes out."""
+    """A system and a runtime in one: every node lives, is listed and healthy, but for those that a test takes out."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
@@ -51,6 +50,9 @@ class Nodes:
 
     def healthy(self, spec: Spec) -> bool:
         return spec.name not in self.ill
+
+    def describe_health(self, spec: Spec) -> str:
+        return f"http://{spec.name}/health"
 
     def alive(self, name: str | None = None) -> Any:
         if name is not None:
@@ -71,8 +73,8 @@ class Wan:
         # Slots that no real run has.
         slot = 120 + os.getpid() % 100
         self.addresses = addresses.addresses(topology, slot)
-        self.sight = Sight(topology=topology, addresses=self.addresses, views=addresses.views(topology, slot))
-        self.link: Link = start(run / "nodes", Plan(routes=self.sight.routes(), shapes=shapes_of(topology)))
+        self.addressing = Addressing(topology=topology, addresses=self.addresses, views=addresses.views(topology, slot))
+        self.link: Link = start(run / "nodes", Plan(routes=self.addressing.routes(), shapes=shapes_of(topology)))
         self.nodes = Nodes(topology)
         self.sockets: list[socket.socket] = []
 
@@ -86,7 +88,9 @@ class Wan:
         fault = Fault.model_validate({"name": "f", "kind": kind, "targets": targets, "link": link})
         specs = {name: Spec(name, node.role, node.region) for name, node in self.topology.nodes.items()}
         return Surroundings(
-            driver=self.nodes,  # type: ignore[arg-type]
+            provisioning=self.nodes,  # type: ignore[arg-type]
+            administration=self.nodes,  # type: ignore[arg-type]
+            observation=self.nodes,  # type: ignore[arg-type]
             runtime=self.nodes,  # type: ignore[arg-type]
             specs=specs,  # type: ignore[arg-type]
             link=self.link,
@@ -97,7 +101,7 @@ class Wan:
     def connect(self, viewer: str, target: str, port: int) -> tuple[socket.socket, socket.socket]:
         """Both ends of a connection from a viewer to a target in another region, over which bytes have gone."""
         with socket.create_server((self.addresses[target], port)) as server:
-            near = socket.create_connection((self.sight.views[viewer][target], port), timeout=PATIENCE_S)
+            near = socket.create_connection((self.addressing.views[viewer][target], port), timeout=PATIENCE_S)
             server.settimeout(PATIENCE_S)
             far, _ = server.accept()
         for end in (near, far):
@@ -311,9 +315,7 @@ def test_what_was_never_put_in_force_is_undone_without_a_word(wan: Wan) -> None:
 
 def test_a_run_without_a_link_is_said(wan: Wan) -> None:
     around = wan.around("partition", {"region": "eu"})
-    without = Surroundings(
-        driver=around.driver, runtime=around.runtime, specs=around.specs, link=None, fault=around.fault
-    )
+    without = replace(around, link=None)
     with pytest.raises(RunError, match="this run has none"):
         FAULT_KINDS["partition"].inject(without, region(wan, "eu"))
 

@@ -19,12 +19,13 @@ from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.targets import resolve
 from brokerproof.faults.timeline import Timeline
 from brokerproof.run.directory import Run
+from brokerproof.systems.protocols import SegmentCopies
 
 ROOT = Path(__file__).parents[3]
 
 
 class Nodes:
-    """A runtime and a driver in one: nodes are names in a set."""
+    """A runtime and a system in one: nodes are names in a set."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -44,11 +45,20 @@ class Nodes:
         self.count += self.rate
         return self.count
 
-    def ledgers(self, moment: str, without: Collection[str] = ()) -> list[dict[str, Any]]:
-        self.log.append(f"ledgers {moment}")
-        if without:
-            self.log.append(f"nobody to ask in {', '.join(without)}")
-        return [{"run_id": "r", "cluster": "mycluster", "moment": moment, "bookies": ["bookie-us-1"], "ledger_id": 1}]
+    def copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
+        self.log.append(f"copies without {', '.join(without)}" if without else "copies")
+        return [
+            SegmentCopies(
+                cluster="mycluster",
+                partition=-1,
+                segment=1,
+                first_offset=0,
+                state="OPEN",
+                holders=["bookie-us-1"],
+                in_sync=["bookie-us-1"],
+                regions_required=["eu", "us"],
+            )
+        ]
 
     def under_replicated(self) -> int:
         return self.short
@@ -65,6 +75,9 @@ class Nodes:
 
     def healthy(self, spec: Any) -> bool:
         return spec.name in self.up - self.frozen
+
+    def describe_health(self, spec: Any) -> str:
+        return f"http://{spec.name}/health"
 
     def pause(self, name: str) -> None:
         self.log.append(f"pause {name}")
@@ -104,7 +117,7 @@ class Nodes:
 
 class _Spec:
     def __init__(self, name: str) -> None:
-        self.name, self.address, self.ports, self.health_url = name, "127.0.0.1", (1,), f"http://{name}/"
+        self.name, self.address, self.ports = name, "127.0.0.1", (1,)
 
 
 def make(tmp_path: Path, faults: list[dict[str, Any]], **settings: Any) -> tuple[Run, Nodes]:
@@ -135,13 +148,27 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def execute(run: Run, nodes: Nodes, link: Any = None) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
-    Timeline(run, nodes, nodes, announce=lambda **content: said.append(content), link=link).execute()  # type: ignore[arg-type]
+    Timeline(
+        run,
+        provisioning=nodes,  # type: ignore[arg-type]
+        administration=nodes,  # type: ignore[arg-type]
+        observation=nodes,  # type: ignore[arg-type]
+        runtime=nodes,  # type: ignore[arg-type]
+        announce=lambda **content: said.append(content),
+        link=link,
+    ).execute()
     return said
 
 
+def recorded(run: Run) -> list[str]:
+    """The moments at which it was recorded where the copies are."""
+    rows = pq.read_table(run.table("ledgers")).to_pylist()
+    return [row["moment"] for row in sorted(rows, key=lambda row: row["at"])]
+
+
 def asked(nodes: Nodes) -> list[str]:
-    """When it was asked where the ledgers are, and which clusters were left out."""
-    return [line for line in nodes.log if line.startswith(("ledgers", "nobody"))]
+    """How often it was asked where the copies are, and which clusters were left out."""
+    return [line for line in nodes.log if line.startswith("copies")]
 
 
 def states(run: Run) -> list[tuple[str, str]]:
@@ -162,8 +189,11 @@ def test_a_fault_is_injected_in_the_impact_phase_seen_and_undone(tmp_path: Path)
     assert "refuses connections" in json.loads(effect["evidence"])["bookie-eu-1"]
     assert [one["phase"] for one in said if "phase" in one] == ["warm-up", "steady", "impact", "recovery", "settling"]
     assert run.state("break_it") | {"at": 0} == {"undone": True, "problems": [], "at": 0}
-    assert nodes.log[0] == "ledgers before gone"
-    assert nodes.log[-1] == "ledgers end"
+    assert recorded(run) == ["before gone", "end"]
+    row = pq.read_table(run.table("ledgers")).to_pylist()[0]
+    assert (row["ledger_id"], row["bookies"], row["regions"]) == (1, ["bookie-us-1"], ["us"])
+    assert row["regions_required"] == ["eu", "us"]
+    assert (nodes.log[0], nodes.log[-1]) == ("copies", "copies")
 
 
 def test_a_destroyed_region_is_wiped_after_it_died_and_stays_dead_where_it_is_permanent(tmp_path: Path) -> None:
@@ -221,7 +251,15 @@ def test_a_node_that_does_not_freeze_is_a_problem_and_is_undone(
 def test_a_runtime_that_cannot_freeze_says_so(tmp_path: Path) -> None:
     _, nodes = make(tmp_path, [])
     fault = Fault(name="froze", kind="pause", targets=Targets(nodes=["broker-eu-1"]))
-    around = Surroundings(driver=nodes, runtime=object(), specs=nodes.specs(), link=None, fault=fault)  # type: ignore[arg-type]
+    around = Surroundings(
+        provisioning=nodes,  # type: ignore[arg-type]
+        administration=nodes,  # type: ignore[arg-type]
+        observation=nodes,  # type: ignore[arg-type]
+        runtime=object(),  # type: ignore[arg-type]
+        specs=nodes.specs(),
+        link=None,
+        fault=fault,
+    )
     with pytest.raises(RunError, match="the runtime object cannot freeze nodes"):
         FAULT_KINDS["pause"].inject(around, ["broker-eu-1"])
 
@@ -390,13 +428,8 @@ def test_brokers_that_stand_by_are_nobody_to_ask_until_they_are_started(tmp_path
     )
     nodes.up -= {"broker-us-1", "broker-us-2"}
     execute(run, nodes)
-    assert asked(nodes) == [
-        "ledgers before gone",
-        "ledgers before help",
-        "nobody to ask in mycluster",
-        "ledgers before late",
-        "ledgers end",
-    ]
+    assert recorded(run) == ["before gone", "before help", "before late", "end"]
+    assert asked(nodes) == ["copies", "copies without mycluster", "copies", "copies"]
     assert {"start broker-us-1", "start broker-us-2"} <= set(nodes.log)
 
 
@@ -409,13 +442,8 @@ def test_a_cluster_of_which_nobody_is_left_is_not_asked_before_the_next_fault(tm
         phases={"steady_s": 0.2, "impact_s": 0.6, "recovery_s": 0.1},
     )
     execute(run, nodes)
-    assert asked(nodes) == [
-        "ledgers before gone",
-        "ledgers before during",
-        "nobody to ask in mycluster",
-        "ledgers before after",
-        "ledgers end",
-    ]
+    assert recorded(run) == ["before gone", "before during", "before after", "end"]
+    assert asked(nodes) == ["copies", "copies without mycluster", "copies", "copies"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read
 from brokerproof.run.tables import Outcome
 from brokerproof.systems.clients import Position, Received, Settled
+from brokerproof.systems.protocols import Log
 from spark_session import told
 
 ROOT = Path(__file__).parents[3]
@@ -125,17 +126,17 @@ def test_a_log_whose_reader_breaks_is_not_read_to_its_end_and_keeps_what_was_rea
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_back, "clients_for", lambda *_: Clients(breaks_after=7))
-    task = {"cluster": "mycluster", "partition": -1, "last_confirmed": [1, 9]}
+    task = Log(cluster="mycluster", partition=-1, end=Position(1, 10))
     rows = [row for rows in read_back._read_one(run, 0, task) for row in rows.to_pylist()]
     assert len(rows) == 7
     said = read(run, "read-back-0")
     assert said["read_to_end"] is False
-    assert said["why"] == "BrokenError at (1, 7): the client gave up"
+    assert said["why"] == "BrokenError at 1:7: the client gave up"
 
 
 def delivered(run: Run, monkeypatch: pytest.MonkeyPatch, clients: Clients) -> list[dict[str, Any]]:
     monkeypatch.setattr(consume, "clients_for", lambda *_: clients)
-    monkeypatch.setattr(consume, "driver_for", lambda _: SimpleNamespace(acknowledged=lambda *_: {}))
+    monkeypatch.setattr(consume, "observation_of", lambda _: SimpleNamespace(acknowledged=lambda *_: {}))
     monkeypatch.setattr(consume.BarrierTaskContext, "get", lambda: SimpleNamespace(barrier=lambda: None))
     return [row for rows in consume._deliver_one(run, 0, consume.consumers_of(run)[0]) for row in rows.to_pylist()]
 

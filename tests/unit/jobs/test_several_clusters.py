@@ -13,6 +13,7 @@ import read_back
 from brokerproof import clock, monitor
 from brokerproof.checks import load_scenario
 from brokerproof.run.directory import Run
+from brokerproof.systems.protocols import Log
 
 ROOT = Path(__file__).parents[3]
 EU, US = "cluster-eu", "cluster-us"
@@ -24,7 +25,7 @@ def run_of(tmp_path: Path, **settings: Any) -> Run:
 
 
 class Clusters:
-    """A driver whose replication and subscriptions drain when they are told to."""
+    """Clusters whose replication and subscriptions drain when they are told to."""
 
     def __init__(self, *, replicated_after: int, drained_after: int = 0) -> None:
         self.replicated_after, self.drained_after = replicated_after, drained_after
@@ -42,11 +43,8 @@ class Clusters:
         drained = self.asked.count("drained") > self.drained_after
         return [{"cluster": US, "topic": "t", "partition": -1, "subscription": "audit", "drained": drained, "why": ""}]
 
-    def logs(self) -> list[dict[str, Any]]:
-        return [
-            {"cluster": name, "partition": -1, "last_confirmed": None, "why": self.unread if name == EU else None}
-            for name in (EU, US)
-        ]
+    def logs(self) -> list[Log]:
+        return [Log(cluster=name, partition=-1, why=self.unread if name == EU else None) for name in (EU, US)]
 
     def unload(self, cluster: str) -> None:
         self.unloaded.append(cluster)
@@ -74,7 +72,7 @@ def test_subscriptions_of_one_name_are_consumed_on_both_clusters(tmp_path: Path)
 
 
 def watched(run: Run, clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consume, "driver_for", lambda run: clusters)
+    monkeypatch.setattr(consume, "observation_of", lambda run: clusters)
     run.leave_state("load", {"finished": True})
     consume.watch(run, threading.Event())
 
@@ -121,10 +119,10 @@ def test_a_log_that_cannot_be_read_does_not_hide_the_other(tmp_path: Path) -> No
     clusters = Clusters(replicated_after=0)
     clusters.unread = "no node answers"
     run = run_of(tmp_path)
-    logs = read_back._closed(run, clusters)  # type: ignore[arg-type]
+    logs = read_back._closed(run, clusters, clusters)  # type: ignore[arg-type]
     assert clusters.unloaded == [EU, US]
-    assert [(log["cluster"], log["why"]) for log in logs] == [(EU, "no node answers"), (US, None)]
-    evidence = read_back._read(run, logs[0], {"why": logs[0]["why"]})
+    assert [(log.cluster, log.why) for log in logs] == [(EU, "no node answers"), (US, None)]
+    evidence = read_back._read(run, logs[0], {"why": logs[0].why})
     assert (evidence["cluster"], evidence["read_to_end"], evidence["why"]) == (EU, False, "no node answers")
 
 

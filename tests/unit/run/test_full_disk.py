@@ -77,7 +77,7 @@ def test_a_node_that_cannot_be_written_is_said(namespace: list[str], tmp_path: P
         "from brokerproof.runtimes.protocols import NodeSpec; "
         "from brokerproof.runtimes.processes import ProcessRuntime; "
         "ProcessRuntime(disk / 'nodes').prepare(NodeSpec(name='bookie-1', role='bookie', region='eu', "
-        "address='127.0.0.1', command=('true',), files={'conf/x': 'y' * 10_000}, health_url=''))"
+        "address='127.0.0.1', command=('true',), files={'conf/x': 'y' * 10_000}))"
     )
     said, *_ = on_a_full_disk(namespace, tmp_path, act)
     assert said.startswith("MachineError node bookie-1 cannot be written to ")

@@ -28,7 +28,6 @@ def spec(name: str = "n1", **changes: object) -> NodeSpec:
         "region": "eu",
         "address": "127.0.0.1",
         "command": (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"),
-        "health_url": "http://127.0.0.1:1/",
         **changes,
     }
     return NodeSpec(**values)  # type: ignore[arg-type]
@@ -194,7 +193,7 @@ from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.experiment.topology import Role
 runtime = ProcessRuntime(Path({str(runtime.nodes)!r}))
 node = NodeSpec(name="n1", role=Role.BROKER, region="eu", address="127.0.0.1",
-                command=(sys.executable, "-c", "import time; time.sleep(600)"), health_url="http://127.0.0.1:1/")
+                command=(sys.executable, "-c", "import time; time.sleep(600)"))
 runtime.prepare(node)
 runtime.start(node)
 os.kill(os.getpid(), signal.SIGKILL)

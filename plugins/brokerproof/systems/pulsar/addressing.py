@@ -18,6 +18,9 @@ from brokerproof.network.routes import Route
 from brokerproof.run.directory import Run
 
 METADATA_PORT, BOOKIE_PORT, BROKER_PORT = 2181, 3181, 6650
+METADATA_ADMIN_PORT, METADATA_METRICS_PORT = 9990, 8000
+BOOKIE_HTTP_PORT = 8000
+BROKER_HTTP_PORT = 8080
 # Where a broker listens for clients in its own region, because no two listeners may have one address and port.
 CLIENTS_PORT = 6652
 
@@ -31,7 +34,7 @@ def listener(place: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
+class Addressing:
     """Who sees whom where: the address of each node, and by viewer that of each node of another region."""
 
     topology: Topology
@@ -39,7 +42,7 @@ class Sight:
     views: Mapping[str, Mapping[str, str]]
 
     @classmethod
-    def of(cls, run: Run) -> Sight:
+    def of(cls, run: Run) -> Addressing:
         """As a run was reserved."""
         return cls(topology=run.topology, addresses=run.facts["addresses"], views=run.facts.get("views", {}))
 
@@ -65,6 +68,11 @@ class Sight:
         if region is None or region == self.topology.nodes[broker].region:
             return f"{self.addresses[broker]}:{BROKER_PORT}"
         return f"{self._seen(clients_in(region), broker)}:{BROKER_PORT}"
+
+    def web_urls(self, cluster: str) -> str:
+        """The admin URL of a cluster's brokers, all hosts in one."""
+        brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
+        return "http://" + ",".join(f"{self.addresses[name]}:{BROKER_HTTP_PORT}" for name in brokers)
 
     def registration(self, cluster: str) -> dict[str, str]:
         """With what a cluster is registered, for brokers of the others: its broker service URL and, across links, the

@@ -13,7 +13,8 @@ from brokerproof.experiment.topology import Role, clients_in
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import Outcome
 from brokerproof.systems.clients import Position, Received, Settled, payload_hash
-from brokerproof.systems.pulsar.addressing import Sight, listener
+from brokerproof.systems.pulsar import topic
+from brokerproof.systems.pulsar.addressing import Addressing, listener
 
 # Identity travels beside the payload, so that a corrupted payload still says whose it is. The client does not show the
 # broker's own `replicated_from` (3.13 has no accessor for it), so a message also says where it was published.
@@ -39,12 +40,13 @@ class PulsarClients:
     """One client of one cluster, in a region or, without one, beside the cluster."""
 
     def __init__(self, run: Run, cluster: str, region: str | None = None) -> None:
-        self._run, self._cluster = run, cluster
+        self._cluster = cluster
+        self._topic = topic.full_name(run.scenario.workload)
         self._settings = run.scenario.workload.client
-        sight = Sight.of(run)
+        addressing = Addressing.of(run)
         brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
         self._client = pulsar.Client(
-            "pulsar://" + ",".join(sight.service(name, region) for name in brokers),
+            "pulsar://" + ",".join(addressing.service(name, region) for name in brokers),
             listener_name=None if region is None else listener(clients_in(region)),
             operation_timeout_seconds=self._settings.operation_timeout_s,
             connection_timeout_ms=int(self._settings.connection_timeout_s * 1000),
@@ -58,7 +60,7 @@ class PulsarClients:
             name,
             self._cluster,
             self._client.create_producer(
-                self._run.scenario.topic,
+                self._topic,
                 producer_name=name,
                 send_timeout_millis=int(self._settings.send_timeout_s * 1000),
                 # The job bounds what is pending itself, because a full queue inside the client fails or blocks.
@@ -75,7 +77,7 @@ class PulsarClients:
         """A consumer from the earliest message on."""
         return PulsarConsumer(
             self._client.subscribe(
-                self._run.scenario.topic,
+                self._topic,
                 subscription.name,
                 consumer_type=_TYPES[subscription.type],
                 consumer_name=name,
@@ -88,8 +90,8 @@ class PulsarClients:
 
     def reader(self, partition: int) -> PulsarReader:
         """A reader of one partition."""
-        topic = self._run.scenario.topic + (f"-partition-{partition}" if partition >= 0 else "")
-        return PulsarReader(self._client.create_reader(topic, MessageId.earliest), self._cluster, partition)
+        name = self._topic + (f"-partition-{partition}" if partition >= 0 else "")
+        return PulsarReader(self._client.create_reader(name, MessageId.earliest), self._cluster, partition)
 
     def close(self) -> None:
         """Close the client."""
@@ -148,18 +150,24 @@ class PulsarReader:
 
     def __init__(self, reader: pulsar.Reader, cluster: str, partition: int) -> None:
         self._reader, self._cluster, self._partition = reader, cluster, partition
+        self._next: Position | None = None
 
     def read(self, timeout_s: float) -> Received | None:
         """The next message."""
         try:
             message = self._reader.read_next(timeout_millis=int(timeout_s * 1000))
-            return _received(message, self._cluster, self._partition)
         except pulsar.Timeout:
             return None
+        self._next = Position(message.message_id().ledger_id(), message.message_id().entry_id() + 1)
+        return _received(message, self._cluster, self._partition)
 
     def at_end(self) -> bool:
         """By the broker's last message id."""
         return not self._reader.has_message_available()
+
+    def next_position(self) -> Position | None:
+        """Behind the entry of the last message. The rest of its batch is what `at_end` knows of."""
+        return self._next
 
     def close(self) -> None:
         """Close."""

@@ -16,8 +16,14 @@ from brokerproof.experiment.topology import Role
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, Sample, Source, list_value, topic_source
 from brokerproof.systems.clients import Position
-from brokerproof.systems.pulsar import metadata_store, nodes
-from brokerproof.systems.pulsar.addressing import Sight
+from brokerproof.systems.protocols import Log, SegmentCopies
+from brokerproof.systems.pulsar import metadata_store, topic
+from brokerproof.systems.pulsar.addressing import (
+    BOOKIE_HTTP_PORT,
+    BROKER_HTTP_PORT,
+    METADATA_ADMIN_PORT,
+    Addressing,
+)
 from brokerproof.systems.pulsar.admin import Admin
 from brokerproof.systems.pulsar.bookie_metrics import bookie_counters
 
@@ -27,15 +33,20 @@ _REPLICATOR = "pulsar.repl."
 _MOST_MARKERS = 1000
 
 
+def clusters_of(run: Run, *, patience_s: float = 10.0) -> dict[str, PulsarCluster]:
+    """Every cluster of a run, by name; a node's answer is waited for `patience_s` seconds."""
+    return {name: PulsarCluster(run, name, patience_s=patience_s) for name in run.topology.clusters}
+
+
 class PulsarCluster:
     """One cluster, asked over its own brokers' and bookies' REST."""
 
     def __init__(self, run: Run, name: str, *, patience_s: float) -> None:
         self.run, self.name, self.topology = run, name, run.topology
         self.cluster = self.topology.clusters[name]
-        self.topic = run.scenario.topic
+        self.topic = topic.full_name(run.scenario.workload)
         self._addresses: Mapping[str, str] = run.facts["addresses"]
-        hosts = Sight.of(run).hosts
+        hosts = Addressing.of(run).hosts
         self._node_at = {host: node for known in (self._addresses, hosts) for node, host in known.items()}
         self._patience_s = patience_s
         self._http = httpx.Client(timeout=httpx.Timeout(min(5.0, patience_s), connect=1.0), trust_env=False)
@@ -43,18 +54,18 @@ class PulsarCluster:
     @cached_property
     def brokers(self) -> Admin:
         """Admin REST of the brokers."""
-        return self._admin(Role.BROKER, nodes.BROKER_HTTP_PORT)
+        return self._admin(Role.BROKER, BROKER_HTTP_PORT)
 
     @cached_property
     def bookies(self) -> Admin:
         """HTTP API of the bookies."""
-        return self._admin(Role.BOOKIE, nodes.BOOKIE_HTTP_PORT)
+        return self._admin(Role.BOOKIE, BOOKIE_HTTP_PORT)
 
     @cached_property
     def metadata_store(self) -> Admin:
         """AdminServer of the metadata store's nodes."""
         names = self.topology.metadata_nodes(self.name)
-        urls = [f"http://{self._addresses[name]}:{nodes.METADATA_ADMIN_PORT}" for name in names]
+        urls = [f"http://{self._addresses[name]}:{METADATA_ADMIN_PORT}" for name in names]
         return Admin(urls, timeout_s=self._patience_s)
 
     def _admin(self, role: Role, port: int) -> Admin:
@@ -181,7 +192,7 @@ class PulsarCluster:
         return rows
 
     def _sample_bookie(self, name: str) -> list[Sample]:
-        text = self._http.get(f"http://{self._addresses[name]}:{nodes.BOOKIE_HTTP_PORT}/metrics").text
+        text = self._http.get(f"http://{self._addresses[name]}:{BOOKIE_HTTP_PORT}/metrics").text
         at = clock.now_us()
         return [
             Sample(at=at, source=Source.NODE.of(name), metric=metric, value=str(value))
@@ -190,40 +201,33 @@ class PulsarCluster:
 
     # Where entries are
 
-    def ledgers(self, moment: str) -> list[dict[str, Any]]:
-        """One row per ensemble segment, from BookKeeper's metadata."""
-        at = clock.now_us()
+    def copies(self) -> list[SegmentCopies]:
+        """One for each ensemble segment, from BookKeeper's metadata."""
         writable = set(self.alive_bookies())
         required = [
             region
             for region in self.cluster.regions
             if writable.intersection(self.cluster.names(role=Role.BOOKIE, region=region))
         ]
-        rows: list[dict[str, Any]] = []
+        found: list[SegmentCopies] = []
         for number, path in self.partitions:
             for ledger in self.brokers.get(path + "/internalStats")["ledgers"]:
                 known = self._ledger_metadata(int(ledger["ledgerId"]))
                 for first_entry, addresses in _ensembles(known):
                     bookies = [self._node_at.get(address, address) for address in addresses]
-                    rows.append(
-                        {
-                            "run_id": self.run.run_id,
-                            "cluster": self.name,
-                            "topic": self.topic,
-                            "partition": number,
-                            "at": at,
-                            "moment": moment,
-                            "ledger_id": int(ledger["ledgerId"]),
-                            "first_entry": first_entry,
-                            "state": str(known.get("state")),
-                            "bookies": bookies,
-                            "regions": sorted(
-                                {self.topology.nodes[name].region for name in bookies if name in self.topology.nodes}
-                            ),
-                            "regions_required": required,
-                        }
+                    found.append(
+                        SegmentCopies(
+                            cluster=self.name,
+                            partition=number,
+                            segment=int(ledger["ledgerId"]),
+                            first_offset=first_entry,
+                            state=str(known.get("state")),
+                            holders=bookies,
+                            in_sync=bookies,
+                            regions_required=required,
+                        )
                     )
-        return rows
+        return found
 
     def _ledger_metadata(self, ledger: int) -> dict[str, Any]:
         found = self.bookies.get("/api/v1/ledger/metadata/", ledger_id=ledger)
@@ -292,27 +296,29 @@ class PulsarCluster:
         return rows
 
     def acknowledged(self, subscription: str) -> dict[int, Position]:
-        """For each partition, up to where everything is acknowledged: the cursor's mark-delete position."""
+        """For each partition, what is behind the cursor's mark-delete position."""
         found: dict[int, Position] = {}
         for number, path in self.partitions:
             cursor = self.brokers.get(path + "/internalStats")["cursors"].get(subscription)
             if cursor is not None:
-                found[number] = Position(*_position(cursor["markDeletePosition"]), None)
+                ledger, entry = _position(cursor["markDeletePosition"])
+                found[number] = Position(ledger, entry + 1)
         return found
 
-    def logs(self) -> list[dict[str, Any]]:
-        """The partitions with the position of the last confirmed entry that readers get, null for an empty log."""
-        rows: list[dict[str, Any]] = []
+    def logs(self) -> list[Log]:
+        """The partitions with the position behind the last confirmed entry that readers get."""
+        found: list[Log] = []
         for number, path in self.partitions:
-            last, why = None, None
             try:
                 last = self._last_message(path)
             except AdminError as error:
-                why = str(error)
-            rows.append({"cluster": self.name, "partition": number, "last_confirmed": last, "why": why})
-        return rows
+                found.append(Log(cluster=self.name, partition=number, why=str(error)))
+            else:
+                end = None if last is None else Position(last[0], last[1] + 1)
+                found.append(Log(cluster=self.name, partition=number, end=end))
+        return found
 
-    def _last_message(self, path: str) -> list[int] | None:
+    def _last_message(self, path: str) -> tuple[int, int] | None:
         """(ledger, entry) of the last confirmed entry that is no marker.
 
         The state of replicated subscriptions is kept in the topic's log, as entries that no reader gets
@@ -321,7 +327,7 @@ class PulsarCluster:
         inside = self.brokers.get(path + "/internalStats")
         ledger, entry = _position(inside["lastConfirmedEntry"])
         if not any(one.replicated for one in self.run.scenario.workload.subscriptions):
-            return None if entry < 0 else [ledger, entry]
+            return None if entry < 0 else (ledger, entry)
         entries = {int(each["ledgerId"]): int(each["entries"]) for each in inside["ledgers"]}
         for _ in range(_MOST_MARKERS):
             while entry < 0:
@@ -331,7 +337,7 @@ class PulsarCluster:
                 ledger = max(earlier)
                 entry = entries[ledger] - 1
             if self.brokers.header(f"{path}/ledger/{ledger}/entry/{entry}", "X-Pulsar-marker-type") is None:
-                return [ledger, entry]
+                return ledger, entry
             entry -= 1
         raise AdminError(f"the log of {path} ends with more than {_MOST_MARKERS} markers and no message")
 

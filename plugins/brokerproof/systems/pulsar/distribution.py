@@ -10,13 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 from filelock import FileLock
 
 from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.yaml_models import closest
+from brokerproof.machine.finding import Finding
 from brokerproof.machine.java import cache_directory
 
 log = logging.getLogger(__name__)
+
+# In a Maven repository.
+_PATH = "org/apache/pulsar/pulsar-server-distribution"
 
 # SHA-512 of `pulsar-server-distribution-<version>-bin.tar.gz`. A version is usable once its checksum stands here.
 CHECKSUMS: Mapping[str, str] = {
@@ -68,6 +73,29 @@ def distribution(version: str) -> Distribution:
             _unpack(archive, home)
             archive.unlink()
     return Distribution(version, home)
+
+
+def examine(version: str) -> Finding:
+    """Whether a version is here, or can be fetched."""
+    name = f"pulsar {version}"
+    if is_cached(version):
+        return Finding(name=name, ok=True, found=f"in {cache_directory()}")
+    from jgo.maven import MavenContext  # slow to import
+
+    base = next(iter(MavenContext().remote_repos.values()))
+    try:
+        answer = httpx.head(f"{base}/{_PATH}/{version}/", timeout=10, follow_redirects=True)
+        if answer.status_code < 400:
+            return Finding(name=name, ok=True, found="not in the cache; the first run fetches it")
+        found = f"not in the cache, and Maven Central answers {answer.status_code}"
+    except httpx.HTTPError as error:
+        found = f"not in the cache, and Maven Central cannot be reached: {error}"
+    return Finding(
+        name=name,
+        ok=False,
+        found=found,
+        remedy=f"connect to the network once, or copy the cache of another machine to {cache_directory()}",
+    )
 
 
 def verify_checksum(archive: Path, expected: str) -> None:

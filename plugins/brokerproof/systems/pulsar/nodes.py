@@ -11,14 +11,21 @@ from pathlib import Path
 from brokerproof.experiment.topology import BookiePlacement, Cluster, Node, RepairPlacement, Role, Topology
 from brokerproof.machine.disk_space import FULL_SHARE
 from brokerproof.runtimes.protocols import NodeSpec
+from brokerproof.systems.protocols import Program
 from brokerproof.systems.pulsar import class_data_archive
-from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, CLIENTS_PORT, METADATA_PORT, Sight
+from brokerproof.systems.pulsar.addressing import (
+    BOOKIE_HTTP_PORT,
+    BOOKIE_PORT,
+    BROKER_HTTP_PORT,
+    BROKER_PORT,
+    CLIENTS_PORT,
+    METADATA_ADMIN_PORT,
+    METADATA_METRICS_PORT,
+    METADATA_PORT,
+    Addressing,
+)
 from brokerproof.systems.pulsar.distribution import Distribution
 from brokerproof.systems.pulsar.metadata_store import chroot
-
-METADATA_ADMIN_PORT, METADATA_METRICS_PORT = 9990, 8000
-BOOKIE_HTTP_PORT = 8000
-BROKER_HTTP_PORT = 8080
 
 _REGION_AWARE = "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy"
 
@@ -57,6 +64,12 @@ _SMALL = (
     "-XX:+ExitOnOutOfMemoryError",
 )
 
+_HEALTH: Mapping[str, str] = {
+    Role.METADATA: f"http://{{}}:{METADATA_ADMIN_PORT}/commands/ruok",
+    Role.BOOKIE: f"http://{{}}:{BOOKIE_HTTP_PORT}/api/v1/bookie/is_ready",
+    Role.BROKER: f"http://{{}}:{BROKER_HTTP_PORT}/admin/v2/brokers/health",
+}
+
 _LOG4J = """\
 Configuration:
   status: ERROR
@@ -79,17 +92,17 @@ class Layout:
 
     distribution: Distribution
     java: Path
-    sight: Sight
+    addressing: Addressing
 
     @property
     def topology(self) -> Topology:
         """The topology."""
-        return self.sight.topology
+        return self.addressing.topology
 
     @property
     def addresses(self) -> Mapping[str, str]:
         """Where each node listens."""
-        return self.sight.addresses
+        return self.addressing.addresses
 
     def metadata_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
         """`HOST:2181,…` of the cluster's metadata store, as the nodes call it, or by other hosts.
@@ -100,14 +113,8 @@ class Layout:
 
     def configuration_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
         """`HOST:2181,…` of what the cluster knows tenants, namespaces and other clusters from."""
-        hosts = hosts or self.sight.hosts
+        hosts = hosts or self.addressing.hosts
         return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in self.topology.metadata_nodes(cluster_name))
-
-    def web_urls(self, cluster: Cluster) -> str:
-        """The brokers' admin URL, all hosts in one."""
-        return "http://" + ",".join(
-            f"{self.addresses[name]}:{BROKER_HTTP_PORT}" for name in cluster.names(role=Role.BROKER)
-        )
 
     def service_url(self, cluster: Cluster) -> str:
         """What clients connect to, all hosts in one."""
@@ -128,18 +135,35 @@ def shared_metadata_specs(layout: Layout) -> dict[str, NodeSpec]:
     return {name: _metadata(layout, "", name, node) for name, node in layout.topology.shared_metadata.items()}
 
 
-def initialize_command(layout: Layout, cluster_name: str) -> tuple[str, ...]:
+def initialization(layout: Layout, cluster_name: str) -> Program:
     """The program that writes a new cluster's metadata."""
     cluster = layout.topology.clusters[cluster_name]
-    # It runs beside the nodes and not as one of them, so it has no names of its own for them.
-    return (
+    command = (
         *_java(layout, Role.BROKER, heap_mb=128),
         "org.apache.pulsar.PulsarClusterMetadataSetup",
         *("--cluster", cluster_name),
         *("--metadata-store", f"zk:{layout.metadata_url(cluster_name, layout.addresses)}"),
         *("--configuration-metadata-store", f"zk:{layout.configuration_url(cluster_name, layout.addresses)}"),
-        *("--web-service-url", layout.web_urls(cluster)),
+        *("--web-service-url", layout.addressing.web_urls(cluster_name)),
         *("--broker-service-url", layout.service_url(cluster)),
+    )
+    # It runs beside the nodes and not as one of them, so it has no names of its own for them.
+    files = {"conf/hosts": "127.0.0.1 localhost\n", "conf/log4j2.yaml": "Configuration:\n  status: ERROR\n"}
+    return Program(purpose=f"writing the metadata of cluster {cluster_name}", command=command, files=files)
+
+
+def health_url(spec: NodeSpec) -> str:
+    """A node's own word that it is healthy: GET answers 200."""
+    return _HEALTH[spec.role].format(spec.address)
+
+
+def ready_url(spec: NodeSpec) -> str:
+    """The same without side effects. A broker's health check publishes a message, which before the racks are known
+    would be stored anywhere."""
+    return (
+        f"http://{spec.address}:{BROKER_HTTP_PORT}/admin/v2/brokers/ready"
+        if spec.role == Role.BROKER
+        else health_url(spec)
     )
 
 
@@ -169,7 +193,6 @@ def _metadata(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeS
         ),
         files=_files(layout, name, "zookeeper.conf", settings),
         ports=(METADATA_PORT, METADATA_ADMIN_PORT, METADATA_METRICS_PORT),
-        health_url=f"http://{address}:{METADATA_ADMIN_PORT}/commands/ruok",
     )
 
 
@@ -180,7 +203,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         "bookiePort": BOOKIE_PORT,
         # All three together, or else the bookie listens on every address.
         "listeningInterface": "lo",
-        "advertisedAddress": layout.sight.hosts[name],
+        "advertisedAddress": layout.addressing.hosts[name],
         "allowLoopback": "true",
         "journalDirectory": "{node}/data/journal",
         "ledgerDirectories": "{node}/data/ledgers",
@@ -236,7 +259,6 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
             *("bookieformat", "-nonInteractive", "-force", "-deleteCookie"),
         ),
         ports=(BOOKIE_PORT, BOOKIE_HTTP_PORT),
-        health_url=f"http://{address}:{BOOKIE_HTTP_PORT}/api/v1/bookie/is_ready",
     )
 
 
@@ -268,7 +290,7 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         "numExecutorThreadPoolSize": 2,
         "numCacheExecutorThreadPoolSize": 2,
         "managedLedgerNumSchedulerThreads": 2,
-        **layout.sight.listeners(name),
+        **layout.addressing.listeners(name),
         **layout.topology.settings.get(Role.BROKER, {}),
     }
     heap = layout.topology.heap_mb[Role.BROKER]
@@ -287,9 +309,6 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         ),
         files=_files(layout, name, "broker.conf", settings),
         ports=(BROKER_PORT, BROKER_HTTP_PORT, *((CLIENTS_PORT,) if layout.topology.links else ())),
-        # The health check publishes a message, which before the racks are known would be stored anywhere.
-        ready_url=f"http://{address}:{BROKER_HTTP_PORT}/admin/v2/brokers/ready",
-        health_url=f"http://{address}:{BROKER_HTTP_PORT}/admin/v2/brokers/health",
     )
 
 
@@ -312,7 +331,7 @@ def _java(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> t
 
 
 def _files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
-    hosts = {"localhost": "127.0.0.1", **layout.sight.named(node)}
+    hosts = {"localhost": "127.0.0.1", **layout.addressing.named(node)}
     return {
         f"conf/{name}": configured(layout.distribution.shipped(name), settings),
         # The node's address is looked up backwards too, and the first name found has to be the machine's.

@@ -12,6 +12,7 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Bound, Scenario
 from brokerproof.faults.registry import harmful
 from brokerproof.run.directory import Run
+from brokerproof.systems.registry import system_of
 from brokerproof_judging.measurements.measurement import Measured, rows
 from brokerproof_judging.measurements.recovery import FAULT_METRICS
 
@@ -54,7 +55,7 @@ def planted(directory: Path, name: str, *, broken: bool) -> tuple[Run, dict[Suit
         outside = edge + 1 if bound.max is not None else edge - 0.01
         found[metric, subject] = outside if broken else edge
         metrics[METRICS[metric].suite].add(metric)
-    home, topic = scenario.workload.homes(topology)[0], scenario.topic
+    home, topic = scenario.workload.homes(topology)[0], system_of(topology).topic(scenario.workload)
     place = {"cluster": home, "home": home, "topic": topic}
     tables = {
         "messages": [message(seq, None) | place for seq in range(5)],

@@ -14,35 +14,35 @@ from brokerproof.network.plan import Plan
 from brokerproof.network.shape import shapes_of
 from brokerproof.runtimes.addresses import addresses, views
 from brokerproof.systems.pulsar import nodes
-from brokerproof.systems.pulsar.addressing import Sight
+from brokerproof.systems.pulsar.addressing import Addressing
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 
 
-def sight_of(topology: Topology, slot: int = 0) -> Sight:
-    return Sight(topology=topology, addresses=addresses(topology, slot), views=views(topology, slot))
+def addressing_of(topology: Topology, slot: int = 0) -> Addressing:
+    return Addressing(topology=topology, addresses=addresses(topology, slot), views=views(topology, slot))
 
 
 @pytest.fixture
-def wan() -> Sight:
-    return sight_of(load_topology("sync_active_passive_wan", TOPOLOGIES))
+def wan() -> Addressing:
+    return addressing_of(load_topology("sync_active_passive_wan", TOPOLOGIES))
 
 
-def advertised(sight: Sight, broker: str) -> dict[str, str]:
-    entries = sight.listeners(broker)["advertisedListeners"].split(",")
+def advertised(addressing: Addressing, broker: str) -> dict[str, str]:
+    entries = addressing.listeners(broker)["advertisedListeners"].split(",")
     return {name: url.removeprefix("//") for name, _, url in (entry.split(":", 2) for entry in entries)}
 
 
 def test_a_topology_without_links_is_as_it_was() -> None:
-    sight = sight_of(load_topology("sync_active_passive", TOPOLOGIES))
-    assert sight.hosts == sight.addresses
-    assert sight.routes() == []
-    assert sight.listeners("broker-eu-1") == {}
-    assert sight.named("broker-eu-1") == {}
-    assert sight.views == {}
+    addressing = addressing_of(load_topology("sync_active_passive", TOPOLOGIES))
+    assert addressing.hosts == addressing.addresses
+    assert addressing.routes() == []
+    assert addressing.listeners("broker-eu-1") == {}
+    assert addressing.named("broker-eu-1") == {}
+    assert addressing.views == {}
 
 
-def test_a_node_finds_its_own_region_directly_and_others_through_the_link(wan: Sight) -> None:
+def test_a_node_finds_its_own_region_directly_and_others_through_the_link(wan: Addressing) -> None:
     named = wan.named("broker-eu-1")
     assert set(named) == {"metadata-1", "bookie-eu-1", "bookie-eu-2", "bookie-us-1", "bookie-us-2"}
     for name, address in named.items():
@@ -50,13 +50,13 @@ def test_a_node_finds_its_own_region_directly_and_others_through_the_link(wan: S
         assert (address == wan.addresses[name]) is direct, name
 
 
-def test_each_node_has_addresses_of_its_own_for_the_others(wan: Sight) -> None:
+def test_each_node_has_addresses_of_its_own_for_the_others(wan: Addressing) -> None:
     nodes = list(wan.topology.nodes)
     seen = [wan.named(viewer)["bookie-us-1"] for viewer in nodes if wan.topology.nodes[viewer].region != "us"]
     assert len(set(seen)) == len(seen)
 
 
-def test_all_that_is_named_in_other_regions_has_a_route(wan: Sight) -> None:
+def test_all_that_is_named_in_other_regions_has_a_route(wan: Addressing) -> None:
     routes = {(route.listen_address, route.target, route.ports[0]) for route in wan.routes()}
     for viewer, node in wan.topology.nodes.items():
         for name, address in wan.named(viewer).items():
@@ -65,7 +65,7 @@ def test_all_that_is_named_in_other_regions_has_a_route(wan: Sight) -> None:
                 assert (address, name, {"bookie": 3181, "metadata": 2181}[other.role]) in routes
 
 
-def test_a_broker_says_another_address_to_every_place_that_looks_at_it(wan: Sight) -> None:
+def test_a_broker_says_another_address_to_every_place_that_looks_at_it(wan: Addressing) -> None:
     listeners = advertised(wan, "broker-eu-1")
     assert set(listeners) == {f"{who}_{region}" for who in ("brokers", "clients") for region in ("eu", "us", "witness")}
     # Pulsar refuses two listeners at one address and port.
@@ -76,13 +76,13 @@ def test_a_broker_says_another_address_to_every_place_that_looks_at_it(wan: Sigh
     assert {(name.replace("_", "-"), at) for name, at in listeners.items() if not at.startswith(f"{own}:")} == routes
 
 
-def test_clients_find_brokers_of_their_own_region_directly(wan: Sight) -> None:
+def test_clients_find_brokers_of_their_own_region_directly(wan: Addressing) -> None:
     own = wan.addresses["broker-eu-1"]
     assert wan.service("broker-eu-1", None) == wan.service("broker-eu-1", "eu") == f"{own}:6650"
     assert wan.service("broker-eu-1", "us") == advertised(wan, "broker-eu-1")["clients_us"]
 
 
-def test_the_link_takes_the_routes_and_the_shapes(wan: Sight) -> None:
+def test_the_link_takes_the_routes_and_the_shapes(wan: Addressing) -> None:
     plan = Plan(routes=wan.routes(), shapes=shapes_of(wan.topology))
     assert {(shape.sender, shape.receiver, shape.delay_ms) for shape in plan.shapes} == {
         ("eu", "us", 5),
@@ -91,7 +91,7 @@ def test_the_link_takes_the_routes_and_the_shapes(wan: Sight) -> None:
     assert all(route.viewer_region != route.target_region for route in plan.routes)
 
 
-def test_no_two_slots_share_a_view(wan: Sight) -> None:
+def test_no_two_slots_share_a_view(wan: Addressing) -> None:
     def seen(slot: int) -> set[str]:
         return {address for each in views(wan.topology, slot).values() for address in each.values()}
 
@@ -99,12 +99,12 @@ def test_no_two_slots_share_a_view(wan: Sight) -> None:
     assert not seen(0) & set(addresses(wan.topology, 0).values())
 
 
-def test_bookies_are_known_by_name_and_brokers_by_address(wan: Sight) -> None:
+def test_bookies_are_known_by_name_and_brokers_by_address(wan: Addressing) -> None:
     assert wan.hosts["bookie-us-1"] == "bookie-us-1"
     assert wan.hosts["broker-us-1"] == wan.addresses["broker-us-1"]
 
 
-def test_more_viewers_than_addresses_is_said(wan: Sight) -> None:
+def test_more_viewers_than_addresses_is_said(wan: Addressing) -> None:
     nodes = {f"clusters.mycluster.nodes.bookie-{number}": {"role": "bookie", "region": "eu"} for number in range(150)}
     with pytest.raises(MachineError, match="an address range holds 154"):
         views(load_topology("sync_active_passive_wan", TOPOLOGIES, nodes), 0)
@@ -119,12 +119,12 @@ class Distribution:
         return ""
 
 
-def layout_of(sight: Sight) -> nodes.Layout:
+def layout_of(addressing: Addressing) -> nodes.Layout:
     java = java_home() / "bin" / "java"
-    return nodes.Layout(distribution=Distribution(), java=java, sight=sight)  # type: ignore[arg-type]
+    return nodes.Layout(distribution=Distribution(), java=java, addressing=addressing)  # type: ignore[arg-type]
 
 
-def test_every_node_is_told_where_to_find_the_others(wan: Sight) -> None:
+def test_every_node_is_told_where_to_find_the_others(wan: Addressing) -> None:
     specs = nodes.node_specs(layout_of(wan), "mycluster")
     hosts = [line.split() for line in specs["bookie-eu-1"].files["conf/hosts"].splitlines()]
     # The own address is looked up backwards too, and the machine's name has to be the first found.
@@ -140,16 +140,16 @@ def test_every_node_is_told_where_to_find_the_others(wan: Sight) -> None:
     assert "internalListenerName=brokers_eu\n" in broker
 
 
-def test_what_runs_beside_the_nodes_is_given_addresses(wan: Sight) -> None:
-    command = nodes.initialize_command(layout_of(wan), "mycluster")
+def test_what_runs_beside_the_nodes_is_given_addresses(wan: Addressing) -> None:
+    command = nodes.initialization(layout_of(wan), "mycluster").command
     assert f"zk:{wan.addresses['metadata-1']}:2181" in command
     assert not any("metadata-1" in part for part in command)
 
 
 def test_without_links_a_node_is_told_nothing_of_the_others() -> None:
-    sight = sight_of(load_topology("sync_active_passive", TOPOLOGIES))
-    spec = nodes.node_specs(layout_of(sight), "mycluster")["broker-eu-1"]
-    address = sight.addresses["broker-eu-1"]
+    addressing = addressing_of(load_topology("sync_active_passive", TOPOLOGIES))
+    spec = nodes.node_specs(layout_of(addressing), "mycluster")["broker-eu-1"]
+    address = addressing.addresses["broker-eu-1"]
     assert spec.files["conf/hosts"] == f"{address} {socket.gethostname()}\n127.0.0.1 localhost\n"
     assert "advertisedListeners" not in spec.files["conf/broker.conf"]
     assert spec.ports == (6650, 8080)
@@ -157,12 +157,12 @@ def test_without_links_a_node_is_told_nothing_of_the_others() -> None:
 
 def test_another_cluster_is_registered_as_it_is_seen_across_the_link() -> None:
     topology = load_topology("geo_replication_wan", TOPOLOGIES)
-    sight = Sight(topology=topology, addresses=addresses(topology, 0), views=views(topology, 0))
+    addressing = Addressing(topology=topology, addresses=addresses(topology, 0), views=views(topology, 0))
 
-    seen = sight.registration("cluster-us")
+    seen = addressing.registration("cluster-us")
 
     assert seen["listenerName"] == "brokers_eu"
-    wanted = [f"{sight.views['brokers-eu'][name]}:6650" for name in ("broker-us-1", "broker-us-2")]
+    wanted = [f"{addressing.views['brokers-eu'][name]}:6650" for name in ("broker-us-1", "broker-us-2")]
     assert seen["brokerServiceUrl"] == "pulsar://" + ",".join(wanted)
 
 
@@ -170,7 +170,7 @@ def test_without_links_a_cluster_is_registered_where_it_listens() -> None:
     topology = load_topology("geo_replication", TOPOLOGIES)
     at = addresses(topology, 0)
 
-    seen = Sight(topology=topology, addresses=at, views={}).registration("cluster-us")
+    seen = Addressing(topology=topology, addresses=at, views={}).registration("cluster-us")
 
     assert seen == {"brokerServiceUrl": f"pulsar://{at['broker-us-1']}:6650,{at['broker-us-2']}:6650"}
 

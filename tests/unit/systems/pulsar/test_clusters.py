@@ -11,9 +11,12 @@ from brokerproof.errors import AdminError
 from brokerproof.experiment.topology import load_topology
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import addresses
+from brokerproof.systems.clients import Position
+from brokerproof.systems.protocols import Log
 from brokerproof.systems.pulsar import client, nodes, policies
-from brokerproof.systems.pulsar.addressing import Sight
-from brokerproof.systems.pulsar.driver import PulsarDriver
+from brokerproof.systems.pulsar.addressing import Addressing
+from brokerproof.systems.pulsar.administration import PulsarAdministration
+from brokerproof.systems.pulsar.observation import PulsarObservation
 
 ROOT = Path(__file__).parents[4]
 EU, US = "cluster-eu", "cluster-us"
@@ -78,11 +81,11 @@ def run(tmp_path: Path) -> Run:
     return run_of(tmp_path, "geo_nominal")
 
 
-def driver_with(run: Run, eu: Rest, us: Rest) -> PulsarDriver:
-    driver = PulsarDriver(run)
+def observation_of(run: Run, eu: Rest, us: Rest) -> PulsarObservation:
+    observation = PulsarObservation(run)
     for name, rest in ((EU, eu), (US, us)):
-        driver.clusters[name].__dict__["brokers"] = rest
-    return driver
+        observation.clusters[name].__dict__["brokers"] = rest
+    return observation
 
 
 def sound() -> tuple[Rest, Rest]:
@@ -92,7 +95,7 @@ def sound() -> tuple[Rest, Rest]:
 
 
 def test_replication_is_drained_when_every_replicator_is_at_the_end(run: Run) -> None:
-    rows = driver_with(run, *sound()).replicated()
+    rows = observation_of(run, *sound()).replicated()
     assert [(row["from"], row["to"], row["drained"]) for row in rows] == [(EU, US, True), (US, EU, True)]
 
 
@@ -109,7 +112,7 @@ def test_replication_is_drained_when_every_replicator_is_at_the_end(run: Run) ->
 )
 def test_replication_that_is_not_shown_to_be_drained_is_not(run: Run, answers: dict[str, Any], why: str) -> None:
     _, us = sound()
-    eu_us, us_eu = driver_with(run, Rest(**answers), us).replicated()
+    eu_us, us_eu = observation_of(run, Rest(**answers), us).replicated()
     assert (eu_us["drained"], us_eu["drained"]) == (False, True)
     assert why in eu_us["why"]
 
@@ -117,7 +120,7 @@ def test_replication_that_is_not_shown_to_be_drained_is_not(run: Run, answers: d
 def test_each_subscription_is_asked_of_its_own_cluster(run: Run) -> None:
     eu, us = sound()
     us.answers["stats"] = stats(replicating={EU: 0}, backlog=3)
-    rows = driver_with(run, eu, us).drained()
+    rows = observation_of(run, eu, us).drained()
     assert [(row["cluster"], row["subscription"], row["drained"]) for row in rows] == [
         (EU, "audit", True),
         (US, "audit", False),
@@ -125,56 +128,58 @@ def test_each_subscription_is_asked_of_its_own_cluster(run: Run) -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_not_drained_and_hides_nothing_of_the_other(run: Run) -> None:
-    driver = driver_with(run, Rest(), sound()[1])
-    eu, us = driver.drained()
+    observation = observation_of(run, Rest(), sound()[1])
+    eu, us = observation.drained()
     assert (eu["drained"], us["drained"]) == (False, True)
     assert "404" in eu["why"]
-    eu, us = driver.logs()
-    assert (eu["cluster"], eu["last_confirmed"]) == (EU, None)
-    assert "404" in eu["why"]
-    assert (us["cluster"], us["last_confirmed"], us["why"]) == (US, [8, 7], None)
+    unread, log = observation.logs()
+    assert (unread.cluster, unread.end) == (EU, None)
+    assert "404" in (unread.why or "")
+    assert log == Log(cluster=US, partition=-1, end=Position(8, 8))
 
 
 @pytest.mark.parametrize(
-    ("markers", "last"),
+    ("markers", "end"),
     [
-        ((), [8, 2]),
-        (("8:2",), [8, 1]),
+        ((), Position(8, 3)),
+        (("8:2",), Position(8, 2)),
         # Into the ledger before, past an empty one.
-        (("8:0", "8:1", "8:2", "5:9"), [5, 8]),
+        (("8:0", "8:1", "8:2", "5:9"), Position(5, 9)),
         ((*[f"8:{entry}" for entry in range(3)], *[f"5:{entry}" for entry in range(10)]), None),
     ],
 )
 def test_a_log_ends_with_its_last_message_and_not_with_a_subscriptions_state(
-    tmp_path: Path, markers: tuple[str, ...], last: list[int] | None
+    tmp_path: Path, markers: tuple[str, ...], end: Position | None
 ) -> None:
     ledgers = [{"ledgerId": 5, "entries": 10}, {"ledgerId": 7, "entries": 0}, {"ledgerId": 8, "entries": 0}]
     us = Rest(internalStats={**inside("8:2"), "ledgers": ledgers}, markers=markers)
-    driver = driver_with(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us)
-    row = driver.logs()[1]
-    assert (row["last_confirmed"], row["why"]) == (last, None)
+    observation = observation_of(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us)
+    log = observation.logs()[1]
+    assert (log.end, log.why) == (end, None)
 
 
 def test_a_subscription_that_moves_has_to_drain_where_it_goes(tmp_path: Path) -> None:
     eu, us = sound()
     for rest in (eu, us):
         rest.answers["stats"]["subscriptions"] = {"mover": {"msgBacklog": 2, "msgOutCounter": 1}}
-    driver = driver_with(run_of(tmp_path, "geo_replicated_subscription"), eu, us)
-    assert [(row["cluster"], row["subscription"], row["drained"]) for row in driver.drained()] == [(US, "mover", False)]
+    observation = observation_of(run_of(tmp_path, "geo_replicated_subscription"), eu, us)
+    assert [(row["cluster"], row["subscription"], row["drained"]) for row in observation.drained()] == [
+        (US, "mover", False)
+    ]
 
 
 def test_what_was_replicated_to_a_cluster_was_not_published_there(run: Run) -> None:
-    assert driver_with(run, *sound()).published() == 2 * (100 - 40)
+    assert observation_of(run, *sound()).published() == 2 * (100 - 40)
 
 
 def test_acknowledged_positions_are_those_of_the_cluster_asked(run: Run) -> None:
-    driver = driver_with(run, *sound())
-    assert driver.acknowledged(EU, "audit") == {-1: (5, 4, None)}
-    assert driver.acknowledged(US, "audit") == {-1: (8, 7, None)}
+    observation = observation_of(run, *sound())
+    assert observation.acknowledged(EU, "audit") == {-1: Position(5, 5)}
+    assert observation.acknowledged(US, "audit") == {-1: Position(8, 8)}
 
 
 def test_samples_say_which_cluster_they_are_of(run: Run) -> None:
-    samplers = driver_with(run, *sound()).samplers()
+    samplers = observation_of(run, *sound()).samplers()
     rows = {(sample.source, sample.metric): sample.value for sample in samplers[f"{US}/topic"]()}
     source = "topic:persistent://world/global/orders@cluster-us"
     assert rows[source, "backlog:audit"] == "0"
@@ -184,7 +189,10 @@ def test_samples_say_which_cluster_they_are_of(run: Run) -> None:
 
 def test_only_the_topic_of_the_cluster_named_is_closed(run: Run) -> None:
     eu, us = sound()
-    driver_with(run, eu, us).unload(US)
+    administration = PulsarAdministration(run)
+    for name, rest in ((EU, eu), (US, us)):
+        administration.clusters[name].__dict__["brokers"] = rest
+    administration.unload(US)
     assert (eu.changed, us.changed) == ([], [f"PUT {TOPIC}/unload"])
 
 
@@ -193,7 +201,7 @@ def layout(topology_name: str) -> nodes.Layout:
     return nodes.Layout(
         distribution=None,  # type: ignore[arg-type]
         java=Path("java"),
-        sight=Sight(topology=topology, addresses=addresses(topology, 0), views={}),
+        addressing=Addressing(topology=topology, addresses=addresses(topology, 0), views={}),
     )
 
 
@@ -282,38 +290,38 @@ def test_a_message_from_another_cluster_says_so(properties: dict[str, str], repl
     assert client._received(Message(**properties), US, None).replicated_from == replicated_from  # type: ignore[arg-type]
 
 
-def silent(run: Run, **sessions: list[str]) -> PulsarDriver:
-    """A driver that no broker and no bookie answers, beside a metadata store with these sessions."""
-    driver = PulsarDriver(run)
+def silent(run: Run, **sessions: list[str]) -> PulsarObservation:
+    """What no broker and no bookie answers, beside a metadata store with these sessions."""
+    observation = PulsarObservation(run)
     dump = {"session_id_to_ephemeral_paths": sessions}
-    for cluster in driver.clusters.values():
+    for cluster in observation.clusters.values():
         cluster.__dict__ |= {"brokers": Rest(), "bookies": Rest(), "metadata_store": Rest(dump=dump)}
-    return driver
+    return observation
 
 
 def test_where_no_node_answers_the_metadata_store_says_who_lives(run: Run) -> None:
     at = run.facts["addresses"]
-    driver = silent(
+    observation = silent(
         run,
         broker=[f"/{EU}/loadbalance/brokers/{at['broker-eu-1']}:8080", f"/{EU}/loadbalance/leader"],
         other=[f"/{US}/loadbalance/brokers/{at['broker-us-1']}:8080"],
         bookie=[f"/{EU}/ledgers/available/{at['bookie-eu-2']}:3181"],
         full=[f"/{EU}/ledgers/available/readonly/{at['bookie-eu-1']}:3181"],
     )
-    eu = driver.clusters[EU]
+    eu = observation.clusters[EU]
     assert (eu.alive_brokers(), eu.alive_bookies()) == (["broker-eu-1"], ["bookie-eu-2"])
-    assert driver.alive() == {"brokers": ["broker-eu-1", "broker-us-1"], "bookies": ["bookie-eu-2"]}
+    assert observation.alive() == {"broker": ["broker-eu-1", "broker-us-1"], "bookie": ["bookie-eu-2"]}
 
 
 def test_a_metadata_store_of_one_cluster_has_no_chroot(tmp_path: Path) -> None:
     run = run_of(tmp_path, "sync_nominal")
     address = run.facts["addresses"]["broker-us-1"]
-    driver = silent(run, broker=[f"/loadbalance/brokers/{address}:8080"])
-    assert driver.alive() == {"brokers": ["broker-us-1"], "bookies": []}
+    observation = silent(run, broker=[f"/loadbalance/brokers/{address}:8080"])
+    assert observation.alive() == {"broker": ["broker-us-1"], "bookie": []}
 
 
 def test_where_nobody_answers_nobody_is_said_to_be_dead(run: Run) -> None:
-    driver = silent(run)
-    driver.clusters[EU].__dict__["metadata_store"] = Rest()
+    observation = silent(run)
+    observation.clusters[EU].__dict__["metadata_store"] = Rest()
     with pytest.raises(AdminError):
-        driver.alive()
+        observation.alive()

@@ -1,4 +1,4 @@
-"""The parts of the Pulsar driver that need no cluster."""
+"""The parts of Pulsar that need no cluster."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import addresses
 from brokerproof.systems.pulsar import distribution, policies
 from brokerproof.systems.pulsar.bookie_metrics import bookie_counters
-from brokerproof.systems.pulsar.driver import PulsarDriver
 from brokerproof.systems.pulsar.nodes import configured
+from brokerproof.systems.pulsar.observation import PulsarObservation
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 
@@ -93,7 +93,7 @@ def test_those_beside_the_metadata_store_are_asked_first(
     run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses=at)
     bases: list[list[str]] = []
     monkeypatch.setattr("brokerproof.systems.pulsar.cluster.Admin", lambda urls, **_: bases.append(urls))
-    assert PulsarDriver(run).home.brokers is None
+    assert PulsarObservation(run).home.brokers is None
     assert bases[0][0] == f"http://{at[asked]}:8080"
     assert len(bases[0]) == 4
 

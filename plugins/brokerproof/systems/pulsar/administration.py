@@ -1,0 +1,58 @@
+"""Changes Pulsar's clusters: lays the topology's policies over them, moves the topic."""
+
+from __future__ import annotations
+
+from brokerproof.experiment.topology import BookiePlacement, Role
+from brokerproof.run.directory import Run
+from brokerproof.systems.pulsar import policies
+from brokerproof.systems.pulsar.addressing import Addressing
+from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
+
+
+class PulsarAdministration:
+    """The clusters of one run, as their administrator."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.topology = run, run.topology
+        self.clusters = clusters_of(run)
+        self._addressing = Addressing.of(run)
+
+    def configure(self) -> list[str]:
+        """Clusters to each other, racks, tenants, namespaces, isolation.
+
+        Brokers restart where they have to know their own region, because they look it up once.
+        """
+        for cluster in self.clusters.values():
+            policies.register(cluster.brokers, self._registrations)
+        for name, cluster in self.clusters.items():
+            policies.apply(cluster.brokers, name, self.topology, self._addressing.hosts, self.run.scenario.workload)
+        return [
+            broker
+            for cluster in self.topology.clusters.values()
+            if cluster.placement.bookies is not BookiePlacement.ANY
+            for broker in cluster.names(role=Role.BROKER)
+        ]
+
+    def check_configuration(self) -> None:
+        """Everything that `configure` set, read back from every cluster."""
+        workload = self.run.scenario.workload
+        for name, cluster in self.clusters.items():
+            policies.check(cluster.brokers, name, self.topology, self._addressing.hosts, workload, self._registrations)
+
+    def reassign(self, cluster: str | None = None) -> None:
+        """Unload the bundles that the partitions are in: to unload a topic alone leaves it with its owner."""
+        self._one(cluster).reassign()
+
+    def unload(self, cluster: str) -> None:
+        """Close the topic, so that what follows is read from bookies and not from a broker's cache."""
+        self.clusters[cluster].unload()
+
+    def _one(self, cluster: str | None) -> PulsarCluster:
+        return self.clusters[cluster or self.run.scenario.workload.homes(self.topology)[0]]
+
+    @property
+    def _registrations(self) -> dict[str, dict[str, str]]:
+        return {
+            name: {"serviceUrl": self._addressing.web_urls(name), **self._addressing.registration(name)}
+            for name in self.topology.clusters
+        }

@@ -1,0 +1,91 @@
+"""Observes Pulsar's clusters: what they say about themselves, together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
+from typing import Any
+
+from brokerproof.experiment.topology import Role
+from brokerproof.run.directory import Run
+from brokerproof.run.observations import Sample
+from brokerproof.systems.clients import Position
+from brokerproof.systems.protocols import Log, SegmentCopies
+from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
+
+
+class PulsarObservation:
+    """The clusters of one run, as they see themselves."""
+
+    def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
+        self.run, self.topology = run, run.topology
+        self.clusters = clusters_of(run, patience_s=patience_s)
+
+    @cached_property
+    def home(self) -> PulsarCluster:
+        """The cluster that the topic is published to; with several, the first."""
+        return self.clusters[self._homes[0]]
+
+    @property
+    def _homes(self) -> list[str]:
+        return self.run.scenario.workload.homes(self.topology)
+
+    @cached_property
+    def holding(self) -> list[PulsarCluster]:
+        """The clusters that the topic is in: those published to, and those replicated to."""
+        return [self.clusters[name] for name in self.run.scenario.workload.reached(self.topology)]
+
+    def owner(self, cluster: str | None = None) -> str | None:
+        """From the lookup service, which may assign the topic if nobody owns it."""
+        return self._one(cluster).owner()
+
+    def holders(self, cluster: str | None = None) -> list[str]:
+        """The last segment's ensemble of the topic's open ledger."""
+        return self._one(cluster).holders()
+
+    def alive(self) -> dict[str, list[str]]:
+        """Brokers as they registered themselves; bookies that registered as writable."""
+        clusters = self.clusters.values()
+        return {
+            Role.BROKER: [name for cluster in clusters for name in cluster.alive_brokers()],
+            Role.BOOKIE: [name for cluster in clusters for name in cluster.alive_bookies()],
+        }
+
+    def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
+        """One for each thing that can be slow or dead by itself; with several clusters, `CLUSTER/…`."""
+        return {
+            (f"{name}/{what}" if len(self.clusters) > 1 else what): sampler
+            for name, cluster in self.clusters.items()
+            for what, sampler in cluster.samplers().items()
+        }
+
+    def under_replicated(self) -> int:
+        """Count of the ledgers that auto-recovery's metadata lists."""
+        return sum(cluster.under_replicated() for cluster in self.clusters.values())
+
+    def published(self) -> int:
+        """From the brokers' counters, over clusters and partitions."""
+        return sum(self.clusters[name].published() for name in self._homes)
+
+    def copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
+        """One for each ensemble segment, from BookKeeper's metadata."""
+        return [each for cluster in self.holding if cluster.name not in without for each in cluster.copies()]
+
+    def drained(self) -> list[dict[str, Any]]:
+        """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""
+        return [row for cluster in self.holding for row in cluster.drained()]
+
+    def replicated(self) -> list[dict[str, Any]]:
+        """From each replicator's cursor, whether it is at the last confirmed entry."""
+        return [row for name in self._homes for row in self.clusters[name].replicated()]
+
+    def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+        """For each partition, what is behind the cursor's mark-delete position."""
+        return self.clusters[cluster].acknowledged(subscription)
+
+    def logs(self) -> list[Log]:
+        """The partitions with the position behind the last confirmed entry."""
+        return [log for cluster in self.holding for log in cluster.logs()]
+
+    def _one(self, cluster: str | None) -> PulsarCluster:
+        return self.home if cluster is None else self.clusters[cluster]

@@ -1,0 +1,96 @@
+"""Starts Pulsar's nodes: their specs and order, the clusters' first metadata, their health."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+import httpx
+
+from brokerproof.experiment.topology import Role
+from brokerproof.machine.java import java_home
+from brokerproof.network.routes import Route
+from brokerproof.run.directory import Run
+from brokerproof.runtimes.protocols import NodeSpec
+from brokerproof.systems.protocols import Program
+from brokerproof.systems.pulsar import class_data_archive, metadata_store, nodes
+from brokerproof.systems.pulsar.addressing import Addressing
+from brokerproof.systems.pulsar.distribution import distribution
+
+
+class PulsarProvisioning:
+    """The nodes of one run."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.topology = run, run.topology
+        self._addressing = Addressing.of(run)
+        self._http = httpx.Client(timeout=httpx.Timeout(5.0, connect=1.0), trust_env=False)
+
+    @cached_property
+    def layout(self) -> nodes.Layout:
+        """Fetches the distribution if the cache lacks it."""
+        return nodes.Layout(
+            distribution=distribution(self.run.scenario.version),
+            java=java_home() / "bin" / "java",
+            addressing=self._addressing,
+        )
+
+    def specs(self) -> Mapping[str, NodeSpec]:
+        """Every node of the topology, by name."""
+        return nodes.shared_metadata_specs(self.layout) | {
+            name: spec
+            for cluster in self.topology.clusters
+            for name, spec in nodes.node_specs(self.layout, cluster).items()
+        }
+
+    def routes(self) -> list[Route]:
+        """Of nodes by name, and of brokers and clients by listener."""
+        return self._addressing.routes()
+
+    def start_order(self) -> list[list[str]]:
+        """Metadata stores, then bookies, then brokers."""
+        return [
+            [name for name, node in self.topology.nodes.items() if node.role == role]
+            for role in (Role.METADATA, Role.BOOKIE, Role.BROKER)
+        ]
+
+    def initialize(self, execute: Callable[[Program], None]) -> None:
+        """Write each cluster's metadata. Not at once: in a shared store they change the same namespaces.
+
+        What bookies that start side by side would race for is there too before the first of them starts.
+        """
+        for name in self.topology.clusters:
+            execute(nodes.initialization(self.layout, name))
+        for name in self.topology.clusters:
+            metadata_store.lay_out(self.layout.metadata_url(name, self._addressing.addresses))
+
+    def healthy(self, spec: NodeSpec) -> bool:
+        """GET of the node's health endpoint answers 200."""
+        return self._answers(nodes.health_url(spec))
+
+    def ready(self, spec: NodeSpec) -> bool:
+        """GET of the node's ready endpoint answers 200."""
+        return self._answers(nodes.ready_url(spec))
+
+    def describe_health(self, spec: NodeSpec) -> str:
+        """The URL of the health endpoint."""
+        return nodes.health_url(spec)
+
+    def learn(self, pids: Mapping[str, int]) -> None:
+        """Class data archives of the roles that lack one."""
+        for role in Role:
+            path = class_data_archive.archive(
+                role,
+                java=self.layout.java,
+                version=self.layout.distribution.version,
+                heap_mb=self.topology.heap_mb[role],
+            )
+            node = next((name for name in pids if self.topology.nodes[name].role == role), None)
+            if node is not None and not path.exists():
+                class_data_archive.dump(path, java=self.layout.java, pid=pids[node])
+
+    def _answers(self, url: str) -> bool:
+        try:
+            return self._http.get(url).status_code == 200
+        except httpx.TransportError:
+            return False
