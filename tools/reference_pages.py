@@ -16,35 +16,37 @@ from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.run.tables import SCHEMAS
 from brokerproof.settings import from_environment
 
-_NOTE = "Made from the code by `make docs`; changes belong there.\n"
+_NOTE = "`make docs` writes this page from the code; change the code, not the page.\n"
 
 
-def pages() -> dict[str, str]:
-    """The pages' text by file name."""
+def write_pages() -> dict[str, str]:
+    """The text of the pages, by file name."""
     return {
-        "scenario-reference.md": _page("Fields of a scenario", _model(Scenario.model_json_schema())),
-        "topology-reference.md": _page("Fields of a topology", chain(_extends(), _model(Topology.model_json_schema()))),
-        "anomalies.md": _page("Anomalies, and when they are illegal", _anomalies()),
-        "measurements.md": _page("What placement and recovery are measured in", _measurements()),
-        "faults.md": _page("Kinds of fault", _faults()),
-        "tables.md": _page("A run's tables", _tables()),
+        "scenario-reference.md": _write_page("Fields of a scenario", _describe_model(Scenario.model_json_schema())),
+        "topology-reference.md": _write_page(
+            "Fields of a topology", chain(_describe_extends(), _describe_model(Topology.model_json_schema()))
+        ),
+        "anomalies.md": _write_page("Anomalies, and when they are illegal", _tabulate_anomalies()),
+        "measurements.md": _write_page("Measurements of placement and recovery", _tabulate_measurements()),
+        "faults.md": _write_page("Kinds of fault", _tabulate_faults()),
+        "tables.md": _write_page("A run's tables", _tabulate_tables()),
     }
 
 
-def _page(title: str, lines: Iterator[str]) -> str:
+def _write_page(title: str, lines: Iterator[str]) -> str:
     return f"# {title}\n\n{_NOTE}\n" + "\n".join(lines) + "\n"
 
 
-def _extends() -> Iterator[str]:
-    yield "A file with `extends: NAME` has all that `topologies/NAME.yaml` has, and states only the difference: its"
-    yield "mappings are merged with those of NAME, key by key and at any depth, its lists and plain values replace"
-    yield "those of NAME, and `null` takes a key away. `title` and `description` are always the file's own. NAME may"
-    yield "extend another topology. A scenario's `overrides` are applied to the result.\n"
+def _describe_extends() -> Iterator[str]:
+    yield "A file with `extends: NAME` has everything that `topologies/NAME.yaml` has, and states only the difference. Its"
+    yield "mappings are merged with those of NAME, key by key and at any depth. Its lists and plain values replace those"
+    yield "of NAME, and `null` removes a key. `title` and `description` are always the file's own. NAME may extend"
+    yield "another topology. A scenario's `overrides` are applied to the result.\n"
     yield "`settings: {extends: NAME}`, in a topology or in a scenario, does the same with the file"
     yield "`topologies/settings/NAME.yaml`.\n"
 
 
-def _model(schema: Mapping[str, Any]) -> Iterator[str]:
+def _describe_model(schema: Mapping[str, Any]) -> Iterator[str]:
     definitions: Mapping[str, Any] = schema.get("$defs", {})
     for name, model in {schema["title"]: schema, **definitions}.items():
         if "properties" not in model:
@@ -56,30 +58,32 @@ def _model(schema: Mapping[str, Any]) -> Iterator[str]:
         for field, content in model["properties"].items():
             required = field in model.get("required", [])
             default = "required" if required else f"`{content['default']}`" if "default" in content else ""
-            yield f"| `{field}` | {_type(content, definitions)} | {default} | {content.get('description', '')} |"
+            meaning = content.get("description", "")
+            yield f"| `{field}` | {_describe_type(content, definitions)} | {default} | {meaning} |"
         yield ""
 
 
-def _type(content: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+def _describe_type(content: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     if "$ref" in content:
         name = content["$ref"].rsplit("/", 1)[1]
         values = definitions.get(name, {}).get("enum")
         return ", ".join(f"`{value}`" for value in values) if values else f"[{name}](#{name.lower()})"
     if "anyOf" in content:
-        return " or ".join(_type(one, definitions) for one in content["anyOf"] if one.get("type") != "null")
+        return " or ".join(_describe_type(one, definitions) for one in content["anyOf"] if one.get("type") != "null")
     if content.get("type") == "array":
-        return f"list of {_type(content.get('items', {}), definitions)}"
+        return f"list of {_describe_type(content.get('items', {}), definitions)}"
     if content.get("type") == "object":
         inner = content.get("additionalProperties")
-        return f"map of {_type(inner, definitions)}" if isinstance(inner, Mapping) else "map"
+        return f"map of {_describe_type(inner, definitions)}" if isinstance(inner, Mapping) else "map"
     if "enum" in content:
         return ", ".join(f"`{value}`" for value in content["enum"])
     return str(content.get("type", "any"))
 
 
-def _anomalies() -> Iterator[str]:
-    yield "A message counts as acked if any of its attempts was, as failed if all were, else as unknown. A scenario may"
-    yield "`tighten` or `loosen` the table by name. `unproven` makes the verdict `unknown`.\n"
+def _tabulate_anomalies() -> Iterator[str]:
+    yield "A message counts as acked if an attempt of it was acked, as failed if all of them failed, else as unknown."
+    yield "A scenario changes the last column by name: `tighten` makes an anomaly illegal, `loosen` makes it legal."
+    yield "`unproven` makes the verdict `unknown`.\n"
     yield "| suite | anomaly | message … | illegal under |"
     yield "|---|---|---|---|"
     for anomaly, definition in DEFINITIONS.items():
@@ -88,22 +92,22 @@ def _anomalies() -> Iterator[str]:
         yield f"| {definition.suite} | `{anomaly}` | {definition.meaning} | {illegal}{order} |"
 
 
-def _measurements() -> Iterator[str]:
-    yield "A scenario bounds them under `bounds`, by name or by `name/subject`.\n"
+def _tabulate_measurements() -> Iterator[str]:
+    yield "A scenario sets bounds on them under `bounds`, by `metric` or by `metric/subject`.\n"
     yield "| suite | metric | unit | one per | meaning |"
     yield "|---|---|---|---|---|"
     for name, metric in METRICS.items():
         yield f"| {metric.suite} | `{name}` | {metric.unit} | {metric.subject} | {metric.meaning} |"
 
 
-def _faults() -> Iterator[str]:
+def _tabulate_faults() -> Iterator[str]:
     yield "| kind | what it does |"
     yield "|---|---|"
     for name, kind in FAULT_KINDS.items():
         yield f"| `{name}` | {(type(kind).__doc__ or '').strip().splitlines()[0]} |"
 
 
-def _tables() -> Iterator[str]:
+def _tabulate_tables() -> Iterator[str]:
     yield "Parquet under `tables/` of a run's directory. Times are UTC timestamps in microseconds.\n"
     for name, schema in SCHEMAS.items():
         yield f"## {name}\n"
@@ -115,19 +119,19 @@ def _tables() -> Iterator[str]:
 
 
 def main() -> int:
-    """Write the pages; with `--check` only say which are not as the code makes them."""
+    """Write the pages; with `--check` only print which pages differ from what the code makes."""
     docs = from_environment().home / "docs"
-    stale = [name for name, text in pages().items() if not _same(docs / name, text)]
+    stale = [name for name, text in write_pages().items() if not _is_current(docs / name, text)]
     if "--check" in sys.argv:
         for name in stale:
             print(f"docs/{name} is not as the code makes it; run `make docs`", file=sys.stderr)
         return 1 if stale else 0
-    for name, text in pages().items():
+    for name, text in write_pages().items():
         (docs / name).write_text(text, encoding="utf-8")
     return 0
 
 
-def _same(path: Path, text: str) -> bool:
+def _is_current(path: Path, text: str) -> bool:
     return path.exists() and path.read_text(encoding="utf-8") == text
 
 

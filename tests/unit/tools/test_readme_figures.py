@@ -1,4 +1,4 @@
-"""Which run a figure of the pages is taken from, and what becomes of a row that has none."""
+"""The figures of the pages come from the last run that counts; a row without such a run stays and gets a star."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from brokerproof.checks import load_scenario
 from brokerproof.errors import InputError
 from brokerproof.run.directory import Run
 from brokerproof.settings import Settings, from_environment
-from readme_figures import PAGES, TABLES, Runs, filled
+from figure_tables import TABLES
+from measured_runs import MeasuredRuns
+from readme_figures import PAGES, fill_page
 
 ROOT = Path(__file__).parents[3]
 PAGE = """\
@@ -32,26 +34,26 @@ def settings(tmp_path: Path) -> Settings:
     return from_environment({"BROKERPROOF_HOME": str(ROOT), "BROKERPROOF_VAR": str(tmp_path)})
 
 
-def judged(
+def plant_run(
     settings: Settings,
     scenario: str,
     acked: int,
     recovery: dict[str, dict[str, float | None]],
     *,
-    changes: dict[str, Any] | None = None,
+    overrides: dict[str, Any] | None = None,
     illegal: dict[str, int] | None = None,
     legal: dict[str, int] | None = None,
     verdict: str = "passed",
     left: float = 0,
-    **of_the_scenario: Any,
+    **changes: Any,
 ) -> None:
-    """A run that was judged; each is younger than the one before."""
-    resolved, topology = load_scenario(settings.scenario_file(scenario), settings.topologies, changes)
+    """Plant a judged run; each is younger than the one before."""
+    resolved, topology = load_scenario(settings.scenario_file(scenario), settings.topologies, overrides)
     name = f"{scenario}-{len(list(settings.runs.glob('*')))}"
     run = Run.create(
         str(settings.runs / name),
         run_id=name,
-        scenario=resolved.model_copy(update=of_the_scenario),
+        scenario=resolved.model_copy(update=changes),
         topology=topology,
     )
     numbers = ("publishes", "messages", "acked", "failed", "unknown", "recovered", "stored", "deliveries")
@@ -81,46 +83,46 @@ def fault(**values: float | None) -> dict[str, float | None]:
     return {"longest_ack_gap_s": 50.04, "rto_s": 50.0, "rereplicate_s": 72.31, **values}
 
 
-def rows(settings: Settings) -> tuple[dict[str, str], list[str]]:
-    """The page's rows by scenario, and what was said."""
-    said: list[str] = []
-    page = filled(PAGE, Runs(settings), said.append)
+def fill_rows(settings: Settings) -> tuple[dict[str, str], list[str]]:
+    """The page's rows by scenario, and the sentences about rows without a run."""
+    missing: list[str] = []
+    page = fill_page(PAGE, MeasuredRuns(settings), missing.append)
     assert page.startswith("Words before.\n\n<!-- figures: scenarios -->\n| scenario |")
     assert page.endswith("|\n\nWords after.\n")
-    return {found[1]: found[0] for found in re.finditer(r"^\| `(\w+)`.*$", page, re.M)}, said
+    return {found[1]: found[0] for found in re.finditer(r"^\| `(\w+)`.*$", page, re.M)}, missing
 
 
-def test_a_row_is_of_the_last_run_and_keeps_its_own_words(settings: Settings) -> None:
-    judged(settings, "sync_datacenter_loss", 1000, {"eu_destroyed": fault(rto_s=9.0)})
-    judged(settings, "sync_datacenter_loss", 124614, {"eu_destroyed": fault()})
-    found, _ = rows(settings)
+def test_a_row_comes_from_the_last_run_and_keeps_its_own_words(settings: Settings) -> None:
+    plant_run(settings, "sync_datacenter_loss", 1000, {"eu_destroyed": fault(rto_s=9.0)})
+    plant_run(settings, "sync_datacenter_loss", 124614, {"eu_destroyed": fault()})
+    found, _ = fill_rows(settings)
     assert found["sync_datacenter_loss"] == (
         "| `sync_datacenter_loss` | eu goes | passed | 124,614 | 0 | 50.0 s | 50 s | 72.3 s |"
     )
 
 
-def test_a_row_that_no_run_counts_for_stays_and_is_marked(settings: Settings) -> None:
-    judged(settings, "sync_bookie_loss", 7, {"b": fault()}, changes={"workload.rate": 500})
-    judged(settings, "sync_bookie_loss", 8, {"b": fault()}, verdict="failed")
-    judged(settings, "sync_bookie_loss", 9, {"b": fault()}, settle_s=1)
-    found, said = rows(settings)
+def test_a_row_without_a_run_that_counts_stays_and_gets_a_star(settings: Settings) -> None:
+    plant_run(settings, "sync_bookie_loss", 7, {"b": fault()}, overrides={"workload.rate": 500})
+    plant_run(settings, "sync_bookie_loss", 8, {"b": fault()}, verdict="failed")
+    plant_run(settings, "sync_bookie_loss", 9, {"b": fault()}, settle_s=1)
+    found, missing = fill_rows(settings)
     assert found["sync_bookie_loss"] == (
         "| `sync_bookie_loss` * | a bookie goes | passed | 5 | 0 | 1.0 s | 1 s | 2.0 s |"
     )
-    assert "no run counts, it takes one of: brokerproof run sync_bookie_loss" in said
+    assert "no run counts; make one with: brokerproof run sync_bookie_loss" in missing
 
 
 def test_a_scenario_that_the_page_lacks_is_added(settings: Settings) -> None:
-    judged(settings, "sync_nominal", 40, {})
-    found, _ = rows(settings)
+    plant_run(settings, "sync_nominal", 40, {})
+    found, _ = fill_rows(settings)
     assert list(found) == ["sync_bookie_loss", "sync_datacenter_loss", "sync_nominal"]
     assert found["sync_nominal"] == (
         "| `sync_nominal` | Nothing fails | passed | 40 | 0 | nothing fails | nothing fails | nothing fails |"
     )
 
 
-def test_what_a_control_lost_and_what_was_never_repaired_is_told(settings: Settings) -> None:
-    judged(
+def test_a_row_shows_what_a_control_lost_and_what_was_never_repaired(settings: Settings) -> None:
+    plant_run(
         settings,
         "control_blind_autorecovery",
         100,
@@ -132,29 +134,29 @@ def test_what_a_control_lost_and_what_was_never_repaired_is_told(settings: Setti
         verdict="failed",
         left=8,
     )
-    found, _ = rows(settings)
+    found, _ = fill_rows(settings)
     assert found["control_blind_autorecovery"].endswith(
         "| failed, 1 or more `lost` | 100 | 77 | 50.0 s | 50 s | 60.8 s (`bookie_killed`), never (`us_destroyed`) |"
     )
 
 
-def test_what_is_left_at_home_only_is_not_lost_everywhere(settings: Settings) -> None:
-    judged(
+def test_a_message_that_another_cluster_holds_is_lost_at_home_only(settings: Settings) -> None:
+    plant_run(
         settings,
         "geo_datacenter_destroyed",
         100,
         {"eu_destroyed": fault(rereplicate_s=None, rpo_messages=3, lost_later_messages=0)},
         legal={"lost": 10},
     )
-    found, _ = rows(settings)
+    found, _ = fill_rows(settings)
     assert found["geo_datacenter_destroyed"].endswith(
         "| passed | 100 | 3, and 7 at home only | 50.0 s | 50 s | nothing to copy |"
     )
 
 
-def test_a_mark_that_means_nothing_is_refused(settings: Settings) -> None:
+def test_a_mark_of_an_unknown_table_is_refused(settings: Settings) -> None:
     with pytest.raises(InputError, match="`scenario` is no table of figures"):
-        filled("<!-- figures: scenario -->\n| |\n|---|\n", Runs(settings), print)
+        fill_page("<!-- figures: scenario -->\n| |\n|---|\n", MeasuredRuns(settings), print)
 
 
 def test_the_pages_have_every_table_and_the_readme_every_scenario() -> None:
@@ -167,11 +169,11 @@ def test_the_pages_have_every_table_and_the_readme_every_scenario() -> None:
 
 
 def test_a_row_twice_is_refused(settings: Settings) -> None:
-    page = "<!-- figures: moves -->\n| | |\n|---|---|\n| got again | 1 |\n| got again * | 2 |\n"
-    with pytest.raises(InputError, match="`moves` has two rows `got again`"):
-        filled(page, Runs(settings), print)
+    page = "<!-- figures: failover -->\n| | |\n|---|---|\n| got again | 1 |\n| got again * | 2 |\n"
+    with pytest.raises(InputError, match="`failover` has two rows `got again`"):
+        fill_page(page, MeasuredRuns(settings), print)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_pages_can_be_filled(settings: Settings, page: str) -> None:
-    assert filled((ROOT / page).read_text(encoding="utf-8"), Runs(settings), print)
+def test_the_pages_can_be_fill_page(settings: Settings, page: str) -> None:
+    assert fill_page((ROOT / page).read_text(encoding="utf-8"), MeasuredRuns(settings), print)

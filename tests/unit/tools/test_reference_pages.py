@@ -2,17 +2,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reference_pages import pages
+from reference_pages import write_pages
 
 
 def test_the_reference_pages_are_as_the_code_makes_them() -> None:
     docs = Path(__file__).parents[3] / "docs"
-    for name, text in pages().items():
+    for name, text in write_pages().items():
         assert (docs / name).read_text(encoding="utf-8") == text, f"docs/{name}: run `make docs`"
 
 
 def test_a_page_names_every_kind_of_thing() -> None:
-    made = pages()
+    made = write_pages()
     assert "`lost`" in made["anomalies.md"]
     assert "`destroy`" in made["faults.md"]
     assert "`rto_s`" in made["measurements.md"]

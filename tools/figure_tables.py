@@ -1,0 +1,251 @@
+"""The tables of figures in README.md and docs/what-runs-showed.md: the rows of each, and the runs behind them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from brokerproof.experiment.scenario import Scenario
+from measured_runs import MeasuredRun, MeasuredRuns
+
+# The cells of a row after its label. Raises NoRunError where no run has the figures.
+Row = Callable[[], Sequence[str]]
+Rows = Mapping[str, Row]
+
+_SHORT_SESSION_MS = 8000
+_SHORT_BROKER_SESSION = {"settings.broker.metadataStoreSessionTimeoutMillis": _SHORT_SESSION_MS}
+_SHORT_BOOKIE_SESSION = {"settings.bookie.zkTimeout": _SHORT_SESSION_MS}
+_SHORT_SESSIONS = {**_SHORT_BROKER_SESSION, **_SHORT_BOOKIE_SESSION}
+_NOTHING_FAILS = "nothing fails"
+
+
+def tabulate_scenarios(runs: MeasuredRuns) -> Rows:
+    """One row a scenario. The second cell says what happens; where the page has that cell, it stays as it is."""
+
+    def read(name: str) -> Sequence[str]:
+        run, scenario = runs.find_last(name), runs.load_scenario(name)
+        everywhere = run.count_lost_everywhere()
+        at_home = run.count_anomaly("lost") - everywhere
+        gap, rto = run.find_worst("longest_ack_gap_s"), run.find_worst("rto_s")
+        return (
+            scenario.title,
+            _format_expectation(scenario),
+            run.acked,
+            f"{everywhere:,}" + (f", and {at_home:,} at home only" if at_home else ""),
+            _NOTHING_FAILS if gap is None else _format_seconds(gap),
+            _NOTHING_FAILS if rto is None else f"{rto:.0f} s",
+            _format_rereplication(run),
+        )
+
+    return {f"`{name}`": lambda name=name: read(name) for name in runs.list_scenarios()}  # type: ignore[misc]
+
+
+def tabulate_datacenter_loss(runs: MeasuredRuns) -> Rows:
+    """The last run of `sync_datacenter_loss`, one row a figure."""
+
+    def make_row(read: Callable[[MeasuredRun], str]) -> Row:
+        return lambda: (read(runs.find_last("sync_datacenter_loss")),)
+
+    def read_worst(metric: str) -> Callable[[MeasuredRun], str]:
+        return lambda run: _format_seconds(run.find_worst(metric))
+
+    def count_out_of_order(run: MeasuredRun) -> str:
+        return f"{run.count_anomaly('stored_out_of_order') + run.count_anomaly('delivered_out_of_order'):,}"
+
+    return {
+        "messages published / acked": make_row(lambda run: f"{run.outcome['counts']['messages']:,} / {run.acked}"),
+        "lost": make_row(lambda run: f"{run.count_anomaly('lost'):,}"),
+        "stored twice (legal under at-least-once)": make_row(lambda run: f"{run.count_anomaly('stored_twice'):,}"),
+        "delivered twice (legal)": make_row(lambda run: f"{run.count_anomaly('delivered_twice'):,}"),
+        "out of order": make_row(count_out_of_order),
+        "longest gap in acks": make_row(read_worst("longest_ack_gap_s")),
+        "RTO (effect until the rate was held again)": make_row(lambda run: f"{run.find_worst('rto_s'):.0f} s"),
+        "failure detected / topic reassigned": make_row(
+            lambda run: f"{read_worst('detect_s')(run)} / {read_worst('reassign_s')(run)}"
+        ),
+        "time to re-replicate": make_row(read_worst("rereplicate_s")),
+        "longest time between two samples": make_row(lambda run: _format_seconds(run.values["sampling_gap_s", "run"])),
+        "wall time, of which phases": make_row(
+            lambda run: f"{run.outcome['seconds']['total']:.0f} s, {run.outcome['seconds']['phases']:.0f} s"
+        ),
+    }
+
+
+def tabulate_second_architecture(runs: MeasuredRuns) -> Rows:
+    """Three architectures side by side whose datacenter is destroyed with its disks."""
+    names = ("geo_datacenter_destroyed", "control_geo_datacenter_destroyed_behind", "active_active_region_loss")
+
+    def make_row(read: Callable[[MeasuredRun], str]) -> Row:
+        return lambda: [read(runs.find_last(name)) for name in names]
+
+    def read_metric(run: MeasuredRun, metric: str) -> float:
+        return run.read_metric(metric)["eu_destroyed"] or 0
+
+    return {
+        "acked": make_row(lambda run: run.acked),
+        "RPO: acked, and no cluster holds it any more": make_row(
+            lambda run: f"{read_metric(run, 'rpo_messages'):,.0f} messages, {read_metric(run, 'rpo_s'):.1f} s"
+        ),
+        "verdict": make_row(lambda run: str(run.outcome["verdict"])),
+        "stored twice": make_row(lambda run: f"{run.count_anomaly('stored_twice'):,}"),
+        "longest gap in acks": make_row(lambda run: _format_seconds(run.find_worst("longest_ack_gap_s"))),
+    }
+
+
+def tabulate_sessions(runs: MeasuredRuns) -> Rows:
+    """The recovery from a lost datacenter with shorter metadata sessions."""
+
+    def make_row(name: str, overrides: Mapping[str, Any]) -> Row:
+        def read() -> Sequence[str]:
+            values = runs.find_last(name, overrides).outcome["recovery"]["eu_destroyed"]
+            metrics = ("detect_s", "reassign_s", "first_ack_s", "rto_s", "rereplicate_s")
+            return [f"{values[one]:.0f} s" if one == "rto_s" else _format_seconds(values.get(one)) for one in metrics]
+
+        return read
+
+    return {
+        "Pulsar's own (`sync_datacenter_loss`)": make_row("sync_datacenter_loss", {}),
+        "metadata session of the brokers 8 s instead of 30": make_row("sync_datacenter_loss", _SHORT_BROKER_SESSION),
+        "metadata session of the bookies 8 s instead of 30": make_row("sync_datacenter_loss", _SHORT_BOOKIE_SESSION),
+        "both (`sync_datacenter_loss_tuned`)": make_row("sync_datacenter_loss_tuned", {}),
+        "Pulsar's own, brokers of us started by a monitor (`sync_datacenter_loss_cold`)": make_row(
+            "sync_datacenter_loss_cold", {}
+        ),
+        "both, brokers of us started by a monitor": make_row("sync_datacenter_loss_cold", _SHORT_SESSIONS),
+    }
+
+
+def tabulate_standby(runs: MeasuredRuns) -> Rows:
+    """The same failure with all brokers running, and with the brokers of the other region on standby."""
+
+    def read(run: MeasuredRun) -> str:
+        return f"{run.find_worst('rto_s'):.0f} s, {_format_seconds(run.find_worst('longest_ack_gap_s'))}"
+
+    def make_row(*columns: tuple[str, Mapping[str, Any]]) -> Row:
+        return lambda: [read(runs.find_last(name, overrides)) for name, overrides in columns]
+
+    return {
+        "`sync_datacenter_loss`": make_row(("sync_datacenter_loss", {}), ("sync_datacenter_loss_cold", {})),
+        "`active_active_region_loss`": make_row(
+            ("active_active_region_loss", {}), ("active_active_region_loss_cold", {})
+        ),
+        "`sync_datacenter_loss_tuned`": make_row(
+            ("sync_datacenter_loss_tuned", {}), ("sync_datacenter_loss_cold", _SHORT_SESSIONS)
+        ),
+    }
+
+
+def tabulate_failover(runs: MeasuredRuns) -> Rows:
+    """The messages that a consumer got twice, and never got, after it moved to the other datacenter."""
+    names = ("geo_replicated_subscription", "geo_unreplicated_subscription")
+
+    def make_row(metric: str) -> Row:
+        return lambda: [f"{runs.find_last(name).values[metric, 'mover'] or 0:,.0f}" for name in names]
+
+    def count_before(run: MeasuredRun) -> str:
+        # Only the evidence has this number: "…, of 29353 that were delivered before it moved".
+        match = re.search(r"of (\d+) that were delivered before", run.evidence["repeated_by_move", "mover"])
+        return f"{int(match[1]):,}" if match else "–"
+
+    return {
+        "got before it moved": lambda: [count_before(runs.find_last(name)) for name in names],
+        "got again": make_row("repeated_by_move"),
+        "never got": make_row("missed_by_move"),
+    }
+
+
+def tabulate_latencies(runs: MeasuredRuns) -> Rows:
+    """The time of a publish with a copy in the other region: the median and the 99th percentile in milliseconds."""
+
+    def make_row(subject: str) -> Row:
+        def read() -> Sequence[str]:
+            result = runs.find_last("sync_write_latency").outcome
+            publish, link = result["latency"][subject], result["link"][subject]["eu>us"]
+            return [
+                *(f"{each['p50_ms']:.1f} and {each['p99_ms']:.0f}" for each in publish.values()),
+                f"{link['p50_ms']:.2f} and {link['p99_ms']:.0f}",
+            ]
+
+        return read
+
+    distances = {"5 ms": "at_5_ms", "20 ms": "at_20_ms", "50 ms": "at_50_ms"}
+    # In its first phase the system is still cold; in its last one the link is without delay again.
+    return {"0 ms": make_row("recovery")} | {name: make_row(subject) for name, subject in distances.items()}
+
+
+def tabulate_replication(runs: MeasuredRuns) -> Rows:
+    """The lag of replication in the last phase, eu to us and us to eu."""
+
+    def make_row(name: str, overrides: Mapping[str, Any]) -> Row:
+        def read() -> Sequence[str]:
+            run = runs.find_last(name, overrides)
+            lags = (_format_lag(run, quantile) for quantile in ("p50", "p99", "max"))
+            return [*lags, _format_seconds(run.find_worst("agree_s")), _format_rpo(run)]
+
+        return read
+
+    return {
+        "`geo_nominal`": make_row("geo_nominal", {}),
+        "the same, published on eu only": make_row("geo_nominal", {"workload.produce_on": ["cluster-eu"]}),
+        "the same, published on us only": make_row("geo_nominal", {"workload.produce_on": ["cluster-us"]}),
+        "`geo_datacenter_loss_and_return`": make_row("geo_datacenter_loss_and_return", {}),
+        "`geo_link_cut`, 10 ms each way": make_row("geo_link_cut", {}),
+        "`geo_datacenter_destroyed`": make_row("geo_datacenter_destroyed", {}),
+        "`active_active_region_loss`": make_row("active_active_region_loss", {}),
+    }
+
+
+def _format_expectation(scenario: Scenario) -> str:
+    least = (f"{number:,} or more `{anomaly}`" for anomaly, number in scenario.expect.at_least.items())
+    return ", ".join([str(scenario.expect.verdict), *least])
+
+
+def _format_rereplication(run: MeasuredRun) -> str:
+    """The time until nothing was under-replicated any more, after each fault that left something so."""
+    by_fault = run.read_metric("rereplicate_s")
+    if not by_fault:
+        return _NOTHING_FAILS
+    left = run.values.get(("under_replicated_ledgers", "end_of_run"))
+    last = list(by_fault)[-1]
+    texts = {fault: _format_seconds(value) for fault, value in by_fault.items() if value is not None}
+    if left and by_fault[last] is None:
+        texts[last] = "never"
+    if not texts:
+        return "nothing to copy"
+    named = texts.values() if len(by_fault) == 1 else [f"{text} (`{fault}`)" for fault, text in texts.items()]
+    return ", ".join(named)
+
+
+def _format_lag(run: MeasuredRun, quantile: str) -> str:
+    ways = ("cluster-eu>cluster-us", "cluster-us>cluster-eu")
+    values = [run.values.get((f"replication_lag_{quantile}_ms", f"{way}/recovery")) for way in ways]
+    return " and ".join(_format_milliseconds(value) for value in values if value is not None)
+
+
+def _format_rpo(run: MeasuredRun) -> str:
+    messages, seconds = run.find_worst("rpo_messages"), run.find_worst("rpo_s")
+    return _NOTHING_FAILS if messages is None else f"{messages:,.0f} messages, {seconds or 0:.1f} s"
+
+
+def _format_seconds(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
+
+
+def _format_milliseconds(value: float) -> str:
+    return f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.1f} s"
+
+
+# By the name in the comment that marks the table in a page.
+TABLES: Mapping[str, Callable[[MeasuredRuns], Rows]] = {
+    "scenarios": tabulate_scenarios,
+    "datacenter_loss": tabulate_datacenter_loss,
+    "second_architecture": tabulate_second_architecture,
+    "sessions": tabulate_sessions,
+    "standby": tabulate_standby,
+    "failover": tabulate_failover,
+    "latencies": tabulate_latencies,
+    "replication": tabulate_replication,
+}

@@ -1,0 +1,108 @@
+"""The runs of this machine that figures are taken from."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from brokerproof.checks import load_scenario
+from brokerproof.errors import BrokerproofError
+from brokerproof.experiment.scenario import Scenario
+from brokerproof.results.outcome import outcome, read_judgement
+from brokerproof.results.regressions import digest
+from brokerproof.run.directory import Run
+from brokerproof.settings import Settings
+
+
+class NoRunError(BrokerproofError):
+    """No run has the figures of a row."""
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A run with its outcome and its measurements."""
+
+    run: Run
+
+    @cached_property
+    def outcome(self) -> Mapping[str, Any]:
+        """The run's outcome."""
+        return outcome(self.run)
+
+    @cached_property
+    def values(self) -> Mapping[tuple[str, str], float | None]:
+        """The measurements by metric and subject."""
+        return {(row.metric, row.subject or ""): row.value for row in read_judgement(self.run).measurements}
+
+    @cached_property
+    def evidence(self) -> Mapping[tuple[str, str], str]:
+        """The evidence of each measurement, by metric and subject."""
+        return {(row.metric, row.subject or ""): row.evidence for row in read_judgement(self.run).measurements}
+
+    @property
+    def acked(self) -> str:
+        """The number of acked messages."""
+        return f"{self.outcome['counts']['acked']:,}"
+
+    def count_anomaly(self, anomaly: str) -> int:
+        """The number of anomalies of a kind, legal and illegal together."""
+        counts = self.outcome["counts"]
+        return int(counts["legal"][anomaly] + counts["illegal"][anomaly])
+
+    def read_metric(self, metric: str) -> dict[str, float | None]:
+        """A metric of recovery, by fault."""
+        return {fault: values.get(metric) for fault, values in self.outcome["recovery"].items()}
+
+    def find_worst(self, metric: str) -> float | None:
+        """The largest value of a metric among the faults; None where it was not measured."""
+        return max((value for value in self.read_metric(metric).values() if value is not None), default=None)
+
+    def count_lost_everywhere(self) -> int:
+        """The acked messages that no cluster holds any more."""
+        if not self.outcome["recovery"]:
+            return self.count_anomaly("lost")
+        before, after = self.read_metric("rpo_messages"), self.read_metric("lost_later_messages")
+        return max(int((before[fault] or 0) + (after[fault] or 0)) for fault in before)
+
+
+class MeasuredRuns:
+    """The runs below var/runs, newest first."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._runs = sorted(
+            (Run(str(file.parent)) for file in settings.runs.glob("*/run.json")),
+            key=lambda run: str(run.facts["created_at"]),
+            reverse=True,
+        )
+
+    def load_scenario(self, name: str) -> Scenario:
+        """A scenario as its file is now."""
+        return load_scenario(self._settings.scenario_file(name), self._settings.topologies)[0]
+
+    def list_scenarios(self) -> list[str]:
+        """The names of all scenarios."""
+        return [file.stem for file in self._settings.scenario_files()]
+
+    def find_last(self, name: str, overrides: Mapping[str, Any] | None = None) -> MeasuredRun:
+        """The last run of a scenario, with these overrides, whose outcome is the expected one. Raises NoRunError.
+
+        The run counts only if its scenario and its topology are as their files are now.
+        """
+        scenario, topology = load_scenario(self._settings.scenario_file(name), self._settings.topologies, overrides)
+        wanted = digest({"scenario": scenario.model_dump(mode="json"), "topology": topology.model_dump(mode="json")})
+        for run in self._runs:
+            if run.facts["scenario"]["name"] == name and wanted == digest(
+                {"scenario": run.facts["scenario"], "topology": run.facts["topology"]}
+            ):
+                measured = MeasuredRun(run)
+                if measured.outcome["met"]:
+                    return measured
+        options = "".join(
+            f" --set {shlex.quote(f'{path}={json.dumps(value)}')}" for path, value in (overrides or {}).items()
+        )
+        raise NoRunError(f"no run counts; make one with: brokerproof run {name}{options}")
