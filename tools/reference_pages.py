@@ -40,8 +40,8 @@ def _write_page(title: str, lines: Iterator[str]) -> str:
 def _describe_extends() -> Iterator[str]:
     yield "A file with `extends: NAME` has everything that `topologies/NAME.yaml` has, and states only the difference."
     yield "Its mappings are merged with those of NAME, key by key and at any depth. Its lists and plain values replace"
-    yield "those of NAME, and `null` removes a key. `title` and `description` are always the file's own. NAME may extend"
-    yield "another topology. A scenario's `overrides` are applied to the result.\n"
+    yield "those of NAME, and `null` removes a key. `title` and `description` are always the file's own. NAME may"
+    yield "extend another topology. A scenario's `overrides` are applied to the result.\n"
     yield "`settings: {extends: NAME}`, in a topology or in a scenario, does the same with the file"
     yield "`topologies/settings/NAME.yaml`.\n"
 
