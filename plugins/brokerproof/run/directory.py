@@ -104,6 +104,11 @@ class Run:
         except json.JSONDecodeError as error:
             raise RunError(f"{self.path(*parts)} is damaged: {error}") from None
 
+    def read_text(self, *parts: str) -> str:
+        """The content of a file. Raises FileNotFoundError where there is none."""
+        with fsspec.open(self.path(*parts), "r", encoding="utf-8") as file:
+            return str(file.read())
+
     def write_json(self, name: str, content: Any) -> None:
         """Write a JSON file so that a reader never sees half of it."""
         with self._whole(f"{name}.{clock.now_us()}.tmp", name, "w") as file:

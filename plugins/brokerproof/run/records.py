@@ -1,0 +1,363 @@
+"""What the steps of a run leave for each other: one model a kind, one file a record, below `state/`.
+
+A record is written whole and read typed. Whoever reads it gets the model, nothing where no step left it, or a RunError
+that names the file and the field. A record says with which version of its model it was written. One without a version
+is of a run that was recorded before there were versions, and `upgrade` brings it into today's shape.
+
+Spark tasks may run on other machines. What one of them proves is a record too, because only the run's directory is
+shared. What a person watches while a run goes on is not here but in live_status.py, and proves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, ClassVar, TypeVar
+
+import fsspec
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from brokerproof.errors import RunError
+from brokerproof.run.directory import Run
+
+# Microseconds since the epoch.
+Moment = int
+
+
+class Model(BaseModel):
+    """Base of records and their parts. Values are taken as they are: `"yes"` is no bool, and `"1"` is no number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True)
+
+
+class Record(Model):
+    """Base of every kind of record."""
+
+    # The name of the file; of a kind with several records, `KIND-KEY`, where the key is the value of one field.
+    KIND: ClassVar[str]
+    KEY: ClassVar[str | None] = None
+    VERSION: ClassVar[int] = 1
+
+    @classmethod
+    def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+        """What a run recorded before there were versions holds, in today's shape. Fields of today stay as they are."""
+        return _only_known(cls, {cls.KEY: key, **content} if cls.KEY else content)
+
+
+Kind = TypeVar("Kind", bound=Record)
+
+
+def write_record(run: Run, record: Record) -> None:
+    """Leave a record, in the place of an earlier one. A reader never sees half of it.
+
+    Raises MachineError where it cannot be written.
+    """
+    content = {"version": record.VERSION, **record.model_dump(mode="json", by_alias=True)}
+    key = None if record.KEY is None else str(getattr(record, record.KEY))
+    run.write_text("/".join(_path(type(record), key)), json.dumps(content, indent=1))
+
+
+def read_record(run: Run, kind: type[Kind], key: str | int | None = None) -> Kind | None:
+    """The record of a kind, None where no step left it. Raises RunError where it breaks its model."""
+    path = _path(kind, key)
+    where = run.path(*path)
+    try:
+        content = json.loads(run.read_text(*path))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise RunError(f"{where} is damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise RunError(f"{where} is damaged: it holds no object")
+    return parse_record(kind, content, file=where, key=None if key is None else str(key))
+
+
+def parse_record(kind: type[Kind], content: Mapping[str, Any], *, file: str, key: str | None = None) -> Kind:
+    """`content`, as JSON has it, as a record. Raises RunError that names `file` and the field."""
+    version = content.get("version")
+    if version is None:
+        content = kind.upgrade(content, key)
+    elif version != kind.VERSION:
+        raise RunError(
+            f"{file} has version {version!r} of its model, and this Brokerproof reads version {kind.VERSION}; "
+            "use the Brokerproof that wrote it"
+        )
+    else:
+        content = {name: value for name, value in content.items() if name != "version"}
+    try:
+        # As JSON, because a strict model takes an array for a tuple and a word for an enum only from there.
+        return kind.model_validate_json(json.dumps(content))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        message = "is missing" if first["type"] == "missing" else f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        raise RunError(f"{file} is damaged: {f'`{field}` ' if field else ''}{message}") from None
+
+
+def record_keys(run: Run, kind: type[Record]) -> list[str]:
+    """The keys under which records of a kind are there, in the order of the alphabet."""
+    filesystem, root = fsspec.url_to_fs(run.path("state"))
+    if not filesystem.exists(root):
+        return []
+    # Listed, not globbed: a run's id may hold characters that mean something in a pattern.
+    names = (path.rsplit("/", 1)[-1] for path in filesystem.ls(root, detail=False))
+    prefix, suffix = f"{kind.KIND}-", ".json"
+    return sorted(
+        name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)
+    )
+
+
+def remove_record(run: Run, kind: type[Record], key: str | int | None = None) -> None:
+    """Remove a record if it is there."""
+    filesystem, root = fsspec.url_to_fs(run.path(*_path(kind, key)))
+    with suppress(FileNotFoundError):
+        filesystem.rm_file(root)
+
+
+def _path(kind: type[Record], key: str | int | None) -> tuple[str, str]:
+    if (key is None) is not (kind.KEY is None):
+        raise TypeError(f"{kind.__name__} {'has no key' if kind.KEY is None else f'needs its {kind.KEY}'}")
+    return "state", f"{kind.KIND}.json" if key is None else f"{kind.KIND}-{key}.json"
+
+
+def _only_known(model: type[Model], content: Mapping[str, Any]) -> dict[str, Any]:
+    known = {field.alias or name for name, field in model.model_fields.items()}
+    return {name: value for name, value in content.items() if name in known}
+
+
+# The life of a run
+
+
+class StepSeconds(Record):
+    """When a step started and when it ended, however it ended."""
+
+    KIND, KEY = "seconds", "step"
+
+    step: str
+    started_at: Moment
+    finished_at: Moment
+
+
+class StepProblem(Record):
+    """Why a step could not do its work."""
+
+    KIND, KEY = "problem", "step"
+
+    step: str
+    problem: str
+
+
+class ClustersConfigured(Record):
+    """The clusters are as the topology wants them. From here on they are sampled, and worth learning from."""
+
+    KIND = "configured"
+
+    at: Moment
+    # Nodes that had to start again for it.
+    restarted: tuple[str, ...]
+
+
+class RunReleased(Record):
+    """The run is over; the monitor ends itself."""
+
+    KIND = "released"
+
+    at: Moment
+
+
+class ObservationsRequested(Record):
+    """Somebody reads the table `observations` next and waits for what was sampled up to this moment."""
+
+    KIND = "observe_until"
+
+    at: Moment
+
+
+class ObservationsWritten(Record):
+    """What was sampled up to the moment of the request is in the table."""
+
+    KIND = "observed"
+
+    at: Moment
+
+
+# The timeline
+
+
+class PhaseTimes(Record):
+    """When each phase begins and the load ends. There is none while the load is not steady."""
+
+    KIND = "timeline"
+
+    steady_at: Moment
+    impact_at: Moment
+    recovery_at: Moment
+    ends_at: Moment
+
+
+class FaultEffective(Record):
+    """A fault took effect; for clients that the scenario lets react to it."""
+
+    KIND, KEY = "effective", "fault"
+
+    fault: str
+    at: Moment
+
+
+class FaultsUndone(Record):
+    """The timeline has ended: whether every fault that is not permanent was undone, and what went wrong."""
+
+    KIND = "break_it"
+
+    undone: bool
+    problems: tuple[str, ...]
+    at: Moment
+
+
+# The load
+
+
+class ProducerEnd(Record):
+    """What one producer came to, in its own words. Attempts that it scheduled are acked, failed or unknown."""
+
+    KIND, KEY = "load", "task"
+
+    task: int
+    producer: str
+    scheduled: int
+    acked: int
+    failed: int
+    unknown: int
+    # None where it did all that the schedule asked for.
+    problem: str | None
+    at: Moment
+
+
+class LoadEnd(Record):
+    """What the load came to: whether every producer went through its whole schedule, and why not."""
+
+    KIND = "load"
+
+    finished: bool
+    why: str
+    scheduled: int
+    producers: tuple[ProducerEnd, ...]
+    at: Moment
+
+    @classmethod
+    def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+        """Producers had no number then, and told twice whether they finished."""
+        content = super().upgrade(content, key)
+        return content | {"producers": _numbered(ProducerEnd, content.get("producers"))}
+
+
+# Consuming
+
+
+class ConsumerEnd(Record):
+    """What one consumer came to."""
+
+    KIND, KEY = "consume", "task"
+
+    task: int
+    consumer: str
+    delivered: int
+    problem: str | None
+    at: Moment
+
+
+class ConsumersStop(Record):
+    """The consumers may end: everything is drained, or has had its time."""
+
+    KIND = "consume_stop"
+
+    at: Moment
+
+
+class SubscriptionDrain(Model):
+    """Whether a subscription has got everything of a partition, and what says so; partition -1 is the whole topic."""
+
+    cluster: str
+    topic: str
+    partition: int
+    subscription: str
+    drained: bool
+    # Messages that it has not acknowledged, None where nobody could be asked.
+    backlog: int | None = None
+    why: str
+
+
+class SubscriptionDrains(Record):
+    """What the clusters said about every subscription when consuming ended."""
+
+    KIND = "consume"
+
+    subscriptions: tuple[SubscriptionDrain, ...]
+    at: Moment
+
+
+# Reading back
+
+
+class ReplicationDrain(Model):
+    """Whether everything that is in the log of `sender` is in that of `receiver`, and what says so."""
+
+    topic: str
+    sender: str = Field(alias="from")
+    receiver: str = Field(alias="to")
+    drained: bool
+    # None where nobody could be asked.
+    backlog: int | None = None
+    why: str
+
+
+class ReplicationDrains(Record):
+    """What the clusters said about replication before their logs were read."""
+
+    KIND = "replication"
+
+    drains: tuple[ReplicationDrain, ...]
+    at: Moment
+
+
+class LogRead(Record):
+    """Whether a fresh reader read a partition's log to its end; partition -1 is the whole topic."""
+
+    KIND, KEY = "read_back", "task"
+
+    task: int
+    cluster: str
+    topic: str
+    partition: int
+    # The last position that the cluster confirms, in the system's own words; None for an empty log.
+    last_confirmed: str | None
+    read_to_end: bool
+    why: str
+    # Read from it, None where nobody tried.
+    messages: int | None
+
+
+class LogsRead(Record):
+    """What became of every log that had to be read back."""
+
+    KIND = "read_back"
+
+    started_at: Moment
+    finished_at: Moment
+    logs: tuple[LogRead, ...]
+
+    @classmethod
+    def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+        """Logs had no number then."""
+        content = super().upgrade(content, key)
+        return content | {"logs": _numbered(LogRead, content.get("logs"))}
+
+
+def _numbered(model: type[Model], rows: Any) -> Any:
+    """Rows of a record without a version, each with the number of the task that left it."""
+    if not isinstance(rows, list):
+        return rows
+    return [
+        _only_known(model, {"task": task, **row}) if isinstance(row, Mapping) else row for task, row in enumerate(rows)
+    ]

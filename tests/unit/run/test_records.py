@@ -1,0 +1,266 @@
+"""Records: what is left is read back as it was, and what breaks its model is refused with a sentence.
+
+`recorded_without_versions/` holds what a run left in `state/` before records had versions.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof.errors import MachineError, RunError
+from brokerproof.run.directory import Run
+from brokerproof.run.records import (
+    ClustersConfigured,
+    ConsumerEnd,
+    ConsumersStop,
+    FaultEffective,
+    FaultsUndone,
+    LoadEnd,
+    LogRead,
+    LogsRead,
+    ObservationsRequested,
+    ObservationsWritten,
+    PhaseTimes,
+    ProducerEnd,
+    Record,
+    ReplicationDrain,
+    ReplicationDrains,
+    RunReleased,
+    StepProblem,
+    StepSeconds,
+    SubscriptionDrain,
+    SubscriptionDrains,
+    read_record,
+    record_keys,
+    remove_record,
+    write_record,
+)
+
+STORED = Path(__file__).parent / "recorded_without_versions"
+
+PRODUCER = ProducerEnd(
+    task=0, producer="eu-p0", scheduled=10, acked=7, failed=1, unknown=2, problem="it was cut off", at=5
+)
+LOG = LogRead(
+    task=1,
+    cluster="eu",
+    topic="t",
+    partition=-1,
+    last_confirmed="3:9",
+    read_to_end=False,
+    why="nobody answers",
+    messages=None,
+)
+DRAIN = SubscriptionDrain(cluster="eu", topic="t", partition=0, subscription="audit", drained=True, backlog=0, why="0")
+WAY = ReplicationDrain(topic="t", sender="eu", receiver="us", drained=False, backlog=None, why="nobody answers")
+
+EVERY_KIND: list[Record] = [
+    StepSeconds(step="load", started_at=1, finished_at=2),
+    StepProblem(step="load", problem="no slots"),
+    ClustersConfigured(at=1, restarted=("broker-1",)),
+    RunReleased(at=1),
+    ObservationsRequested(at=1),
+    ObservationsWritten(at=1),
+    PhaseTimes(steady_at=1, impact_at=2, recovery_at=3, ends_at=4),
+    FaultEffective(fault="eu_destroyed", at=1),
+    FaultsUndone(undone=False, problems=("eu_destroyed was not undone",), at=1),
+    PRODUCER,
+    LoadEnd(finished=False, why="it was cut off", scheduled=10, producers=(PRODUCER,), at=6),
+    ConsumerEnd(task=0, consumer="audit-c0", delivered=7, problem=None, at=5),
+    ConsumersStop(at=1),
+    SubscriptionDrains(subscriptions=(DRAIN,), at=1),
+    ReplicationDrains(drains=(WAY,), at=1),
+    LOG,
+    LogsRead(started_at=1, finished_at=2, logs=(LOG,)),
+]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(str(tmp_path))
+
+
+def key_of(record: Record) -> Any:
+    return None if record.KEY is None else getattr(record, record.KEY)
+
+
+def plant(run: Run, name: str, content: str) -> None:
+    state = Path(run.path("state"))
+    state.mkdir(exist_ok=True)
+    (state / name).write_text(content)
+
+
+@pytest.mark.parametrize("record", EVERY_KIND, ids=lambda record: type(record).__name__)
+def test_a_record_is_read_as_it_was_left(run: Run, record: Record) -> None:
+    assert read_record(run, type(record), key_of(record)) is None
+    write_record(run, record)
+    assert read_record(run, type(record), key_of(record)) == record
+    # Nothing half-written stays beside it.
+    (file,) = Path(run.path("state")).iterdir()
+    assert json.loads(file.read_text())["version"] == record.VERSION
+
+
+def test_every_kind_is_tried_here() -> None:
+    assert {type(record) for record in EVERY_KIND} == set(Record.__subclasses__())
+
+
+def test_two_kinds_never_share_a_file(run: Run) -> None:
+    for record in EVERY_KIND:
+        write_record(run, record)
+    assert len(list(Path(run.path("state")).iterdir())) == len(EVERY_KIND)
+
+
+def test_a_later_record_takes_the_place_of_the_earlier_one(run: Run) -> None:
+    write_record(run, RunReleased(at=1))
+    write_record(run, RunReleased(at=2))
+    assert read_record(run, RunReleased) == RunReleased(at=2)
+
+
+def test_records_of_a_kind_are_listed_by_their_keys_and_removed_one_by_one(run: Run) -> None:
+    assert record_keys(run, StepProblem) == []
+    for step in ("read_back", "load"):
+        write_record(run, StepProblem(step=step, problem="no slots"))
+    write_record(run, StepSeconds(step="verify", started_at=1, finished_at=2))
+    assert record_keys(run, StepProblem) == ["load", "read_back"]
+    remove_record(run, StepProblem, "load")
+    remove_record(run, StepProblem, "load")
+    assert record_keys(run, StepProblem) == ["read_back"]
+
+
+def test_a_key_is_given_where_a_kind_has_one_and_nowhere_else(run: Run) -> None:
+    with pytest.raises(TypeError, match="StepProblem needs its step"):
+        read_record(run, StepProblem)
+    with pytest.raises(TypeError, match="LoadEnd has no key"):
+        read_record(run, LoadEnd, "load")
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param("", "Expecting value", id="empty"),
+        pytest.param('{"undone": true', "delimiter", id="half a file"),
+        pytest.param("[]", "it holds no object", id="a list"),
+        pytest.param('{"version": 1, "undone": true, "at": 1}', "`problems` is missing", id="a field missing"),
+        pytest.param(
+            '{"version": 1, "undone": "yes", "problems": [], "at": 1}',
+            "`undone` input should be a valid boolean",
+            id="a word for a bool",
+        ),
+        pytest.param(
+            '{"version": 1, "undone": 1, "problems": [], "at": 1}',
+            "`undone` input should be a valid boolean",
+            id="a number for a bool",
+        ),
+        pytest.param(
+            '{"version": 1, "undone": true, "problems": [7], "at": 1}', "`problems.0` input should", id="inside a list"
+        ),
+        pytest.param(
+            '{"version": 1, "undone": true, "problems": [], "at": 1, "fine": true}',
+            "`fine` extra inputs are not permitted",
+            id="an unknown field",
+        ),
+        pytest.param('{"undone": null, "problems": [], "at": 1}', "`undone` input should", id="without a version"),
+    ],
+)
+def test_a_record_that_breaks_its_model_is_refused(run: Run, content: str, said: str) -> None:
+    plant(run, "break_it.json", content)
+    with pytest.raises(RunError) as refused:
+        read_record(run, FaultsUndone)
+    assert str(refused.value).startswith(f"{run.path('state', 'break_it.json')} is damaged: ")
+    assert said in str(refused.value)
+
+
+def test_a_record_of_another_version_is_refused(run: Run) -> None:
+    plant(run, "released.json", '{"version": 2, "at": 1}')
+    with pytest.raises(RunError, match=r"released.json has version 2 of its model, .* reads version 1; use the Broker"):
+        read_record(run, RunReleased)
+
+
+def test_what_is_no_text_is_refused(run: Run) -> None:
+    plant(run, "released.json", "")
+    Path(run.path("state", "released.json")).write_bytes(b"\xff\xfe{}")
+    with pytest.raises(RunError, match=r"released.json is damaged: .*utf-8"):
+        read_record(run, RunReleased)
+
+
+def test_a_record_that_cannot_be_written_is_said(run: Run) -> None:
+    Path(run.path("state")).write_text("a file where the directory has to be")
+    with pytest.raises(MachineError, match=r"state/released.json cannot be written"):
+        write_record(run, RunReleased(at=1))
+
+
+def test_what_is_not_as_its_model_says_is_never_written() -> None:
+    with pytest.raises(ValueError, match="undone"):
+        FaultsUndone(undone="no", problems=(), at=1)  # type: ignore[arg-type]
+
+
+# Runs recorded before there were versions
+
+
+@pytest.fixture
+def stored(run: Run) -> Run:
+    shutil.copytree(STORED, run.path("state"))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        (StepSeconds, "load"),
+        (StepProblem, "load"),
+        (ClustersConfigured, None),
+        (RunReleased, None),
+        (ObservationsRequested, None),
+        (ObservationsWritten, None),
+        (PhaseTimes, None),
+        (FaultEffective, "eu_destroyed"),
+        (FaultsUndone, None),
+        (LoadEnd, None),
+        (ConsumersStop, None),
+        (SubscriptionDrains, None),
+        (ReplicationDrains, None),
+        (LogsRead, None),
+    ],
+)
+def test_a_record_without_a_version_says_what_its_file_says(stored: Run, kind: type[Record], key: str | None) -> None:
+    record = read_record(stored, kind, key)
+    assert record is not None
+    file = STORED / f"{kind.KIND if key is None else f'{kind.KIND}-{key}'}.json"
+    content = json.loads(file.read_text())
+    read = record.model_dump(mode="json", by_alias=True)
+    for name, value in content.items():
+        if name not in ("producers", "logs"):
+            assert read[name] == value
+
+
+def test_producers_and_logs_of_a_stored_run_have_numbers_now(stored: Run) -> None:
+    load, back = read_record(stored, LoadEnd), read_record(stored, LogsRead)
+    assert load is not None
+    assert back is not None
+    assert [(each.task, each.producer, each.acked) for each in load.producers] == [
+        (0, "cluster-eu-p0", 25145),
+        (1, "cluster-eu-p1", 25145),
+        (2, "cluster-us-p0", 25145),
+        (3, "cluster-us-p1", 25145),
+    ]
+    assert [(log.task, log.cluster, log.last_confirmed, log.read_to_end, log.messages) for log in back.logs] == [
+        (0, "cluster-eu", "9:22584", True, 72413),
+        (1, "cluster-us", "3:29195", True, 100580),
+    ]
+
+
+@pytest.mark.parametrize("kind", [LoadEnd, LogsRead])
+@pytest.mark.parametrize("rows", ["null", '"many"', "[7]"])
+def test_a_damaged_stored_record_is_refused_too(run: Run, kind: type[Record], rows: str) -> None:
+    content = json.loads((STORED / f"{kind.KIND}.json").read_text())
+    name = "producers" if kind is LoadEnd else "logs"
+    plant(run, f"{kind.KIND}.json", json.dumps({**content, name: json.loads(rows)}))
+    with pytest.raises(RunError, match=f"damaged: `{name}"):
+        read_record(run, kind)
