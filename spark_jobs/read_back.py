@@ -170,9 +170,9 @@ def main() -> None:
     # What was sampled so far has to be in the table before it is judged.
     run.leave_state("observe_until", {"at": clock.now_us()})
     try:
-        clock.wait_until(lambda: run.state("observed"), timeout_s=30, what="the keeper to write its samples down")
+        clock.wait_until(lambda: run.state("observed"), timeout_s=30, what="the monitor to write its samples down")
     except DeadlineError as error:
-        # A keeper that died leaves a gap in the samples, which is measured and judged.
+        # A monitor that died leaves a gap in the samples, which is measured and judged.
         print(error, file=sys.stderr)
 
 

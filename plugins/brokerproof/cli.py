@@ -102,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
     history.add_argument("--limit", type=_positive, default=20, metavar="N", help="at most so many runs (20)")
 
     command("doctor", _doctor, "say what this machine lacks and how to get it")
-    command("down", _down, "stop everything that this machine still runs: clusters, their keepers and Airflow")
+    command("down", _down, "stop everything that this machine still runs: clusters, their monitors and Airflow")
 
     airflow = command("airflow", _airflow, "start, stop or describe the embedded Airflow")
     airflow.add_argument("action", choices=["start", "stop", "status"])

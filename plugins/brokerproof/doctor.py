@@ -106,7 +106,7 @@ def _loopback() -> Finding:
 def _processes() -> Finding:
     """What earlier runs left behind."""
     try:
-        from brokerproof.runtimes.processes import marked_processes
+        from brokerproof.machine.processes import marked_processes
 
         left = len(list(marked_processes()))
     except (BrokerproofError, psutil.Error) as error:

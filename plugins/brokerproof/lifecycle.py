@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import subprocess
 import time
@@ -14,26 +13,26 @@ from typing import Any
 
 from brokerproof import clock, monitor
 from brokerproof.checks import load_scenario
-from brokerproof.errors import DeadlineError, NodeError
+from brokerproof.errors import NodeError, RunError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.timeline import Timeline
 from brokerproof.machine import disk_space, slots
-from brokerproof.network import process
+from brokerproof.machine.processes import end_processes, marked_processes
 from brokerproof.network.plan import Plan
 from brokerproof.network.shape import shapes_of
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import Announcer
 from brokerproof.runtimes import addresses
-from brokerproof.runtimes.processes import ProcessRuntime, end, marked_processes
-from brokerproof.runtimes.protocols import NodeSpec
-from brokerproof.runtimes.registry import runtime_of
+from brokerproof.runtimes.protocols import EmulatesLinks, NodeSpec, RunsProcesses, Runtime
+from brokerproof.runtimes.registry import RUNTIMES, runtime_of
 from brokerproof.systems.protocols import Program, Provisioning
 from brokerproof.systems.registry import administration_of, observation_of, provisioning_of
 
 log = logging.getLogger(__name__)
 
 _SLOT_TIMEOUT_S = 1800.0
+_MONITOR_TIMEOUT_S = 10.0
 
 
 def reserve(
@@ -45,7 +44,7 @@ def reserve(
     settings: Mapping[str, Any] | None = None,
     triggered_at: int | None = None,
 ) -> Run:
-    """Check the scenario, make the run's directory, take a slot of the machine and start the keeper.
+    """Check the scenario, make the run's directory, take a slot of the machine and start the monitor.
 
     Raises InputError before anything is made, MachineError where no slot becomes free.
     """
@@ -62,26 +61,28 @@ def begin(
     settings: Mapping[str, Any] | None = None,
     triggered_at: int | None = None,
 ) -> Run:
-    """Make the run's directory, take a slot of the machine and start the keeper.
+    """Make the run's directory, take a slot of the machine and start the monitor.
 
     Raises MachineError where the disk is too full, or where no slot becomes free.
     """
     disk_space.check(Path(directory))
-    slot = slots.take(directory, timeout_s=_SLOT_TIMEOUT_S)
-    run = Run.create(
-        directory,
-        run_id=run_id,
-        scenario=scenario,
-        topology=topology,
-        slot=slot,
-        addresses=addresses.addresses(topology, slot),
-        views=addresses.views(topology, slot),
-        triggered_at=triggered_at,
-        settings=dict(settings or {}),
-    )
-    monitor.start(run)
-    clock.wait_until(lambda: slots.keeper_alive(directory), timeout_s=10, what="the run's keeper to start")
-    slots.confirm(directory)
+    with slots.take(timeout_s=_SLOT_TIMEOUT_S) as slot:
+        if slot.run is not None:
+            # It died. What it left must not meet the nodes of this one at their addresses.
+            end_run(slot.run)
+        slot.assign(directory)
+        run = Run.create(
+            directory,
+            run_id=run_id,
+            scenario=scenario,
+            topology=topology,
+            slot=slot.number,
+            addresses=addresses.addresses(topology, slot.number),
+            views=addresses.views(topology, slot.number),
+            triggered_at=triggered_at,
+            settings=dict(settings or {}),
+        )
+        monitor.start(run, slot)
     return run
 
 
@@ -98,7 +99,7 @@ def provision(run: Run) -> None:
         for name in specs:
             runtime.prepare(specs[name])
         if run.topology.links:
-            process.start(runtime.nodes, Plan(routes=provisioning.routes(), shapes=shapes_of(run.topology)))
+            _links_of(runtime).start_links(Plan(routes=provisioning.routes(), shapes=shapes_of(run.topology)))
         for number, group in enumerate(provisioning.start_order()):
             first = [specs[name] for name in group if not run.topology.nodes[name].standby]
             _start(provisioning, provisioning.ready, runtime, first, announce)
@@ -131,7 +132,7 @@ def configure(run: Run) -> None:
 def break_it(run: Run) -> None:
     """Run the timeline of faults against the loaded cluster; heals what is not permanent, always."""
     runtime = runtime_of(run)
-    link = process.Link(runtime.nodes) if run.topology.links else None
+    link = _links_of(runtime).network() if run.topology.links else None
     Timeline(
         run,
         provisioning=provisioning_of(run),
@@ -146,29 +147,57 @@ def break_it(run: Run) -> None:
 def release(run: Run) -> list[str]:
     """End everything of the run and free its slot; the names of the nodes that still ran."""
     run.leave_state("released", {"at": clock.now_us()})
-    with contextlib.suppress(DeadlineError):
-        # The keeper writes its last samples and goes by itself.
-        clock.wait_until(lambda: not slots.keeper_alive(run.directory), timeout_s=10, what="the keeper to end")
-    if run.state("configured") is not None:
-        provisioning_of(run).learn(runtime_of(run).pids())
-    ended = slots.end_run(run.directory)
-    slots.give_back(run.directory)
+    # The monitor writes its last samples and goes by itself.
+    slot = slots.take_back(run.directory, timeout_s=_MONITOR_TIMEOUT_S)
+    try:
+        runtime = runtime_of(run)
+        if run.state("configured") is not None and isinstance(runtime, RunsProcesses):
+            provisioning_of(run).learn(runtime.pids())
+        ended = end_run(run.directory)
+        # A monitor that did not go was ended with the rest.
+        slot = slot or slots.take_back(run.directory, timeout_s=0)
+        if slot is not None:
+            slot.clear()
+    finally:
+        if slot is not None:
+            slot.close()
     return ended
 
 
 def down() -> list[str]:
     """End every process of every run of this user on this machine and free all slots; what was ended."""
-    ended = end(list(marked_processes()))
+    ended = end_processes(marked_processes())
     for directory in slots.holders():
-        slots.end_run(directory)
-        slots.give_back(directory)
+        # A slot that is held even now is being taken by a run that only begins.
+        if (slot := slots.take_back(directory, timeout_s=0)) is not None:
+            with slot:
+                end_run(directory)
+                slot.clear()
     return ended
+
+
+def end_run(directory: str) -> list[str]:
+    """End every process of a run, also of one that died, and remove what its nodes stored; the names of those ended."""
+    here = Path(directory).absolute()
+    ended = end_processes(marked_processes(here))
+    # In whichever runtime it was: of a run that died early nothing says so.
+    for make in RUNTIMES.values():
+        runtime = make(here / "nodes")
+        ended += runtime.release()
+        runtime.forget()
+    return ended
+
+
+def _links_of(runtime: Runtime) -> EmulatesLinks:
+    if not isinstance(runtime, EmulatesLinks):
+        raise RunError(f"the runtime {type(runtime).__name__} cannot put links between regions; use `process`")
+    return runtime
 
 
 def _start(
     provisioning: Provisioning,
     healthy: Callable[[NodeSpec], bool],
-    runtime: ProcessRuntime,
+    runtime: Runtime,
     specs: list[NodeSpec],
     announce: Announcer,
 ) -> None:

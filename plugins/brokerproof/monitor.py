@@ -1,14 +1,13 @@
 """The process that watches over a run from `reserve` to `release`: it holds the slot and samples the cluster.
 
-Its life is what tells a run that goes on from one that died. It is started in a session of its own and ends when the
-run is released, when the run's directory is gone, or after `MAX_LIFE_S`.
+Its life is what tells a run that goes on from one that died: it has the slot's lock open. It ends when the run is
+released, when the run's directory is gone, or after `MAX_LIFE_S`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -22,12 +21,14 @@ import httpx
 
 from brokerproof import clock
 from brokerproof.errors import BrokerproofError
+from brokerproof.machine.processes import Mark, start_process
+from brokerproof.machine.slots import Slot
 from brokerproof.network.observation import sample
-from brokerproof.network.process import Link
 from brokerproof.run import live_status
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, Sample, Source, names_in, split
-from brokerproof.runtimes.processes import MARK
+from brokerproof.runtimes.protocols import EmulatesLinks
+from brokerproof.runtimes.registry import runtime_of
 from brokerproof.systems.registry import observation_of
 
 log = logging.getLogger(__name__)
@@ -39,20 +40,17 @@ MAX_LIFE_S = 6 * 3600
 _WRITE_EVERY_S = 30.0
 
 
-def start(run: Run) -> int:
-    """Start the keeper of a run; its pid."""
-    nodes = Path(run.path("nodes")).absolute()
-    logs = Path(run.path("logs"))
-    logs.mkdir(parents=True, exist_ok=True)
-    with (logs / "keeper.log").open("ab") as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", "brokerproof.monitor", run.directory],
-            env={**os.environ, MARK: f"{nodes}|keeper"},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ).pid
+def start(run: Run, slot: Slot) -> None:
+    """Start the monitor of a run; it holds the slot from its first moment on."""
+    directory = Path(run.directory).absolute()
+    start_process(
+        [sys.executable, "-m", "brokerproof.monitor", run.directory],
+        mark=Mark(directory, "monitor"),
+        record=directory / "monitor.json",
+        log=directory / "logs" / "monitor.log",
+        environment=os.environ,
+        descriptors=[slot.descriptor],
+    )
 
 
 def keep(run: Run) -> None:
@@ -103,7 +101,9 @@ def _samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
     samplers = observation_of(run, patience_s=_PATIENCE_S).samplers()
     if not run.topology.links:
         return samplers
-    return {**samplers, "link": partial(sample, Link(Path(run.path("nodes"))))}
+    runtime = runtime_of(run)
+    assert isinstance(runtime, EmulatesLinks), "a topology with links is provisioned only where they can be started"
+    return {**samplers, "link": partial(sample, runtime.network())}
 
 
 def _loop(

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from brokerproof.clock import wait_until
-from brokerproof.machine.slots import end_run
+from brokerproof.machine.processes import end_processes, marked_processes
 from brokerproof.network.plan import Plan
 from brokerproof.network.process import start
 from brokerproof.network.routes import Route
@@ -131,7 +131,7 @@ def main() -> None:
                     throughputs[place].append(throughput_mb_per_s(address, options.megabytes))
             after = link.metrics()
         finally:
-            end_run(run)
+            end_processes(marked_processes(Path(run)))
             server.kill()
     for name, quantile in (("p50", 50), ("p99", 99)):
         direct, through = (statistics.quantiles(trips[place], n=100)[quantile - 1] for place in places)

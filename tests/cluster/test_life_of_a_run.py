@@ -15,43 +15,39 @@ import pytest
 from brokerproof import clock, lifecycle
 from brokerproof.errors import MachineError, NodeError
 from brokerproof.machine import slots
+from brokerproof.machine.processes import mark_of, marked_processes, recorded_process
 from brokerproof.network.process import Link
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.processes import marked_processes, process_mark
 
 
-def nodes_of(run: Run) -> list[str]:
+def processes_of(run: Run) -> list[str]:
     """Names of the processes of a run that live."""
-    mark = f"{Path(run.path('nodes')).absolute()}|"
-    return sorted(
-        process_mark(process).removeprefix(mark)
-        for process in marked_processes()
-        if process_mark(process).startswith(mark)
-    )
+    marks = [mark_of(process) for process in marked_processes(Path(run.directory))]
+    return sorted(mark.name for mark in marks if mark is not None)
 
 
 def test_two_runs_get_different_addresses_and_release_leaves_nothing(reserve_small: Callable[..., Run]) -> None:
     first, second = reserve_small("first"), reserve_small("second")
     assert not set(first.facts["addresses"].values()) & set(second.facts["addresses"].values())
     lifecycle.provision(first)
-    assert nodes_of(first) == ["bookie-1", "broker-1", "keeper", "metadata-1"]
+    assert processes_of(first) == ["bookie-1", "broker-1", "metadata-1", "monitor"]
     lifecycle.release(first)
-    assert nodes_of(first) == []
+    assert processes_of(first) == []
     # Nor what they stored, which would fill the disk night after night; what they said stays.
     left = {path.name for path in Path(first.path("nodes", "bookie-1")).iterdir()}
-    assert left == {"conf", "log", "pid.json"}
-    assert nodes_of(second) == ["keeper"]
+    assert left == {"conf", "log", "node.json", "pid.json"}
+    assert processes_of(second) == ["monitor"]
 
 
 def test_the_link_starts_before_the_nodes_and_ends_with_them(reserve_small: Callable[..., Run]) -> None:
     run = reserve_small("linked", topology="smallest_wan")
     lifecycle.provision(run)
-    assert nodes_of(run) == ["bookie-1", "broker-1", "keeper", "link", "metadata-1"]
+    assert processes_of(run) == ["bookie-1", "broker-1", "link", "metadata-1", "monitor"]
     # The nodes reach the metadata store only through it.
     opened = {(pair.sender, pair.receiver): pair.opened for pair in Link(Path(run.path("nodes"))).metrics().pairs}
     assert opened["eu", "far"] >= 2
     assert "link" in lifecycle.release(run)
-    assert nodes_of(run) == []
+    assert processes_of(run) == []
 
 
 def test_an_address_of_the_link_in_use_is_said_before_anything_starts(reserve_small: Callable[..., Run]) -> None:
@@ -63,7 +59,7 @@ def test_an_address_of_the_link_in_use_is_said_before_anything_starts(reserve_sm
         taken.listen()
         with pytest.raises(MachineError, match=r"the link bookie-1 → metadata-1 cannot listen on .*:2181"):
             lifecycle.provision(run)
-    assert "metadata-1" not in nodes_of(run)
+    assert "metadata-1" not in processes_of(run)
 
 
 def test_a_node_that_dies_is_said_with_its_last_words_and_everything_is_stopped(
@@ -72,7 +68,7 @@ def test_a_node_that_dies_is_said_with_its_last_words_and_everything_is_stopped(
     run = reserve_small("dies", **{"settings.bookie": {"ledgerStorageClass": "no.such.Storage"}})
     with pytest.raises(NodeError, match=r"(?s)bookie-1 died while it started.*no\.such\.Storage"):
         lifecycle.provision(run)
-    assert nodes_of(run) == ["keeper"] or nodes_of(run) == []
+    assert processes_of(run) == ["monitor"]
     assert run.exists("run.json")
 
 
@@ -84,7 +80,7 @@ def test_a_port_in_use_is_said_before_anything_starts(reserve_small: Callable[..
         taken.listen()
         with pytest.raises(MachineError, match=r"broker-1 cannot listen on .*:6650"):
             lifecycle.provision(run)
-    assert "metadata-1" not in nodes_of(run)
+    assert "metadata-1" not in processes_of(run)
 
 
 def test_a_killed_provision_is_cleaned_up_by_the_next_run(reserve_small: Callable[..., Run]) -> None:
@@ -97,18 +93,18 @@ def test_a_killed_provision_is_cleaned_up_by_the_next_run(reserve_small: Callabl
         ],
         env={**os.environ},
     )
-    clock.wait_until(lambda: "metadata-1" in nodes_of(run), timeout_s=60, what="the first node")
+    clock.wait_until(lambda: "metadata-1" in processes_of(run), timeout_s=60, what="the first node")
     starter.send_signal(signal.SIGKILL)
     starter.wait()
-    assert "metadata-1" in nodes_of(run)
-    # Its keeper dies too, as when the machine's memory ran out.
-    for process in list(marked_processes()):
-        if process_mark(process) == f"{Path(run.path('nodes')).absolute()}|keeper":
-            process.kill()
-            psutil.wait_procs([process], timeout=5)
+    assert "metadata-1" in processes_of(run)
+    # Its monitor dies too, as when the machine's memory ran out.
+    monitor = recorded_process(Path(run.path("monitor.json")))
+    assert monitor is not None
+    monitor.kill()
+    psutil.wait_procs([monitor], timeout=5)
     following = reserve_small("following")
     assert following.facts["slot"] == run.facts["slot"]
-    assert nodes_of(run) == []
+    assert processes_of(run) == []
 
 
 def test_down_ends_everything_and_frees_all_slots(
@@ -117,10 +113,7 @@ def test_down_ends_everything_and_frees_all_slots(
     # Its own slots, so that the cluster that other tests share is not ended.
     monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
     run = reserve_small("ended")
-    others = {process.pid for process in marked_processes() if not process_mark(process).startswith(run.directory)}
-    monkeypatch.setattr(
-        lifecycle, "marked_processes", lambda: (process for process in marked_processes() if process.pid not in others)
-    )
-    assert lifecycle.down() == ["keeper"]
-    assert nodes_of(run) == []
+    monkeypatch.setattr(lifecycle, "marked_processes", lambda below=tmp_path: marked_processes(below))
+    assert lifecycle.down() == ["monitor"]
+    assert processes_of(run) == []
     assert slots.holders() == []

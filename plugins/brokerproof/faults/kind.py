@@ -15,7 +15,7 @@ from brokerproof.errors import InputError
 if TYPE_CHECKING:
     from brokerproof.experiment.scenario import Fault
     from brokerproof.experiment.topology import Topology
-    from brokerproof.network.process import Link
+    from brokerproof.network.protocols import Network
     from brokerproof.runtimes.protocols import NodeSpec, Runtime
     from brokerproof.systems.protocols import Administration, Observation, Provisioning
 
@@ -33,7 +33,7 @@ class Surroundings:
     runtime: Runtime
     specs: Mapping[str, NodeSpec]
     # None where the topology has no links.
-    link: Link | None
+    link: Network | None
     fault: Fault
     # Nodes that other faults keep down.
     kept_down: frozenset[str] = frozenset()

@@ -22,7 +22,7 @@ from brokerproof.network.shape import Condition, matches
 
 if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
-    from brokerproof.network.process import Link
+    from brokerproof.network.protocols import Network
 
 # On a loopback address a connection takes microseconds; this is the time in which no byte must cross either.
 _PROBE_S = 0.05
@@ -196,7 +196,7 @@ def _in_force(around: Surroundings) -> bool:
     return any(condition.id == around.fault.name for condition in link_of(around).state().conditions)
 
 
-def link_of(around: Surroundings) -> Link:
+def link_of(around: Surroundings) -> Network:
     """The run's link. Raises RunError where it has none."""
     if around.link is None:
         raise RunError(f"{around.fault.name} is done to the link, and this run has none")
@@ -230,7 +230,7 @@ def _with_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
     return names
 
 
-def _probe(link: Link, traffic: Traffic) -> tuple[str, bool]:
+def _probe(link: Network, traffic: Traffic) -> tuple[str, bool]:
     """Try one of the routes concerned: its address, and whether it lets anybody in within `_PROBE_S`."""
     route = next(
         route

@@ -6,13 +6,12 @@ A new kind is one class with `@register`, here or beside the link's; a scenario 
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from brokerproof.errors import InputError, RunError
 from brokerproof.faults.kind import Kind, Surroundings, register
-from brokerproof.runtimes.protocols import SupportsPause
+from brokerproof.runtimes.protocols import PausesNodes
 
 if TYPE_CHECKING:
     from brokerproof.experiment.scenario import Fault
@@ -23,13 +22,8 @@ class _Down(Kind):
     """What ends processes; undone by starting them."""
 
     def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        refused = {}
-        for name in targets:
-            spec = around.specs[name]
-            if around.runtime.alive(name) or not _refuses(spec.address, spec.ports[0]):
-                return None
-            refused[name] = f"process gone, {spec.address}:{spec.ports[0]} refuses connections"
-        return json.dumps(refused)
+        evidence = {name: around.runtime.evidence_of_death(around.specs[name]) for name in targets}
+        return json.dumps(evidence) if all(evidence.values()) else None
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.on_each(targets, lambda name: around.runtime.start(around.specs[name]))
@@ -64,7 +58,7 @@ class Destroy(_Down):
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.on_each(targets, around.runtime.kill)
-        around.on_each(targets, around.runtime.wipe)
+        around.on_each(targets, lambda name: around.runtime.wipe(around.specs[name]))
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.on_each(targets, lambda name: around.runtime.reset(around.specs[name]))
@@ -140,17 +134,7 @@ class Unload(Kind):
         """The topic is open again, elsewhere."""
 
 
-def _freezer(around: Surroundings) -> SupportsPause:
-    if not isinstance(around.runtime, SupportsPause):
+def _freezer(around: Surroundings) -> PausesNodes:
+    if not isinstance(around.runtime, PausesNodes):
         raise RunError(f"the runtime {type(around.runtime).__name__} cannot freeze nodes; use `process`")
     return around.runtime
-
-
-def _refuses(address: str, port: int) -> bool:
-    try:
-        socket.create_connection((address, port), timeout=0.5).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
-    return False

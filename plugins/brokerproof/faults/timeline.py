@@ -16,7 +16,7 @@ from brokerproof.experiment.topology import Role
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS, harmful
 from brokerproof.faults.targets import resolve
-from brokerproof.network.process import Link
+from brokerproof.network.protocols import Network
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import FaultState
 from brokerproof.runtimes.protocols import Runtime
@@ -42,7 +42,7 @@ class Timeline:
         observation: Observation,
         runtime: Runtime,
         announce: Callable[..., None],
-        link: Link | None = None,
+        link: Network | None = None,
     ) -> None:
         """`link` is the run's, where its topology has links."""
         self.run, self.scenario, self.topic = run, run.scenario, topic_of(run)

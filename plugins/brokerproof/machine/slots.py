@@ -1,29 +1,29 @@
 """Slots of this machine: each is one address range, held by one run at a time.
 
-A slot is a file with the run's directory in it. It is taken under a lock, freed by `release`, and taken over when its
-run has ended without freeing it: no process of that run is left and its keeper, which lives as long as the run
-does, is gone.
+A slot is held by a lock on a file. Whoever takes a slot hands the locked file on to the run's monitor, which lives as
+long as the run does; when the last process that has it open ends, however it ends, the kernel frees the lock. A record
+beside it names the run. A record whose slot nobody holds means that its run died: what that run left has to be ended
+before the slot is used again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import psutil
-from filelock import FileLock
 
 from brokerproof import clock
 from brokerproof.errors import DeadlineError, MachineError
-from brokerproof.machine.process_identity import living
-from brokerproof.runtimes.processes import ProcessRuntime, end, marked_processes, process_mark
+from brokerproof.machine.files import write_whole
 
 
-def slots() -> int:
+def capacity() -> int:
     """How many clusters this machine carries at a time: `$BROKERPROOF_MAX_CLUSTERS`, or one per 6 GiB of memory."""
     if given := os.environ.get("BROKERPROOF_MAX_CLUSTERS"):
         return int(given)
@@ -36,97 +36,131 @@ def directory() -> Path:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.getuid():
         raise MachineError(f"{path} belongs to another user; set BROKERPROOF_LEASES to a directory of your own")
-    return path
+    slots = path / "slots"
+    slots.mkdir(exist_ok=True)
+    return slots
 
 
-@contextmanager
-def locked() -> Iterator[Path]:
-    """The slots' directory, with everybody else kept out."""
-    path = directory()
-    with FileLock(path / "slots.lock", timeout=60):
-        yield path
+class Slot:
+    """A slot that this process holds, until `close` or the end of a `with` block.
+
+    A process that inherits `descriptor` goes on holding it.
+    """
+
+    def __init__(self, number: int, record: Path, descriptor: int) -> None:
+        self.number, self.descriptor = number, descriptor
+        self._record = record
+
+    @property
+    def run(self) -> str | None:
+        """The directory of the run that the slot was assigned to last, None where nothing of it is left."""
+        return _run_of(self._record)
+
+    def assign(self, run_directory: str) -> None:
+        """Record whose the slot is. What the run before left must have been ended."""
+        write_whole(self._record, json.dumps({"run": run_directory}))
+
+    def clear(self) -> None:
+        """Record that nothing is left of the run."""
+        self._record.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Hold it no longer."""
+        os.close(self.descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
 
-def take(run_directory: str, *, timeout_s: float) -> int:
-    """Take a slot, waiting for a free one. Cleans up what a dead holder left running. Raises MachineError."""
+def take(*, timeout_s: float) -> Slot:
+    """Take a slot, waiting for a free one. Raises MachineError where none becomes free."""
 
-    def attempt() -> tuple[int] | None:
-        with locked() as path:
-            for slot in range(slots()):
-                file = path / f"slot-{slot}.json"
-                holder = _holder(file)
-                if holder is not None and (keeper_alive(holder) or _being_taken(file)):
-                    continue
-                if holder is not None:
-                    end_run(holder)
-                me = psutil.Process()
-                _write(file, {"run": run_directory, "taking": {"pid": me.pid, "created": me.create_time()}})
-                return (slot,)
-        return None
+    def first_free() -> Slot | None:
+        return next((slot for number in range(capacity()) if (slot := _lock(number)) is not None), None)
 
     try:
-        return clock.wait_until(attempt, timeout_s=timeout_s, what="a free slot", every_s=1.0)[0]
+        return clock.wait_until(first_free, timeout_s=timeout_s, what="a free slot", every_s=1.0)
     except DeadlineError:
         raise MachineError(
-            f"all {slots()} slots of this machine are held by running clusters; wait for one, end them with "
+            f"all {capacity()} slots of this machine are held by running clusters; wait for one, end them with "
             "`python -m brokerproof down`, or raise BROKERPROOF_MAX_CLUSTERS"
         ) from None
 
 
-def confirm(run_directory: str) -> None:
-    """From now on the run's keeper holds its slot, and no longer the process that took it."""
-    with locked() as path:
-        for file in path.glob("slot-*.json"):
-            if _holder(file) == run_directory:
-                _write(file, {"run": run_directory})
+def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
+    """Take the slot of a run as soon as its monitor has ended; None where it does not end in time.
 
+    None too where the slot is the run's no longer: it was given back, or another run took it.
+    """
 
-def give_back(run_directory: str) -> None:
-    """Free the slot that a run holds, if it does."""
-    with locked() as path:
-        for file in path.glob("slot-*.json"):
-            if _holder(file) == run_directory:
-                file.unlink()
+    def taken() -> tuple[Slot | None] | None:
+        number = next((number for number, run in _records().items() if run == run_directory), None)
+        if number is None:
+            return (None,)
+        if (slot := _lock(number)) is None:
+            return None
+        if slot.run == run_directory:
+            return (slot,)
+        slot.close()
+        return (None,)
+
+    try:
+        return clock.wait_until(taken, timeout_s=timeout_s, what="the run's monitor to end")[0]
+    except DeadlineError:
+        return None
 
 
 def holders() -> list[str]:
-    """Directories of the runs that hold a slot."""
-    with locked() as path:
-        return [holder for file in sorted(path.glob("slot-*.json")) if (holder := _holder(file)) is not None]
+    """Directories of the runs that slots are assigned to; of one that died until its slot is taken again."""
+    return list(_records().values())
 
 
-def keeper_alive(run_directory: str) -> bool:
-    """Whether the process that watches over a run lives."""
-    return any(
-        process_mark(process).endswith("|keeper") and _belongs(process, run_directory) for process in marked_processes()
-    )
+def all_held() -> bool:
+    """Whether every slot is held by a run that goes on, or by somebody who is just taking it."""
+    return all(_is_held(number) for number in range(capacity()))
 
 
-def end_run(run_directory: str) -> list[str]:
-    """End every process of a run and remove what its nodes stored; the names of those that ran."""
-    ended = end([process for process in marked_processes() if _belongs(process, run_directory)])
-    ProcessRuntime(Path(run_directory, "nodes")).forget()
-    return ended
-
-
-def _belongs(process: psutil.Process, run_directory: str) -> bool:
-    return process_mark(process).rpartition("|")[0] == str(Path(run_directory, "nodes").absolute())
-
-
-def _being_taken(file: Path) -> bool:
-    """Whether the process that took the slot lives and has not started its keeper yet."""
-    taking = json.loads(file.read_text(encoding="utf-8")).get("taking")
-    return taking is not None and living(taking["pid"], taking["created"]) is not None
-
-
-def _write(file: Path, content: dict[str, object]) -> None:
-    temporary = file.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content), encoding="utf-8")
-    temporary.replace(file)
-
-
-def _holder(file: Path) -> str | None:
+def _lock(number: int) -> Slot | None:
+    """The slot, None while another process holds it."""
+    path = directory()
+    descriptor = os.open(path / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        return str(json.loads(file.read_text(encoding="utf-8"))["run"])
+        # Not a lock of fcntl's or lockf's, which would belong to this process and end with it.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise MachineError(f"no file can be locked in {path}: {error.strerror}; set BROKERPROOF_LEASES") from error
+    return Slot(number, path / f"{number}.json", descriptor)
+
+
+def _is_held(number: int) -> bool:
+    try:
+        descriptor = os.open(directory() / f"{number}.lock", os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared, so that two who ask at once do not take each other for a holder.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _records() -> dict[int, str]:
+    """By slot, the run that its record names."""
+    numbers = sorted(int(file.stem) for file in directory().glob("*.json"))
+    return {number: run for number in numbers if (run := _run_of(directory() / f"{number}.json")) is not None}
+
+
+def _run_of(record: Path) -> str | None:
+    try:
+        return str(json.loads(record.read_text(encoding="utf-8"))["run"])
     except FileNotFoundError:
         return None

@@ -10,12 +10,11 @@ import resource
 import sys
 from pathlib import Path
 
-import psutil
-
 from brokerproof.errors import MachineError
 from brokerproof.experiment.yaml_models import parse
+from brokerproof.machine.files import write_whole
 from brokerproof.network.control import Control, socket_path
-from brokerproof.network.network import Network
+from brokerproof.network.network import EmulatedNetwork
 from brokerproof.network.plan import Plan
 from brokerproof.network.poller import Poller
 from brokerproof.network.process import ADDRESS_TAKEN, PLAN_FILE, READY_FILE
@@ -30,17 +29,13 @@ def main(directory: Path) -> int:
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     try:
-        network = Network(plan, poller)
+        network = EmulatedNetwork(plan, poller)
         path = socket_path(directory)
         Control(path, network, poller)
     except MachineError as error:
         print(error, file=sys.stderr, flush=True)
         return ADDRESS_TAKEN
-    process = psutil.Process()
-    ready = {"pid": process.pid, "created": process.create_time(), "control": str(path)}
-    temporary = directory / f"{READY_FILE}.tmp"
-    temporary.write_text(json.dumps(ready), encoding="utf-8")
-    temporary.replace(directory / READY_FILE)
+    write_whole(directory / READY_FILE, json.dumps({"pid": os.getpid(), "control": str(path)}))
     # What exists by now lives as long as the process: the collector need not look at it again and again.
     gc.freeze()
     poller.run()

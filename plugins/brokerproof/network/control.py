@@ -15,7 +15,7 @@ from pydantic import Field
 
 from brokerproof.errors import BrokerproofError, InputError, MachineError
 from brokerproof.experiment.yaml_models import Document, closest, parse
-from brokerproof.network.network import Network
+from brokerproof.network.network import EmulatedNetwork
 from brokerproof.network.poller import IN, OUT, Poller
 from brokerproof.network.shape import Condition
 
@@ -67,7 +67,7 @@ def socket_path(directory: Path) -> Path:
 class Control:
     """Answers requests about a network; every peer that may open the socket is trusted."""
 
-    def __init__(self, path: Path, network: Network, poller: Poller) -> None:
+    def __init__(self, path: Path, network: EmulatedNetwork, poller: Poller) -> None:
         self._network, self._poller = network, poller
         path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX)

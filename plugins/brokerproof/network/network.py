@@ -68,7 +68,7 @@ class Metrics(Document):
     pairs: list[PairMetrics]
 
 
-class Network:
+class EmulatedNetwork:
     """Listens for all routes; conditions are added and removed while it runs."""
 
     def __init__(self, plan: Plan, poller: Poller) -> None:

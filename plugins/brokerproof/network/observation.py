@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from brokerproof.network.process import Link
+from brokerproof.network.protocols import Network
 from brokerproof.run.observations import Metric, Sample, Source
 
 _TRAFFIC = (Metric.BYTES, Metric.HELD_BYTES, Metric.OPEN, Metric.OPENED, Metric.REFUSED)
 
 
-def sample(link: Link) -> list[Sample]:
+def sample(network: Network) -> list[Sample]:
     """The traffic from each region to each other one, what the link added to it, and the process's own load.
 
     `added_…_ms` is beyond the delay that was ordered; where nothing was timed since the last samples, it is left out.
     """
-    metrics = link.metrics()
+    metrics = network.metrics()
     values: dict[tuple[str, str], float] = {
         (Source.LINK, Metric.CPU_S): metrics.cpu_s,
         (Source.LINK, Metric.LONGEST_TURN_MS): metrics.longest_turn_ms,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +13,12 @@ from typing import Any
 from brokerproof import clock
 from brokerproof.errors import DeadlineError, InputError, MachineError, NodeError, RunError
 from brokerproof.experiment.yaml_models import parse
-from brokerproof.machine.process_identity import living
+from brokerproof.machine.files import write_whole
+from brokerproof.machine.processes import Mark, recorded_process, start_process
 from brokerproof.network.network import Effect, Metrics, State
 from brokerproof.network.plan import Plan
 from brokerproof.network.routes import Route
 from brokerproof.network.shape import Condition
-from brokerproof.runtimes.processes import MARK
 
 # The name in its mark, and of its directory beside those of the nodes.
 NAME = "link"
@@ -118,23 +117,19 @@ def start(nodes: Path, plan: Plan) -> Link:
     """
     nodes = nodes.absolute()
     directory = nodes / NAME
-    ready = directory / READY_FILE
-    if _runs(ready):
+    ready, record = directory / READY_FILE, directory / "pid.json"
+    if recorded_process(record):
         raise NodeError(f"the link process of {nodes} runs already")
-    (directory / "log").mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     ready.unlink(missing_ok=True)
-    temporary = directory / f"{PLAN_FILE}.tmp"
-    temporary.write_text(plan.model_dump_json(indent=1), encoding="utf-8")
-    temporary.replace(directory / PLAN_FILE)
-    with (directory / "log" / "node.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "brokerproof.network", str(directory)],
-            env={**os.environ, MARK: f"{nodes}|{NAME}"},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    write_whole(directory / PLAN_FILE, plan.model_dump_json(indent=1))
+    process = start_process(
+        [sys.executable, "-m", "brokerproof.network", str(directory)],
+        mark=Mark(nodes, NAME),
+        record=record,
+        log=directory / "log" / "node.log",
+        environment=os.environ,
+    )
     try:
         clock.wait_until(
             lambda: ready.exists() or process.poll() is not None,
@@ -151,14 +146,6 @@ def start(nodes: Path, plan: Plan) -> Link:
             raise MachineError(_log_tail(directory, 1))
         raise NodeError(f"the link process ended while it started; its log ends with\n{_log_tail(directory)}")
     return Link(nodes)
-
-
-def _runs(ready: Path) -> bool:
-    try:
-        state = json.loads(ready.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return False
-    return living(state["pid"], state["created"]) is not None
 
 
 def _log_tail(directory: Path, lines: int = 15) -> str:

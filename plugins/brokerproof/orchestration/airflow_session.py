@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from brokerproof.machine.process_identity import living
+from brokerproof.machine.processes import living
 
 # Airflow itself kills a task 5 s after it asked the task to end.
 _STOP_TIMEOUT_S = 10

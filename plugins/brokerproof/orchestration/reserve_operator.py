@@ -46,10 +46,10 @@ class ReserveOperator(BaseOperator):
         run_id = derive_run_id(self.scenario, dag_run.run_id, context["ti"].try_number)
         file = settings.scenario_file(self.scenario)
         started_at = clock.now_us()
-        if _all_slots_are_held():
+        if slots.all_held():
             # The task ends for a moment, because a waiting task takes one of Airflow's places for tasks, and the run
             # that holds the slot may need that place to end.
-            log.info("all %d slots are held; trying again in %d s", slots.slots(), _ASK_FOR_SLOT_EVERY_S)
+            log.info("all %d slots are held; trying again in %d s", slots.capacity(), _ASK_FOR_SLOT_EVERY_S)
             raise AirflowRescheduleException(clock.utc(clock.now_us()) + timedelta(seconds=_ASK_FOR_SLOT_EVERY_S))
         with fail_with_sentence(context):
             unchanged, _ = load_scenario(file, settings.topologies)
@@ -67,9 +67,3 @@ class ReserveOperator(BaseOperator):
     def on_kill(self) -> None:
         """Stop waiting for a slot."""
         raise AirflowTaskTerminated("reserve was ended from outside")
-
-
-def _all_slots_are_held() -> bool:
-    """Whether a run that goes on holds every slot."""
-    holders = slots.holders()
-    return len(holders) >= slots.slots() and all(slots.keeper_alive(holder) for holder in holders)

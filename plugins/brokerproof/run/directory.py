@@ -5,7 +5,8 @@
     tables/<table>/        Parquet, see tables.py
     progress/              counters that jobs rewrite while they work; read by the progress display, proof of nothing
     nodes/<node>/          pid file, configuration and log of a node of the process runtime; its data until `release`
-    logs/, report/         logs of jobs, Data Docs and the like
+    monitor.json           the process that watches over the run and holds its slot
+    logs/, report/         logs of jobs and of the monitor, Data Docs and the like
 
 The directory may be any fsspec location; nodes always live on the local disk.
 """
@@ -13,21 +14,21 @@ The directory may be any fsspec location; nodes always live on the local disk.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, Any
+from typing import Any
 
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brokerproof import clock
-from brokerproof.errors import MachineError, RunError
+from brokerproof.errors import RunError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import parse
+from brokerproof.machine.files import whole_object
 from brokerproof.run.tables import SCHEMAS
 
 
@@ -111,12 +112,12 @@ class Run:
 
     def write_json(self, name: str, content: Any) -> None:
         """Write a JSON file so that a reader never sees half of it."""
-        with self._whole(f"{name}.{clock.now_us()}.tmp", name, "w") as file:
+        with whole_object(self.path(name), "w") as file:
             json.dump(content, file, indent=1, default=str)
 
     def write_text(self, name: str, content: str) -> None:
         """Write a file for people to look at, whole or not at all."""
-        with self._whole(f"{name}.{clock.now_us()}.tmp", name, "w") as file:
+        with whole_object(self.path(name), "w") as file:
             file.write(content)
 
     def state(self, step: str) -> Any | None:
@@ -133,24 +134,5 @@ class Run:
             return
         schema = SCHEMAS[table]
         columns = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
-        name = f"part-{clock.now_us()}.parquet"
-        # A name that starts with a dot is invisible to Spark until it is whole.
-        with self._whole(f"tables/{table}/.{name}", f"tables/{table}/{name}", "wb") as file:
+        with whole_object(self.path("tables", table, f"part-{clock.now_us()}.parquet"), "wb") as file:
             pq.write_table(pa.Table.from_arrays(columns, schema=schema), file)
-
-    @contextmanager
-    def _whole(self, temporary: str, name: str, mode: str) -> Iterator[IO[Any]]:
-        """A file that gets its name when it is whole. Raises MachineError where it cannot be written."""
-        filesystem, root = fsspec.url_to_fs(self.directory)
-        try:
-            filesystem.makedirs(f"{root}/{name}".rpartition("/")[0], exist_ok=True)
-            with filesystem.open(f"{root}/{temporary}", mode) as file:
-                yield file
-            filesystem.mv(f"{root}/{temporary}", f"{root}/{name}")
-        except OSError as error:
-            with suppress(OSError):
-                filesystem.rm(f"{root}/{temporary}")
-            reason = error.strerror or str(error)
-            raise MachineError(
-                f"{self.path(name)} cannot be written: {reason}; make room, or let the directory be written to"
-            ) from error

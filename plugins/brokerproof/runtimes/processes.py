@@ -1,13 +1,11 @@
 """The `process` runtime: nodes are processes of this machine, each on a loopback address of its own.
 
-A node's directory is `nodes/<name>/` of the run: its files, `data/`, `log/node.log` and `pid.json` (pid, start time).
-Processes are found again by the pid file and by a mark in their environment, so that one that was started and not yet
-written down when its starter was killed is not forgotten.
+A node's directory is `nodes/<name>/` of the run: its files, its data directories, `node.json`, which names them for
+whoever has no spec, `log/node.log` and `pid.json`, the record of its process (machine/processes.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -16,19 +14,29 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
 
 from brokerproof.clock import wait_until
 from brokerproof.errors import DeadlineError, MachineError, NodeError
-from brokerproof.machine.process_identity import living
+from brokerproof.machine.files import write_whole
+from brokerproof.machine.processes import (
+    MARK,
+    Mark,
+    end_processes,
+    marked_processes,
+    recorded_process,
+    send_signal,
+    start_process,
+)
+from brokerproof.network.plan import Plan
+from brokerproof.network.process import Link
+from brokerproof.network.process import start as start_link
 from brokerproof.runtimes.protocols import NodeSpec
 
-# In the environment of every process that belongs to a run: `<run directory>|<name>`.
-MARK = "BROKERPROOF_NODE"
-_RESET_TIMEOUT_S = 60.0
+_PROGRAM_TIMEOUT_S = 60.0
 _ERROR = re.compile(r" (ERROR|FATAL) |^Caused by: |^\S*(Exception|Error)\b")
 
 
@@ -40,7 +48,6 @@ class ProcessRuntime:
 
     def __init__(self, nodes: Path) -> None:
         self.nodes = nodes.absolute()
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def directory(self, name: str) -> Path:
         """The node's directory."""
@@ -56,6 +63,7 @@ class ProcessRuntime:
                 path = directory / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(content.replace("{node}", str(directory)), encoding="utf-8")
+            write_whole(directory / "node.json", json.dumps({"data": spec.data}))
         except OSError as error:
             raise MachineError(
                 f"node {spec.name} cannot be written to {directory}: {error.strerror}; free the disk"
@@ -64,39 +72,26 @@ class ProcessRuntime:
             _check_free(spec.name, spec.address, port)
 
     def start(self, spec: NodeSpec) -> None:
-        """Start the process; its output goes to log/node.log."""
+        """Start the process, after the node's `format` program where it has no data; output goes to log/node.log."""
         if self.alive(spec.name):
             raise NodeError(f"node {spec.name} runs already")
         directory = self.directory(spec.name)
-        environment = {
-            # Nothing of the starter's own settings reaches a node.
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-            "LANG": "C.UTF-8",
-            **spec.environment,
-            MARK: f"{self.nodes}|{spec.name}",
-        }
-        command = [part.replace("{node}", str(directory)) for part in spec.command]
-        with (directory / "log" / "node.log").open("ab") as log:
-            child = subprocess.Popen(
-                command,
-                cwd=directory,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._children[spec.name] = child
-        state = {"pid": child.pid, "created": psutil.Process(child.pid).create_time(), "address": spec.address}
-        temporary = directory / "pid.json.tmp"
-        temporary.write_text(json.dumps(state), encoding="utf-8")
-        temporary.replace(directory / "pid.json")
+        if spec.format is not None and not any(any((directory / folder).iterdir()) for folder in spec.data):
+            self._run(spec, spec.format, "its empty data directories could not be formatted")
+        start_process(
+            self._command(spec, spec.command),
+            mark=Mark(self.nodes, spec.name),
+            record=directory / "pid.json",
+            log=directory / "log" / "node.log",
+            environment=self._environment(spec),
+            working_directory=directory,
+        )
 
     def stop(self, name: str, *, grace_s: float) -> None:
         """SIGTERM, and SIGKILL after `grace_s` seconds."""
         for process in self._processes(name):
-            _send(process, signal.SIGCONT)
-            _send(process, signal.SIGTERM)
+            send_signal(process, signal.SIGCONT)
+            send_signal(process, signal.SIGTERM)
         try:
             wait_until(lambda: not self.alive(name), timeout_s=grace_s, what=f"node {name} to stop")
         except DeadlineError:
@@ -105,7 +100,7 @@ class ProcessRuntime:
     def kill(self, name: str) -> None:
         """SIGKILL."""
         for process in self._processes(name):
-            _send(process, signal.SIGKILL)
+            send_signal(process, signal.SIGKILL)
         wait_until(
             lambda: not self.alive(name), timeout_s=10, what=f"node {name} to be gone after SIGKILL", every_s=0.01
         )
@@ -113,50 +108,55 @@ class ProcessRuntime:
     def pause(self, name: str) -> None:
         """SIGSTOP."""
         for process in self._processes(name):
-            _send(process, signal.SIGSTOP)
+            send_signal(process, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
         """SIGCONT."""
         for process in self._processes(name):
-            _send(process, signal.SIGCONT)
+            send_signal(process, signal.SIGCONT)
 
     def paused(self, name: str) -> bool:
         """Whether the kernel has every thread of the process as stopped; the first one stops before the others."""
         return any(_all_stopped(process.pid) for process in self._processes(name))
 
-    def wipe(self, name: str) -> None:
-        """Remove data/ and make it anew, empty."""
-        if self.alive(name):
-            raise NodeError(f"node {name} still runs; its data is not wiped under it")
-        data = self.directory(name) / "data"
-        shutil.rmtree(data, ignore_errors=False)
-        data.mkdir()
+    def wipe(self, spec: NodeSpec) -> None:
+        """Remove the node's data directories and make them anew, empty."""
+        if self.alive(spec.name):
+            raise NodeError(f"node {spec.name} still runs; its data is not wiped under it")
+        for folder in spec.data:
+            data = self.directory(spec.name) / folder
+            shutil.rmtree(data)
+            data.mkdir()
 
     def reset(self, spec: NodeSpec) -> None:
         """Run the node's `reset` program in its directory."""
-        if spec.reset is None:
-            return
-        directory = self.directory(spec.name)
-        result = subprocess.run(
-            [part.replace("{node}", str(directory)) for part in spec.reset],
-            cwd=directory,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_RESET_TIMEOUT_S,
-            check=False,
-        )
-        if result.returncode != 0:
-            tail = "\n".join((result.stdout + result.stderr).splitlines()[-10:])
-            raise NodeError(f"node {spec.name} could not be reset after its disks were wiped:\n{tail}")
+        if spec.reset is not None:
+            self._run(spec, spec.reset, "it could not be reset after its disks were wiped")
 
     def alive(self, name: str) -> bool:
         """Whether the process of the pid file runs (a zombie does not)."""
         return any(True for _ in self._processes(name))
 
+    def evidence_of_death(self, spec: NodeSpec) -> str | None:
+        """The process is gone, and the node's first port refuses connections where it has one."""
+        if self.alive(spec.name):
+            return None
+        if not spec.ports:
+            return "process gone"
+        port = spec.ports[0]
+        return f"process gone, {spec.address}:{port} refuses connections" if _refuses(spec.address, port) else None
+
+    def start_links(self, plan: Plan) -> Link:
+        """Start the link process of the run."""
+        return start_link(self.nodes, plan)
+
+    def network(self) -> Link:
+        """The link process of the run."""
+        return Link(self.nodes)
+
     def pids(self) -> dict[str, int]:
         """Pids of the nodes that run, by name."""
-        names = [file.parent.name for file in self.nodes.glob("*/pid.json")]
+        names = [file.parent.name for file in self.nodes.glob("*/node.json")]
         return {name: process.pid for name in names for process in self._processes(name)}
 
     def log_tail(self, name: str, lines: int = 15) -> str:
@@ -175,27 +175,56 @@ class ProcessRuntime:
 
     def release(self) -> list[str]:
         """End every node of the run by force."""
-        return end(process for process in marked_processes() if process_mark(process).startswith(f"{self.nodes}|"))
+        return end_processes(marked_processes(self.nodes))
 
     def forget(self) -> None:
         """Remove what nodes that have ended stored and unpacked; their logs and configuration stay.
 
         A run's evidence is in its tables; its ledgers and journals are many times as large, night after night.
         """
-        for directory in sorted(self.nodes.glob("*")):
-            for folder in ("data", "tmp"):
-                if (directory / folder).is_dir() and not self.alive(directory.name):
+        for file in sorted(self.nodes.glob("*/node.json")):
+            directory = file.parent
+            if self.alive(directory.name):
+                continue
+            for folder in (*json.loads(file.read_text(encoding="utf-8"))["data"], "tmp"):
+                if (directory / folder).is_dir():
                     shutil.rmtree(directory / folder, onerror=_not_removed)
 
-    def _processes(self, name: str) -> Iterator[psutil.Process]:
-        child = self._children.get(name)
-        if child is not None:
-            child.poll()  # reaps it, so that it does not stay behind as a zombie
+    def _command(self, spec: NodeSpec, program: Sequence[str]) -> list[str]:
+        return [part.replace("{node}", str(self.directory(spec.name))) for part in program]
+
+    def _environment(self, spec: NodeSpec) -> dict[str, str]:
+        """Nothing of the starter's own settings reaches a node."""
+        return {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "LANG": "C.UTF-8",
+            **spec.environment,
+        }
+
+    def _run(self, spec: NodeSpec, program: Sequence[str], problem: str) -> None:
+        """Run a program in the node's directory and wait for its end. Raises NodeError where it fails."""
         try:
-            state = json.loads((self.directory(name) / "pid.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return
-        if process := living(state["pid"], state["created"]):
+            result = subprocess.run(
+                self._command(spec, program),
+                cwd=self.directory(spec.name),
+                env={**self._environment(spec), MARK: str(Mark(self.nodes, spec.name))},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_PROGRAM_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise NodeError(
+                f"node {spec.name}: {problem}: {program[0]} did not end in {_PROGRAM_TIMEOUT_S:.0f} s"
+            ) from None
+        if result.returncode != 0:
+            tail = "\n".join((result.stdout + result.stderr).splitlines()[-10:])
+            raise NodeError(f"node {spec.name}: {problem}:\n{tail}")
+
+    def _processes(self, name: str) -> Iterator[psutil.Process]:
+        if process := recorded_process(self.directory(name) / "pid.json"):
             yield process
 
 
@@ -203,44 +232,20 @@ def _not_removed(_: object, path: str, failure: tuple[object, BaseException, obj
     log.warning("%s stays: %s", path, failure[1])
 
 
-def marked_processes() -> Iterator[psutil.Process]:
-    """Every process of this machine that some run started and that this user may look at."""
-    for process in psutil.process_iter():
-        if process.pid != os.getpid() and process_mark(process):
-            yield process
-
-
-def process_mark(process: psutil.Process) -> str:
-    """The mark in a process's environment, empty where it has none."""
-    try:
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return ""
-        return process.environ().get(MARK, "")
-    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-        return ""
-
-
-def end(processes: Iterable[psutil.Process]) -> list[str]:
-    """SIGKILL processes and wait until they are gone; their names from the marks."""
-    ended = {process: process_mark(process).rpartition("|")[2] for process in processes}
-    for process in ended:
-        _send(process, signal.SIGKILL)
-    _, left = psutil.wait_procs(list(ended), timeout=10)
-    still = [process.pid for process in left if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
-    if still:
-        raise NodeError(f"processes {still} did not end after SIGKILL")
-    return list(ended.values())
-
-
-def _send(process: psutil.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(number)
-
-
 def _all_stopped(pid: int) -> bool:
     # The state follows the name, which is in brackets and may hold anything (proc(5)).
     states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
     return bool(states) and set(states) == {"T"}
+
+
+def _refuses(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=0.5).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _check_free(name: str, address: str, port: int) -> None:

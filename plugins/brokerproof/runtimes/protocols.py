@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from brokerproof.experiment.topology import Role
+from brokerproof.network.plan import Plan
+from brokerproof.network.protocols import Network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +24,11 @@ class NodeSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     # Content of files, by path below the node's directory; `{node}` as above.
     files: Mapping[str, str] = field(default_factory=dict)
+    # The program that makes empty data directories usable, if it takes one; it runs before the node's own program.
+    format: tuple[str, ...] | None = None
     # The program that makes the cluster accept the node back after its disks were wiped, if it takes one.
     reset: tuple[str, ...] | None = None
-    # Directories below the node's that hold what it stores: what `destroy` wipes.
+    # Directories below the node's that hold what it stores: `wipe` empties them, `forget` removes them.
     data: tuple[str, ...] = ("data",)
     ports: tuple[int, ...] = ()
     start_timeout_s: float = 90.0
@@ -38,7 +42,10 @@ class Runtime(Protocol):
         """Write the node's files. Raises MachineError where an address or port is taken or the disk is full."""
 
     def start(self, spec: NodeSpec) -> None:
-        """Start the node without waiting for its health."""
+        """Start the node without waiting for its health; a node without data runs its `format` program first.
+
+        Raises NodeError where the node runs already or that program fails.
+        """
 
     def stop(self, name: str, *, grace_s: float) -> None:
         """Ask the node to end, and end it by force after `grace_s` seconds. Returns when it is gone."""
@@ -46,8 +53,8 @@ class Runtime(Protocol):
     def kill(self, name: str) -> None:
         """End the node at once. Returns when it is gone."""
 
-    def wipe(self, name: str) -> None:
-        """Remove what a stopped node stored."""
+    def wipe(self, spec: NodeSpec) -> None:
+        """Empty the data directories of a node that does not run. Raises NodeError where it runs."""
 
     def reset(self, spec: NodeSpec) -> None:
         """Run the spec's `reset` program, if it has one. Raises NodeError where that fails."""
@@ -55,15 +62,29 @@ class Runtime(Protocol):
     def alive(self, name: str) -> bool:
         """Whether the node's process runs."""
 
+    def evidence_of_death(self, spec: NodeSpec) -> str | None:
+        """What shows that the node is dead and nothing answers in its place, None where it does not show."""
+
     def log_tail(self, name: str, lines: int = 15) -> str:
         """The last lines of the node's log."""
 
     def release(self) -> list[str]:
         """End every node of the run; the names of those that still ran."""
 
+    def forget(self) -> None:
+        """Remove what the nodes of the run that do not run stored; their logs and configuration stay."""
+
 
 @runtime_checkable
-class SupportsPause(Protocol):
+class RunsProcesses(Protocol):
+    """A runtime whose nodes are processes of this machine."""
+
+    def pids(self) -> dict[str, int]:
+        """Pids of the nodes that run, by name."""
+
+
+@runtime_checkable
+class PausesNodes(Protocol):
     """A runtime that can freeze a node."""
 
     def pause(self, name: str) -> None:
@@ -74,3 +95,14 @@ class SupportsPause(Protocol):
 
     def paused(self, name: str) -> bool:
         """Whether the node is frozen."""
+
+
+@runtime_checkable
+class EmulatesLinks(Protocol):
+    """A runtime that can put links with delay, bandwidth and state between the regions of a run."""
+
+    def start_links(self, plan: Plan) -> Network:
+        """Start the network. Raises MachineError where an address is taken, NodeError where it does not start."""
+
+    def network(self) -> Network:
+        """The network that was started. Raises RunError where none was."""

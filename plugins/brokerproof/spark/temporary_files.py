@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from brokerproof.machine.process_identity import living
+from brokerproof.machine.processes import living
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from brokerproof.experiment.scenario import Fault
 from brokerproof.experiment.topology import Topology, load_topology
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.machine import slots
+from brokerproof.machine.processes import end_processes, marked_processes
 from brokerproof.network.observation import sample
 from brokerproof.network.plan import Plan
 from brokerproof.network.process import Link, start
@@ -112,7 +112,7 @@ class Wan:
         return near, far
 
     def close(self) -> None:
-        slots.end_run(str(self.run))
+        end_processes(marked_processes(self.run))
         for each in self.sockets:
             each.close()
 

@@ -98,9 +98,9 @@ class Nodes:
         self.log.append(f"stop {name}")
         self.up.discard(name)
 
-    def wipe(self, name: str) -> None:
-        assert name not in self.up
-        self.log.append(f"wipe {name}")
+    def wipe(self, spec: Any) -> None:
+        assert spec.name not in self.up
+        self.log.append(f"wipe {spec.name}")
 
     def reset(self, spec: Any) -> None:
         self.log.append(f"reset {spec.name}")
@@ -113,6 +113,9 @@ class Nodes:
 
     def alive(self, name: str) -> bool:
         return name in self.up
+
+    def evidence_of_death(self, spec: Any) -> str | None:
+        return None if spec.name in self.up else f"process gone, {spec.address}:1 refuses connections"
 
 
 class _Spec:

@@ -1,18 +1,17 @@
-"""Slots: no two runs in one address range, and nothing left behind by a dead one."""
+"""Slots: no two runs in one address range, and the kernel frees the slot of whoever dies."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from brokerproof.errors import MachineError
 from brokerproof.machine import slots
-from brokerproof.runtimes.processes import MARK
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +21,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
+def monitors() -> Iterator[list[subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
@@ -30,59 +29,115 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def process_of(run: Path, name: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, MARK: f"{run / 'nodes'}|{name}"}
-    )
+def begin(run: Path) -> tuple[int, subprocess.Popen[bytes]]:
+    """Take a slot as a run does: the number, and the process that stands for its monitor."""
+    with slots.take(timeout_s=1) as slot:
+        slot.assign(str(run))
+        return slot.number, subprocess.Popen(SLEEPER, pass_fds=[slot.descriptor])
 
 
 def test_two_live_runs_get_two_slots_and_a_third_is_told_to_wait(
-    tmp_path: Path, processes: list[subprocess.Popen[bytes]]
+    tmp_path: Path, monitors: list[subprocess.Popen[bytes]]
 ) -> None:
-    runs = [tmp_path / "a", tmp_path / "b"]
     taken = []
-    for run in runs:
-        taken.append(slots.take(str(run), timeout_s=1))
-        processes.append(process_of(run, "keeper"))
-        slots.confirm(str(run))
-    assert sorted(taken) == [0, 1]
+    for name in ("a", "b"):
+        number, monitor = begin(tmp_path / name)
+        taken.append(number)
+        monitors.append(monitor)
+    assert taken == [0, 1]
+    assert slots.holders() == [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert slots.all_held()
     with pytest.raises(MachineError, match=r"all 2 slots.*brokerproof down"):
-        slots.take(str(tmp_path / "c"), timeout_s=0.1)
-    slots.give_back(str(runs[1]))
-    assert slots.take(str(tmp_path / "c"), timeout_s=1) == taken[1]
+        slots.take(timeout_s=0.1)
 
 
-def test_a_slot_whose_keeper_died_is_taken_over_and_its_nodes_are_ended(
-    tmp_path: Path, processes: list[subprocess.Popen[bytes]]
+def test_a_slot_is_free_as_soon_as_its_monitor_died_and_names_the_run_that_it_had(tmp_path: Path) -> None:
+    _, monitor = begin(tmp_path / "dead")
+    monitor.kill()
+    monitor.wait()
+    with slots.take(timeout_s=0) as slot:
+        assert (slot.number, slot.run) == (0, str(tmp_path / "dead"))
+
+
+def test_a_slot_that_was_given_back_names_no_run(tmp_path: Path) -> None:
+    _, monitor = begin(tmp_path / "a")
+    assert slots.take_back(str(tmp_path / "a"), timeout_s=0.1) is None
+    monitor.kill()
+    monitor.wait()
+    slot = slots.take_back(str(tmp_path / "a"), timeout_s=5)
+    assert slot is not None
+    with slot:
+        slot.clear()
+    assert slots.holders() == []
+    with slots.take(timeout_s=0) as slot:
+        assert slot.run is None
+
+
+def test_a_run_whose_slot_another_one_took_gets_it_back_no_more(
+    tmp_path: Path, monitors: list[subprocess.Popen[bytes]]
 ) -> None:
-    dead = tmp_path / "dead"
-    slots.take(str(dead), timeout_s=1)
-    slots.confirm(str(dead))
-    node = process_of(dead, "broker-eu-1")
-    processes.append(node)
-    assert slots.take(str(tmp_path / "next"), timeout_s=1) == 0
-    assert not psutil.pid_exists(node.pid) or psutil.Process(node.pid).status() == psutil.STATUS_ZOMBIE
+    _, monitor = begin(tmp_path / "dead")
+    monitor.kill()
+    monitor.wait()
+    monitors.append(begin(tmp_path / "next")[1])
+    assert slots.take_back(str(tmp_path / "dead"), timeout_s=5) is None
+    assert slots.holders() == [str(tmp_path / "next")]
 
 
-def test_a_slot_that_is_being_taken_is_nobody_elses(tmp_path: Path) -> None:
-    assert slots.take(str(tmp_path / "a"), timeout_s=1) == 0
-    assert slots.take(str(tmp_path / "b"), timeout_s=1) == 1
+def test_a_slot_is_held_without_a_gap_from_its_taker_to_the_monitor(
+    tmp_path: Path, monitors: list[subprocess.Popen[bytes]]
+) -> None:
+    with slots.take(timeout_s=0) as slot:
+        assert slots._lock(slot.number) is None
+        monitors.append(subprocess.Popen(SLEEPER, pass_fds=[slot.descriptor]))
+    assert slots._lock(0) is None
+
+
+def test_a_process_that_the_taker_starts_besides_does_not_hold_its_slot(
+    tmp_path: Path, monitors: list[subprocess.Popen[bytes]]
+) -> None:
+    with slots.take(timeout_s=0) as slot:
+        monitors.append(subprocess.Popen(SLEEPER))
+    with slots.take(timeout_s=0) as again:
+        assert again.number == slot.number
 
 
 def test_a_slot_whose_taker_was_killed_is_free(tmp_path: Path) -> None:
-    taken = f"slots.take({str(tmp_path / 'a')!r}, timeout_s=1)"
-    code = f"import os; from brokerproof.machine import slots; {taken}; os.kill(os.getpid(), 9)"
+    code = f"""
+import os
+from brokerproof.machine import slots
+slots.take(timeout_s=1).assign({str(tmp_path / "a")!r})
+os.kill(os.getpid(), 9)
+"""
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
-    assert slots.take(str(tmp_path / "b"), timeout_s=1) == 0
+    with slots.take(timeout_s=0) as slot:
+        assert (slot.number, slot.run) == (0, str(tmp_path / "a"))
 
 
-def test_a_run_is_not_taken_for_one_whose_name_it_begins_with(
-    tmp_path: Path, processes: list[subprocess.Popen[bytes]]
+def test_asking_whether_slots_are_held_takes_none(tmp_path: Path) -> None:
+    assert not slots.all_held()
+    with slots.take(timeout_s=0), slots.take(timeout_s=0):
+        assert slots.all_held()
+        assert slots.all_held()
+    assert not slots.all_held()
+
+
+def test_no_process_of_the_machine_is_looked_at(
+    tmp_path: Path, monitors: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    processes.append(process_of(tmp_path / "run-10", "keeper"))
-    assert slots.keeper_alive(str(tmp_path / "run-10"))
-    assert not slots.keeper_alive(str(tmp_path / "run-1"))
+    """However many there are: a lock is asked of the kernel."""
+    monkeypatch.setattr("psutil.process_iter", lambda *_, **__: pytest.fail("all processes were looked at"))
+    monitors.append(begin(tmp_path / "a")[1])
+    assert slots.holders() == [str(tmp_path / "a")]
+    assert not slots.all_held()
+    assert slots.take_back(str(tmp_path / "a"), timeout_s=0) is None
 
 
 def test_the_directory_of_slots_is_nobody_elses(tmp_path: Path) -> None:
-    assert slots.directory().stat().st_mode & 0o077 == 0
+    assert slots.directory().parent.stat().st_mode & 0o077 == 0
+
+
+def test_a_directory_of_slots_that_is_another_users_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+    with pytest.raises(MachineError, match="belongs to another user; set BROKERPROOF_LEASES"):
+        slots.directory()

@@ -8,7 +8,7 @@ import struct
 import time
 from pathlib import Path
 
-from brokerproof.machine.slots import end_run
+from brokerproof.machine.processes import end_processes, marked_processes
 from brokerproof.network.plan import Plan
 from brokerproof.network.process import Link, start
 from brokerproof.network.routes import Route
@@ -96,7 +96,7 @@ class Lab:
 
     def close(self) -> None:
         """End everything."""
-        end_run(str(self.run))
+        end_processes(marked_processes(self.run))
         for each in (*self._sockets, *self._targets.values()):
             each.close()
 

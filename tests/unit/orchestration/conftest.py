@@ -43,6 +43,7 @@ def scenarios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (directory / "region_lost.yaml").write_text(SCENARIO)
     monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(directory))
     monkeypatch.setenv("BROKERPROOF_VAR", str(tmp_path / "var"))
+    monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
     return directory
 
 

@@ -19,7 +19,7 @@ from airflow.sdk.exceptions import (
 )
 from brokerproof.checks import load_scenario
 from brokerproof.errors import MachineError, NodeError
-from brokerproof.orchestration import reserve_operator
+from brokerproof.machine import slots
 from brokerproof.orchestration.form import fill_form, read_overrides
 from brokerproof.orchestration.lifecycle_operator import LIFECYCLE, LifecycleOperator
 from brokerproof.orchestration.reserve_operator import ReserveOperator
@@ -50,9 +50,8 @@ class FakeLifecycle:
         return Run.create(asked["directory"], run_id=asked["run_id"], scenario=scenario, topology=topology)
 
 
-def use(monkeypatch: pytest.MonkeyPatch, lifecycle: FakeLifecycle, *, slots_held: bool = False) -> None:
+def use(monkeypatch: pytest.MonkeyPatch, lifecycle: FakeLifecycle) -> None:
     monkeypatch.setitem(sys.modules, LIFECYCLE, lifecycle)  # type: ignore[arg-type]
-    monkeypatch.setattr(reserve_operator, "_all_slots_are_held", lambda: slots_held)
 
 
 def provision(run: Run) -> LifecycleOperator:
@@ -142,10 +141,13 @@ class TestReserve:
         self, scenarios: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         fake = FakeLifecycle()
-        use(monkeypatch, fake, slots_held=True)
-        with pytest.raises(AirflowRescheduleException):
+        use(monkeypatch, fake)
+        monkeypatch.setenv("BROKERPROOF_MAX_CLUSTERS", "1")
+        with slots.take(timeout_s=0), pytest.raises(AirflowRescheduleException):
             ReserveOperator(task_id="reserve", scenario="region_lost").execute(self.context())
         assert not fake.reserved
+        ReserveOperator(task_id="reserve", scenario="region_lost").execute(self.context())
+        assert fake.reserved
 
     def test_leaves_its_sentence_where_there_is_no_run(self, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         use(monkeypatch, FakeLifecycle())

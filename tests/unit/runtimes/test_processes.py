@@ -17,7 +17,8 @@ import pytest
 from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError, NodeError
 from brokerproof.experiment.topology import Role
-from brokerproof.runtimes.processes import ProcessRuntime, marked_processes, process_mark
+from brokerproof.machine.processes import marked_processes
+from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec
 
 
@@ -82,11 +83,78 @@ def test_wipe_removes_what_was_stored_and_only_of_a_dead_node(runtime: ProcessRu
     stored = runtime.directory("n1") / "data" / "x"
     stored.write_text("message")
     with pytest.raises(NodeError, match="still runs"):
-        runtime.wipe("n1")
+        runtime.wipe(spec())
     assert stored.exists()
     runtime.kill("n1")
-    runtime.wipe("n1")
+    runtime.wipe(spec())
     assert list((runtime.directory("n1") / "data").iterdir()) == []
+
+
+def test_wipe_and_forget_go_by_what_the_spec_calls_data(runtime: ProcessRuntime) -> None:
+    node = spec(data=("log-1", "disks/2"))
+    start(runtime, node)
+    runtime.kill("n1")
+    directory = runtime.directory("n1")
+    for folder in node.data:
+        (directory / folder / "x").write_text("message")
+    runtime.wipe(node)
+    assert [list((directory / folder).iterdir()) for folder in node.data] == [[], []]
+    for folder in node.data:
+        (directory / folder / "x").write_text("message")
+    # Whoever forgets has no specs, as when a run died.
+    ProcessRuntime(runtime.nodes).forget()
+    assert not any((directory / folder).exists() for folder in node.data)
+
+
+FORMAT = (sys.executable, "-c", "import os; os.mkdir('data/made'); print(os.environ.get('SECRET_TOKEN'))")
+
+
+def test_a_node_is_formatted_before_its_first_start_and_after_a_wipe_only(runtime: ProcessRuntime) -> None:
+    node = spec(format=FORMAT)
+    start(runtime, node)
+    made = runtime.directory("n1") / "data" / "made"
+    first = made.stat().st_ino
+    runtime.kill("n1")
+    runtime.start(node)
+    assert made.stat().st_ino == first
+    runtime.kill("n1")
+    runtime.wipe(node)
+    assert not made.exists()
+    runtime.start(node)
+    assert made.exists()
+
+
+def test_a_node_that_cannot_be_formatted_is_said_with_its_last_words_and_does_not_start(
+    runtime: ProcessRuntime,
+) -> None:
+    node = spec(format=(sys.executable, "-c", "import sys; print('no storage id'); sys.exit(1)"))
+    with pytest.raises(NodeError, match=r"node n1: its empty data directories could not be formatted:\nno storage id"):
+        start(runtime, node)
+    assert not runtime.alive("n1")
+
+
+def test_a_program_that_does_not_end_is_said(runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brokerproof.runtimes.processes._PROGRAM_TIMEOUT_S", 0.5)
+    node = spec(reset=(sys.executable, "-c", "import time; time.sleep(600)"))
+    runtime.prepare(node)
+    with pytest.raises(NodeError, match=r"node n1: it could not be reset .* did not end in 0 s"):
+        runtime.reset(node)
+    assert not list(marked_processes(runtime.nodes))
+
+
+def test_a_dead_node_whose_port_refuses_is_evidence_and_nothing_else_is(runtime: ProcessRuntime) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        node = spec(ports=(port,))
+        # Prepared without the port, which is taken here.
+        start(runtime, spec())
+        assert runtime.evidence_of_death(node) is None
+        runtime.kill("n1")
+        listener.listen()
+        assert runtime.evidence_of_death(node) is None
+    assert runtime.evidence_of_death(node) == f"process gone, 127.0.0.1:{port} refuses connections"
+    assert runtime.evidence_of_death(spec()) == "process gone"
 
 
 def test_forget_removes_what_ended_nodes_stored_and_keeps_what_they_said(runtime: ProcessRuntime) -> None:
@@ -95,7 +163,7 @@ def test_forget_removes_what_ended_nodes_stored_and_keeps_what_they_said(runtime
         (runtime.directory(name) / "data" / "x").write_text("message")
     runtime.kill("n1")
     runtime.forget()
-    assert sorted(path.name for path in runtime.directory("n1").iterdir()) == ["log", "pid.json"]
+    assert sorted(path.name for path in runtime.directory("n1").iterdir()) == ["log", "node.json", "pid.json"]
     assert (runtime.directory("n1") / "log" / "node.log").exists()
     assert (runtime.directory("n2") / "data" / "x").exists()
 
@@ -152,7 +220,7 @@ def test_a_process_whose_starter_was_killed_before_writing_it_down_is_ended(runt
     (runtime.directory("n1") / "pid.json").unlink()
     assert not runtime.alive("n1")
     assert runtime.release() == ["n1"]
-    assert not [process for process in marked_processes() if process_mark(process).startswith(str(runtime.nodes))]
+    assert not list(marked_processes(runtime.nodes))
 
 
 def test_release_leaves_other_runs_alone(runtime: ProcessRuntime, tmp_path: Path) -> None:

@@ -1,0 +1,145 @@
+"""Processes that outlive whoever started them: how they are started, recorded, found again and ended.
+
+Such a process is found in two ways, so that none is forgotten, whenever its starter is killed. A mark in its
+environment says from the first moment on whose it is; to find a mark means to look at every process of the machine. A
+record, a file with the process's id and start time, is looked up at once, and exists shortly after the start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import psutil
+
+from brokerproof.errors import MachineError
+from brokerproof.machine.files import write_whole
+
+# The variable of every process that belongs to a run.
+MARK = "BROKERPROOF_NODE"
+# Start times are counted from the boot, whose own time moves a little when the clock is set.
+_SAME_S = 1.0
+_END_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Whose a process is: the directory that it belongs to and its name there."""
+
+    directory: Path
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.directory}|{self.name}"
+
+
+def start_process(
+    command: Sequence[str],
+    *,
+    mark: Mark,
+    record: Path,
+    log: Path,
+    environment: Mapping[str, str],
+    working_directory: Path | None = None,
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    descriptors: Sequence[int] = (),
+    variable: str = MARK,
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own and record it; what it prints is added to `log`.
+
+    `environment` is all of its environment but the mark. The record holds the `facts` too. The process inherits the
+    `descriptors`.
+    """
+    for file in (record, log):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=working_directory,
+            env={**environment, variable: str(mark)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=descriptors,
+        )
+    created = psutil.Process(process.pid).create_time()
+    write_whole(record, json.dumps({"pid": process.pid, "created": created, **facts}))
+    return process
+
+
+def recorded_process(record: Path) -> psutil.Process | None:
+    """The process that a record names, None where there is no record or the process has ended."""
+    try:
+        content = json.loads(record.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return living(content["pid"], content["created"])
+
+
+def living(pid: int, created: float) -> psutil.Process | None:
+    """The process with this pid that was started then (seconds since 1970), None if it has ended.
+
+    A pid is given again; only together with the start time it is one process. A child of this process that has ended is
+    reaped.
+    """
+    try:
+        process = psutil.Process(pid)
+        if abs(process.create_time() - created) >= _SAME_S:
+            return None
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    except psutil.Error:
+        return None
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    return None
+
+
+def marked_processes(below: Path | None = None, *, variable: str = MARK) -> Iterator[psutil.Process]:
+    """The marked processes of this machine that this user may look at, all or those that belong to a directory.
+
+    What belongs to a directory below it counts too.
+    """
+    for process in psutil.process_iter():
+        mark = mark_of(process, variable=variable)
+        if mark is None or process.pid == os.getpid():
+            continue
+        if below is None or mark.directory.is_relative_to(below):
+            yield process
+
+
+def mark_of(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
+    """The mark in a process's environment, None where it has none or the process has ended."""
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        directory, _, name = process.environ().get(variable, "").rpartition("|")
+    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+        return None
+    return Mark(Path(directory), name) if directory else None
+
+
+def end_processes(processes: Iterable[psutil.Process]) -> list[str]:
+    """SIGKILL processes and wait until they are gone; their names from the marks. Raises MachineError."""
+    ended = {process: mark.name for process in processes if (mark := mark_of(process)) is not None}
+    for process in ended:
+        send_signal(process, signal.SIGKILL)
+    _, left = psutil.wait_procs(list(ended), timeout=_END_TIMEOUT_S)
+    if still := [process.pid for process in left if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]:
+        raise MachineError(f"processes {still} did not end after SIGKILL; see what the kernel says of them")
+    return list(ended.values())
+
+
+def send_signal(process: psutil.Process, number: signal.Signals) -> None:
+    """Send a signal to a process that may have ended meanwhile."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)

@@ -1,0 +1,103 @@
+"""Files that are written whole: a reader sees the old content or the new, never half of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from brokerproof.errors import MachineError
+from brokerproof.machine.files import PRIVATE, whole_file, whole_object, write_whole
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
+    write_whole(tmp_path / "a", "one")
+    write_whole(tmp_path / "a", b"two")
+    assert (tmp_path / "a").read_text() == "two"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_private_file_is_nobody_elses_from_the_first_byte_on(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        write_whole(tmp_path / "secret", "x", permissions=PRIVATE)
+        write_whole(tmp_path / "program", "x", permissions=0o755)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "program").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_writer_that_is_killed_leaves_the_old_content(tmp_path: Path) -> None:
+    write_whole(tmp_path / "a", "whole")
+    code = f"""
+import os, signal
+from pathlib import Path
+from brokerproof.machine.files import whole_file
+with whole_file(Path({str(tmp_path / "a")!r})) as unfinished:
+    unfinished.write_text("hal")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert (tmp_path / "a").read_text() == "whole"
+
+
+def test_a_block_that_fails_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:
+    write_whole(tmp_path / "a", "whole")
+
+    def fail() -> None:
+        with whole_file(tmp_path / "a") as unfinished:
+            unfinished.write_text("hal")
+            raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert (tmp_path / "a").read_text() == "whole"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_file_that_cannot_be_written_is_said_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineError, match=r"file/a cannot be written: Not a directory; make room"):
+        write_whole(tmp_path / "file" / "a", "x")
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_an_object_gets_its_name_when_it_is_whole_and_its_directory_is_made(tmp_path: Path, scheme: str) -> None:
+    location = tmp_path / "new" / "part.parquet"
+    with whole_object(f"{scheme}{location}", "wb") as file:
+        file.write(b"x")
+        # Spark would read any other name.
+        assert all(path.name.startswith(".") for path in location.parent.iterdir())
+    assert names(location.parent) == ["part.parquet"]
+
+
+def test_an_object_of_memory_is_written_whole_too() -> None:
+    import fsspec
+
+    with whole_object("memory://brokerproof-test/a.json", "w") as file:
+        file.write("{}")
+    memory = fsspec.filesystem("memory")
+    assert memory.cat("/brokerproof-test/a.json") == b"{}"
+    assert memory.ls("/brokerproof-test", detail=False) == ["/brokerproof-test/a.json"]
+    memory.rm("/brokerproof-test", recursive=True)
+
+
+def test_an_object_that_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
+    def fail(error: Exception) -> None:
+        with whole_object(str(tmp_path / "a"), "w") as file:
+            file.write("hal")
+            raise error
+
+    with pytest.raises(MachineError, match="a cannot be written: it is so; make room"):
+        fail(OSError("it is so"))
+    with pytest.raises(ValueError, match="in the middle"):
+        fail(ValueError("in the middle"))
+    assert names(tmp_path) == []

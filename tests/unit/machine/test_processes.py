@@ -1,0 +1,158 @@
+"""Processes that outlive their starter: found by their record, by their mark, and never mistaken for another one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from brokerproof.clock import wait_until
+from brokerproof.errors import MachineError
+from brokerproof.machine.processes import (
+    MARK,
+    Mark,
+    end_processes,
+    living,
+    mark_of,
+    marked_processes,
+    recorded_process,
+    start_process,
+)
+
+SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
+
+
+@pytest.fixture(autouse=True)
+def ended(tmp_path: Path) -> Iterator[None]:
+    yield
+    end_processes(marked_processes(tmp_path))
+
+
+def start(directory: Path, name: str = "node", command: list[str] = SLEEPER) -> psutil.Process:
+    process = start_process(
+        command,
+        mark=Mark(directory, name),
+        record=directory / f"{name}.json",
+        log=directory / "logs" / f"{name}.log",
+        environment={"PATH": os.environ["PATH"]},
+    )
+    return psutil.Process(process.pid)
+
+
+def test_a_process_is_found_by_its_record_and_by_its_mark(tmp_path: Path) -> None:
+    process = start(tmp_path / "run")
+    assert recorded_process(tmp_path / "run" / "node.json") == process
+    assert mark_of(process) == Mark(tmp_path / "run", "node")
+    assert list(marked_processes(tmp_path)) == [process]
+    assert process in list(marked_processes())
+
+
+def test_a_process_leads_a_session_of_its_own_and_its_output_is_kept(tmp_path: Path) -> None:
+    process = start(tmp_path / "run")
+    assert os.getsid(process.pid) == process.pid
+    log = tmp_path / "run" / "logs" / "node.log"
+    wait_until(lambda: log.read_text() == "up\n", timeout_s=30, what="the first words of the process")
+
+
+def test_a_process_without_a_record_is_found_by_its_mark_alone(tmp_path: Path) -> None:
+    """As when its starter is killed between its start and its record."""
+    process = start(tmp_path / "run")
+    (tmp_path / "run" / "node.json").unlink()
+    assert recorded_process(tmp_path / "run" / "node.json") is None
+    assert list(marked_processes(tmp_path)) == [process]
+    assert end_processes(marked_processes(tmp_path)) == ["node"]
+    assert list(marked_processes(tmp_path)) == []
+
+
+def test_a_record_that_cannot_be_written_leaves_a_process_that_its_mark_finds(tmp_path: Path) -> None:
+    (tmp_path / "run" / "node.json").mkdir(parents=True)
+    with pytest.raises(MachineError, match=r"node\.json cannot be written"):
+        start(tmp_path / "run")
+    assert end_processes(marked_processes(tmp_path / "run")) == ["node"]
+
+
+def test_what_belongs_to_a_directory_below_belongs_to_a_run_and_its_namesake_does_not(tmp_path: Path) -> None:
+    node, other = start(tmp_path / "run-1" / "nodes"), start(tmp_path / "run-10" / "nodes")
+    assert list(marked_processes(tmp_path / "run-1")) == [node]
+    assert list(marked_processes(tmp_path / "run-10")) == [other]
+
+
+def test_a_mark_of_another_kind_is_another_mark(tmp_path: Path) -> None:
+    start_process(
+        SLEEPER,
+        mark=Mark(tmp_path, "server"),
+        record=tmp_path / "server.json",
+        log=tmp_path / "server.log",
+        environment={},
+        variable="BROKERPROOF_OF_THIS_TEST",
+    )
+    (server,) = marked_processes(tmp_path, variable="BROKERPROOF_OF_THIS_TEST")
+    assert list(marked_processes(tmp_path)) == []
+    server.kill()
+    server.wait()
+
+
+def test_a_starter_that_is_killed_takes_no_process_with_it(tmp_path: Path) -> None:
+    code = f"""
+import os, signal
+from pathlib import Path
+from brokerproof.machine.processes import Mark, start_process
+here = Path({str(tmp_path)!r})
+start_process({SLEEPER!r}, mark=Mark(here, "node"), record=here / "node.json", log=here / "log", environment=os.environ)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    assert recorded_process(tmp_path / "node.json") is not None
+
+
+def test_another_process_under_a_recorded_pid_is_not_the_one(tmp_path: Path) -> None:
+    (tmp_path / "node.json").write_text(json.dumps({"pid": os.getpid(), "created": 1.0}))
+    assert recorded_process(tmp_path / "node.json") is None
+
+
+def test_ending_processes_ends_those_that_ignore_everything_else(tmp_path: Path) -> None:
+    stubborn = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    process = start(tmp_path, command=[sys.executable, "-c", stubborn])
+    assert end_processes([process]) == ["node"]
+    assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_this_process_is_not_among_the_marked(tmp_path: Path) -> None:
+    code = "import sys; from brokerproof.machine.processes import marked_processes; from pathlib import Path; "
+    code += f"sys.exit(len(list(marked_processes(Path({str(tmp_path)!r})))))"
+    environment = {**os.environ, MARK: str(Mark(tmp_path, "node"))}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+
+
+def test_a_process_is_itself_though_the_clock_moved_a_little() -> None:
+    me = psutil.Process()
+    assert living(me.pid, me.create_time()) == me
+    assert living(me.pid, me.create_time() + 0.5) == me
+
+
+@pytest.mark.parametrize("earlier_s", [2.0, 3600.0])
+def test_another_one_under_its_pid_is_not(earlier_s: float) -> None:
+    me = psutil.Process()
+    assert living(me.pid, me.create_time() - earlier_s) is None
+
+
+def test_one_that_ended_is_not_even_before_it_is_reaped() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = psutil.Process(child.pid)
+    created = process.create_time()
+    assert living(child.pid, created) == process
+    child.kill()
+    deadline = time.monotonic() + 10
+    while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert living(child.pid, created) is None
+    # It is reaped by now, so that nothing has its pid any more.
+    assert not psutil.pid_exists(child.pid)
+    child.communicate()
