@@ -1,21 +1,35 @@
 """The emulated network between regions: one process a run that every connection between two regions passes through.
 
-A node sees a node of another region at an address of its own making (its hosts file says so), where this process
-listens and passes on. What is emulated, and what is not:
+Who uses the network imports what stands here and none of the modules inside, which `systems`, `runtimes`, `faults`,
+`lifecycle` and `monitor` may do. It must not know a messaging system, a role of a node or a kind of fault.
+
+A node sees a node of another region at an address made for it (its hosts file maps the name to that address). The link
+process listens there and passes everything on. What is emulated, and what is not:
 
 - Delay, jitter: a chunk is written when it is due, never earlier. Order holds, so that the delay of a dense stream
   tends to delay + jitter.
 - Bandwidth: a line per ordered pair of regions that its connections share in turns. No bursts, no packet loss.
 - Connection set-up: `connect` returns at once; the first bytes of both sides wait until they would arrive on a wire
-  (1.5 round trips after the SYN for the viewer's, 2 for a greeting of the target's). Jitter spares the set-up.
+  (1.5 round trips after the SYN for the viewer's, 2 for a greeting of the target's). The set-up has no jitter.
 - A dead target: `connect` succeeds and is reset one round trip later. On a wire it is refused then.
-- Bytes while cut are not read, so that the sender's window closes (after its send buffer and about 400 KiB here), and
-  those under way are held. On healing all set out again at once; TCP would wait for its next retransmission, up to as
-  long again as the cut was.
-- FIN and RST travel behind the bytes as FIN and RST; delayed and held like them, so nobody learns of a death across a
-  cut before it heals.
-- New connections while cut: their SYNs are dropped, so `connect` hangs; it succeeds with the first SYN that is
-  repeated after healing, as on a wire. A connection whose SYN was under way at the cut goes on after it.
-- A cut in one direction: the other one flows on. On a wire it would stall after a window, because no ACK comes back.
-- The sender's kernel gets its ACKs from here, so retransmission and keepalive never time out, however long the cut.
+- While the way is cut, bytes are not read, so that the sender's window closes (after its send buffer and about 400 KiB
+  here), and bytes under way are held. On healing all depart again at once; TCP would wait for its next retransmission,
+  up to as long again as the cut was.
+- FIN and RST travel behind the bytes as FIN and RST. They are delayed and held like bytes, so that nobody learns of a
+  death across a cut before it heals.
+- New connections while the way is cut: their SYNs are dropped, so that `connect` hangs; it succeeds with the first SYN
+  that is repeated after healing, as on a wire. A connection whose SYN was under way at the cut goes on after it.
+- A cut in one direction: the other direction goes on. On a wire it would stall after a window, because no ACK comes
+  back.
+- The sender's kernel gets its ACKs from here, so that retransmission and keepalive never time out, however long the
+  cut is.
 """
+
+from brokerproof.network.observation import sample as sample_link
+from brokerproof.network.plan import Plan
+from brokerproof.network.process import Link
+from brokerproof.network.process import start as start_link
+from brokerproof.network.routes import Route
+from brokerproof.network.shape import Condition, Shape, matches, shapes_of
+
+__all__ = ["Condition", "Link", "Plan", "Route", "Shape", "matches", "sample_link", "shapes_of", "start_link"]

@@ -20,7 +20,7 @@ RECEIVE_BUFFER_BYTES = 262_144
 
 
 class Connection:
-    """A viewer's socket, and from the SYN's arrival on the target's."""
+    """A viewer's socket and, from the time at which the SYN has arrived, the target's."""
 
     def __init__(
         self,
@@ -31,11 +31,11 @@ class Connection:
         poller: Poller,
         *,
         most_held: int,
-        closed: Callable[[Connection], None],
+        on_close: Callable[[Connection], None],
     ) -> None:
-        self._target_address, self._poller, self._closed = target, poller, closed
-        self._there = Pipe(there, poller, most_held=most_held, delivered=self._there_ended)
-        self._back = Pipe(back, poller, most_held=most_held, delivered=self._back_ended)
+        self._target_address, self._poller, self._on_close = target, poller, on_close
+        self._there = Pipe(there, poller, most_held=most_held, on_end=self._finish_there)
+        self._back = Pipe(back, poller, most_held=most_held, on_end=self._finish_back)
         viewer.setblocking(False)
         viewer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._viewer = self._there.source = self._back.sink = End(
@@ -43,10 +43,10 @@ class Connection:
         )
         self._target: End | None = None
         self._dialing: socket.socket | None = None
-        self._over = False
+        self._is_closed = False
         # The SYN was under way when the way was cut, and is sent again when it heals.
         self._syn_lost = False
-        self._fins: set[Pipe] = set()
+        self._finished: set[Pipe] = set()
 
     @property
     def pipes(self) -> tuple[Pipe, Pipe]:
@@ -54,12 +54,12 @@ class Connection:
         return self._there, self._back
 
     def start(self) -> None:
-        """Send the SYN on its way to the target."""
-        self._poller.call_at(time.monotonic() + self._there.way.delay_s, self._syn_arrives)
+        """Put the SYN on its way to the target."""
+        self._poller.call_at(time.monotonic() + self._there.way.delay_s, self._receive_syn)
 
     def reshape(self, *, there_was_cut: bool, back_was_cut: bool) -> None:
-        """Follow what has changed about the route."""
-        if self._syn_lost and not self._cut():
+        """Apply a change of the route."""
+        if self._syn_lost and not self._is_cut():
             self._syn_lost = False
             self.start()
         self._there.reshape(was_cut=there_was_cut)
@@ -69,17 +69,17 @@ class Connection:
         """Close both sockets with a RST, now."""
         self._close(reset=True)
 
-    def _cut(self) -> bool:
+    def _is_cut(self) -> bool:
         return self._there.way.cut or self._back.way.cut
 
-    def _syn_arrives(self) -> None:
-        if self._over:
+    def _receive_syn(self) -> None:
+        if self._is_closed:
             return
-        if self._cut():
+        if self._is_cut():
             self._syn_lost = True
             return
-        # On a wire the viewer's first bytes set out when the SYN-ACK is back, and the target knows of the connection
-        # when the ACK has arrived: here both know sooner, so their first bytes wait.
+        # On a wire the viewer's first bytes depart when the SYN-ACK is back, and the target knows of the connection
+        # when the ACK has arrived. Here both know earlier, so that their first bytes have to wait.
         there, back = self._there.way.delay_s, self._back.way.delay_s
         now = time.monotonic()
         self._viewer_opens_at = now + back if back else 0.0
@@ -88,7 +88,7 @@ class Connection:
             dialing = socket.socket()
         except OSError as error:
             log.error("no connection to %s:%d: %s", *self._target_address, error)
-            self._refused()
+            self._refuse()
             return
         self._dialing = dialing
         dialing.setblocking(False)
@@ -96,20 +96,20 @@ class Connection:
         dialing.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         failure = dialing.connect_ex(self._target_address)
         if failure not in (0, errno.EINPROGRESS):
-            # Not the target's doing: no port of ours is left, or no route leads there.
+            # The target did not do this: no local port is free, or there is no route to it.
             log.error("no connection to %s:%d: %s", *self._target_address, os.strerror(failure))
-            self._refused()
+            self._refuse()
             return
-        self._poller.watch(dialing.fileno(), OUT, self._dialed)
+        self._poller.watch(dialing.fileno(), OUT, self._finish_dialing)
 
-    def _dialed(self, _: int) -> None:
+    def _finish_dialing(self, _: int) -> None:
         dialing = self._dialing
         if dialing is None:
             return
         if dialing.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._refused()
+            self._refuse()
             return
-        self._poller.watch(dialing.fileno(), 0, self._dialed)
+        self._poller.watch(dialing.fileno(), 0, self._finish_dialing)
         self._dialing = None
         self._target = self._there.sink = self._back.source = End(
             dialing, self._poller, incoming=self._back, outgoing=self._there
@@ -117,29 +117,29 @@ class Connection:
         self._there.open(self._viewer_opens_at)
         self._back.open(self._target_opens_at)
 
-    def _refused(self) -> None:
-        """There is no connection to the target; the viewer's RST sets out."""
+    def _refuse(self) -> None:
+        """The target cannot be connected to: put the RST for the viewer on its way."""
         self._there.way.meter.refused += 1
         if self._dialing is not None:
             self._poller.close(self._dialing)
             self._dialing = None
         self._back.end(Ending.RST)
 
-    def _there_ended(self, ending: Ending) -> None:
-        self._ended(self._there, ending)
+    def _finish_there(self, ending: Ending) -> None:
+        self._finish(self._there, ending)
 
-    def _back_ended(self, ending: Ending) -> None:
-        self._ended(self._back, ending)
+    def _finish_back(self, ending: Ending) -> None:
+        self._finish(self._back, ending)
 
-    def _ended(self, pipe: Pipe, ending: Ending) -> None:
-        self._fins.add(pipe)
-        if ending is Ending.RST or len(self._fins) == 2:
+    def _finish(self, pipe: Pipe, ending: Ending) -> None:
+        self._finished.add(pipe)
+        if ending is Ending.RST or len(self._finished) == 2:
             self._close(reset=ending is Ending.RST)
 
     def _close(self, *, reset: bool) -> None:
-        if self._over:
+        if self._is_closed:
             return
-        self._over = True
+        self._is_closed = True
         for pipe in self.pipes:
             pipe.close()
         self._viewer.close(reset=reset)
@@ -148,4 +148,4 @@ class Connection:
         if self._dialing is not None:
             self._poller.close(self._dialing)
             self._dialing = None
-        self._closed(self)
+        self._on_close(self)

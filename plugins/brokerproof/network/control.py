@@ -25,7 +25,7 @@ _LONGEST_REQUEST = 1_048_576
 
 
 class Selection(Document):
-    """Which traffic is meant."""
+    """Selects traffic by the names of its senders and receivers."""
 
     senders: list[str] = Field(min_length=1)
     receivers: list[str] = Field(min_length=1)
@@ -33,22 +33,22 @@ class Selection(Document):
 
 
 class Reset(Selection):
-    """Which connections to reset, and what to call that."""
+    """Selects the connections to reset; `id` names the reset in the state."""
 
     id: str = Field(min_length=1)
 
 
 class Removal(Document):
-    """Which condition to remove."""
+    """Names the condition to remove."""
 
     id: str
 
 
 def socket_path(directory: Path) -> Path:
-    """Where the link process of a node directory is told what to do.
+    """The path of the control socket of the link process whose directory is given.
 
-    In the directory itself, or, where that path is too long for a unix socket, in a directory of this user's below
-    the temporary one, under a name made from the path. Raises MachineError where neither will do.
+    It is in the directory itself. Where that path is too long for a unix socket, it is in a directory of this user,
+    below the temporary one, under a name made from the path. Raises MachineError where neither can be used.
     """
     path = directory / "control.sock"
     if len(os.fsencode(path)) <= _LONGEST_PATH:
@@ -78,7 +78,7 @@ class Control:
         poller.watch(self._socket.fileno(), IN, self._accept)
 
     def answer(self, line: bytes) -> dict[str, Any]:
-        """What to answer to a request: `{"ok": …}` or `{"error": sentence}`."""
+        """The answer to a request: `{"ok": …}` or `{"error": sentence}`."""
         try:
             request = json.loads(line)
             if not isinstance(request, dict):
@@ -86,15 +86,15 @@ class Control:
         except ValueError as error:
             return {"error": f"the request is no JSON object ({error})"}
         name, content = str(request.pop("request", "")), request
-        acts = self._acts()
+        handlers = self._handlers()
         try:
-            if name not in acts:
-                raise InputError(f"no request is called `{name}`", remedy=closest(name, acts))
-            return {"ok": acts[name](content)}
+            if name not in handlers:
+                raise InputError(f"no request is called `{name}`", remedy=closest(name, handlers))
+            return {"ok": handlers[name](content)}
         except BrokerproofError as error:
             return {"error": str(error)}
 
-    def _acts(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
+    def _handlers(self) -> dict[str, Callable[[dict[str, Any]], Any]]:
         network = self._network
         return {
             "ping": lambda _: {"pid": os.getpid()},

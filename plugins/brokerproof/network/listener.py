@@ -27,11 +27,12 @@ _TRY_AGAIN_S = 0.1
 
 
 class Listener:
-    """Accepts a viewer's connections; while the route is cut their SYNs are dropped, as on a dead wire.
+    """Accepts a viewer's connections. While the route is cut, their SYNs are dropped, as on a dead wire.
 
-    A socket filter does it, which needs no privilege. Measured: with a backlog of 0 instead, the first connection would
-    still be established (Linux counts to one more than the backlog); with the filter none is, and one whose SYN was
-    dropped is established by the SYN that its kernel repeats after the filter is gone (after 1, 2, 3, 4, 5, 7, 11 s …).
+    A socket filter drops them, which needs no privilege. Measured: a backlog of 0 instead would still let the first
+    connection in (Linux counts to one more than the backlog). With the filter none is let in. A connection whose SYN
+    was dropped is made by the first SYN that its kernel repeats after the filter is gone, 1, 2, 3, 4, 5, 7, 11 s …
+    after the first one.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Listener:
         self.there, self.back = there, back
         self.connections: set[Connection] = set()
         self._target, self._poller, self._most_held = target, poller, most_held
-        self._deaf = False
+        self._drops_packets = False
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
@@ -54,7 +55,7 @@ class Listener:
                 f"{error.strerror}; end what listens there (`python -m brokerproof down` ends what earlier runs left)"
             ) from error
         try:
-            # Found out now, and not at the first cut.
+            # Shows now, and not at the first cut, whether this kernel can do it.
             self._drop_packets(True)
             self._drop_packets(False)
         except OSError as error:
@@ -65,11 +66,11 @@ class Listener:
         self._listen_for(True)
 
     def reshape(self, *, there_was_cut: bool, back_was_cut: bool) -> None:
-        """Follow what has changed about the route."""
-        deaf = self.there.cut or self.back.cut
-        if deaf != self._deaf:
-            self._deaf = deaf
-            self._drop_packets(deaf)
+        """Apply a change of the route."""
+        cut = self.there.cut or self.back.cut
+        if cut != self._drops_packets:
+            self._drops_packets = cut
+            self._drop_packets(cut)
         for connection in list(self.connections):
             connection.reshape(there_was_cut=there_was_cut, back_was_cut=back_was_cut)
 
@@ -103,7 +104,7 @@ class Listener:
                 self.back,
                 self._poller,
                 most_held=self._most_held,
-                closed=self.connections.discard,
+                on_close=self.connections.discard,
             )
             self.connections.add(connection)
             connection.start()

@@ -1,4 +1,4 @@
-"""What is measured of an ordered pair of regions, and of the emulation itself."""
+"""Counters of the traffic from one region to another, and of the delay that the emulation itself adds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from brokerproof.experiment.yaml_models import Document
 _BUCKETS = 4 * 33
 
 
-class Added(Document):
-    """What the emulation added to the ordered delay, over an interval."""
+class AddedDelay(Document):
+    """How much later than ordered the chunks of an interval were delivered."""
 
     count: int
     p50_ms: float
@@ -18,7 +18,7 @@ class Added(Document):
 
 
 class Histogram:
-    """Durations in buckets, each a quarter of a doubling wide: a quantile is at most a quarter too high."""
+    """Counts durations in buckets, four for each doubling, so that a quantile is at most a quarter too high."""
 
     def __init__(self) -> None:
         self._counts = [0] * _BUCKETS
@@ -35,9 +35,9 @@ class Histogram:
         if seconds > self._max_s:
             self._max_s = seconds
 
-    def take(self) -> Added:
-        """What was counted since the last time; starts anew."""
-        added = Added(
+    def take(self) -> AddedDelay:
+        """The durations counted since the last call; begins to count again from zero."""
+        added = AddedDelay(
             count=self._count, p50_ms=self._quantile_ms(0.5), p99_ms=self._quantile_ms(0.99), max_ms=self._max_s * 1000
         )
         self._counts, self._count, self._max_s = [0] * _BUCKETS, 0, 0.0
@@ -53,7 +53,7 @@ class Histogram:
 
 
 def _upper_microseconds(bucket: int) -> int:
-    """The end of a bucket's range."""
+    """The upper end of a bucket, in microseconds."""
     if bucket < 4:
         return bucket + 1
     bits, quarter = divmod(bucket + 8, 4)
@@ -67,4 +67,4 @@ class Meter:
         self.bytes = 0
         self.opened = 0
         self.refused = 0
-        self.added = Histogram()
+        self.added_delays = Histogram()

@@ -10,7 +10,7 @@ from brokerproof.experiment.links import Quality
 from brokerproof.experiment.yaml_models import Document, closest
 from brokerproof.network.line import Line
 from brokerproof.network.listener import Listener
-from brokerproof.network.meter import Added, Meter
+from brokerproof.network.meter import AddedDelay, Meter
 from brokerproof.network.plan import Plan
 from brokerproof.network.poller import Poller
 from brokerproof.network.routes import Route
@@ -53,7 +53,7 @@ class PairMetrics(Document):
     opened: int
     refused: int
     # What the emulator added to the delays that were ordered.
-    added: Added
+    added: AddedDelay
 
 
 class Metrics(Document):
@@ -143,7 +143,11 @@ class EmulatedNetwork:
     def crossed(self, senders: list[str], receivers: list[str], both_ways: bool) -> int:
         """Bytes from the senders that reached the receivers since the start; unlike `metrics`, anyone may ask."""
         self._check(senders, receivers, both_ways)
-        return sum(way.bytes for way in self._ways if matches(senders, receivers, both_ways, way.sender, way.receiver))
+        return sum(
+            way.bytes_delivered
+            for way in self._ways
+            if matches(senders, receivers, both_ways, way.sender, way.receiver)
+        )
 
     def state(self) -> State:
         """What is in force."""
@@ -180,7 +184,7 @@ class EmulatedNetwork:
                     open=open_connections[regions],
                     opened=meter.opened,
                     refused=meter.refused,
-                    added=meter.added.take(),
+                    added=meter.added_delays.take(),
                 )
                 for regions, meter in self._meters.items()
             ],

@@ -15,21 +15,21 @@ from brokerproof.network.line import Line
 from brokerproof.network.poller import IN, OUT, Poller
 from brokerproof.network.way import Way
 
-# One buffer for all reads: there is one thread, and what is not written at once is copied.
+# All reads share one buffer: there is one thread, and bytes that cannot be written at once are copied.
 _BUFFER = bytearray(262_144)
 _VIEW = memoryview(_BUFFER)
 _READ_BYTES = len(_BUFFER)
-# A line is slow beside a read of that size; so much less is in one connection's queue before it.
+# A read is smaller where bytes wait for a line, so that one connection does not fill the queue.
 _READ_BYTES_BEFORE_LINE = 65_536
 _MOST_BEFORE_LINE = 131_072
-# A chunk costs about 150 bytes of its own; this bounds what many tiny ones cost.
+# A chunk costs about 150 bytes beside its content; this bounds the memory of many tiny ones.
 _MOST_CHUNKS = 16_384
-# Every so many chunks of those passed on at once is timed.
+# One in so many of the chunks that are passed on without delay is timed.
 _SAMPLE_EVERY = 8
 
 
 class Ending(Enum):
-    """How a sender ends its direction; it travels behind the bytes."""
+    """How a sender ends its direction. An ending travels behind the bytes."""
 
     FIN = "fin"
     RST = "rst"
@@ -43,33 +43,33 @@ class End:
 
     def __init__(self, sock: socket.socket, poller: Poller, *, incoming: Pipe, outgoing: Pipe) -> None:
         self.sock, self.incoming, self.outgoing = sock, incoming, outgoing
-        # Writing failed, so its peer is gone: an end of its bytes is a reset.
+        # Writing failed, so the peer is gone: when its bytes end, that is a reset.
         self.broken = False
         self._fd = sock.fileno()
         self._poller = poller
         self._mask = 0
 
     def listen_for(self, event: int, on: bool) -> None:
-        """Be told, or no longer, when the socket can be read (IN) or written (OUT)."""
+        """Begin or end to watch whether the socket can be read (IN) or written (OUT)."""
         mask = self._mask | event if on else self._mask & ~event
         if mask != self._mask:
             self._mask = mask
-            self._poller.watch(self._fd, mask, self.ready)
+            self._poller.watch(self._fd, mask, self.handle)
 
-    def ready(self, events: int) -> None:
-        """Pass on what epoll found; an error or hang-up shows to whoever reads or writes."""
+    def handle(self, events: int) -> None:
+        """Read and write as epoll allows; an error or hang-up shows when the socket is read or written."""
         if self._mask & IN and events & ~OUT:
             self.incoming.read()
         if self._mask & OUT and events & ~IN:
-            self.outgoing.writable()
+            self.outgoing.resume_writing()
 
     def unread_bytes(self) -> int:
-        """Bytes that the kernel holds because nobody reads them."""
+        """Bytes that have arrived and that nobody has read from the kernel."""
         size: int = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, b"\0\0\0\0"))[0]
         return size
 
     def close(self, *, reset: bool) -> None:
-        """Close the socket, with a RST for its peer if wanted."""
+        """Close the socket; with `reset` its peer gets a RST instead of a FIN."""
         self._mask = 0
         if reset:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -77,50 +77,50 @@ class End:
 
 
 class Pipe:
-    """Reads from `source`, writes to `sink`, and does in between what the way demands.
+    """Reads from `source` and writes to `sink`, with the delay, bandwidth and cuts of the way in between.
 
-    Bytes wait at a line if the way has one (`take_turn`), then until they are due. `delivered` is called with the
-    ending when that has reached the sink.
+    Bytes wait for a line if the way has one (`take_turn`), then until they are due. `on_end` is called with the ending
+    when it has reached the sink.
     """
 
     source: End
     sink: End
 
-    def __init__(self, way: Way, poller: Poller, *, most_held: int, delivered: Callable[[Ending], None]) -> None:
+    def __init__(self, way: Way, poller: Poller, *, most_held: int, on_end: Callable[[Ending], None]) -> None:
         self.way = way
-        # The line that it waits for, if it does.
+        # The line whose turn it waits for.
         self.line: Line | None = None
-        # Bytes here that are not written yet.
+        # Bytes that were read and are not written yet.
         self.held = 0
-        self._poller, self._most_held, self._delivered = poller, most_held, delivered
-        # What has yet to pass a line, and its bytes.
+        self._poller, self._most_held, self._on_end = poller, most_held, on_end
+        # What waits for a line, and how many bytes that is.
         self._entering: deque[Item] = deque()
         self._entering_bytes = 0
-        # What is under way, each with the time that it is due; times never decrease.
+        # What is under way, each with the time at which it is due; times never decrease.
         self._under_way: deque[tuple[float, Item]] = deque()
         self._last_due = 0.0
         self._wake_at: float | None = None
-        # Nothing sets out before this; 0 once that has passed.
+        # Nothing departs before this time; 0 once it has passed.
         self._opens_at = 0.0
         self._open = False
-        # Enough is held, so nothing more is read.
+        # So much is held that nothing more is read.
         self._full = False
         # The source has ended; nothing more is read.
         self._ended = False
-        # The sink's peer is gone, or the connection is closed: nothing more is read or written.
+        # The sink's peer is gone, or the connection is closed: nothing is read or written any more.
         self._dead = False
-        # The sink takes nothing more for now; when it last did again (monotonic seconds).
+        # The sink takes nothing for now; when it last began to take bytes again (monotonic seconds).
         self._blocked = False
         self._unblocked_at = 0.0
         self._chunks = 0
 
     def open(self, at: float) -> None:
-        """Begin to read; what is read sets out at a monotonic time at the earliest."""
+        """Begin to read. Nothing departs before the monotonic time `at`."""
         self._open, self._opens_at = True, at
-        self._read_or_not()
+        self._update_reading()
 
     def read(self) -> None:
-        """Take what the source has."""
+        """Read what the source has, and write it or put it on its way."""
         way = self.way
         try:
             size = self.source.sock.recv_into(_BUFFER, _READ_BYTES_BEFORE_LINE if way.lines else _READ_BYTES)
@@ -140,31 +140,32 @@ class Pipe:
             return
         self._chunks += 1
         if not self._chunks % _SAMPLE_EVERY:
-            way.meter.added.add(time.monotonic() - self._poller.woke_at)
+            way.meter.added_delays.add(time.monotonic() - self._poller.woke_at)
         if sent < size:
             self._enter(bytes(_VIEW[sent:size]), size - sent)
 
     def end(self, ending: Ending) -> None:
-        """The source ended; tell the sink, behind everything that was sent before."""
+        """The source has ended: send the ending behind all bytes."""
         self._ended = True
-        self._read_or_not()
+        self._update_reading()
         if self._dead:
-            # Nobody is left to tell.
-            self._delivered(Ending.RST)
+            # The sink is gone and cannot be told.
+            self._on_end(Ending.RST)
             return
         self._enter(ending, 0)
 
     def take_turn(self, most: int, now: float) -> bool:
-        """Send what goes over the line next, at most so many bytes; whether more waits for it."""
+        """Send the next bytes over the line, at most `most`. Returns whether more waits for it."""
         segment, size = self._take(most)
-        # A pipe waits for its narrowest line only; the wider ones are occupied as well, so that their sum holds.
+        # A pipe waits for its slowest line only. It occupies the faster ones too, so that their senders together keep
+        # within their bandwidth.
         self._depart(segment, max(line.send(size, now) for line in self.way.lines))
         if not self._entering:
             self.line = None
         return bool(self._entering)
 
     def _take(self, most: int) -> tuple[Item, int]:
-        """What sets out next, at most so many bytes, and how many those are."""
+        """The next item to depart, of at most `most` bytes, and its size."""
         item = self._entering[0]
         if isinstance(item, Ending):
             self._entering.popleft()
@@ -180,28 +181,28 @@ class Pipe:
         return item, size
 
     def _depart(self, item: Item, at: float) -> None:
-        """Send on its way what passed the line, or needed none, at a monotonic time."""
+        """Put an item on its way, at a monotonic time."""
         if self._opens_at:
             at = max(at, self._opens_at)
-        self._last_due = due = max(at + self.way.trip_s(), self._last_due)
+        self._last_due = due = max(at + self.way.next_delay_s(), self._last_due)
         self._under_way.append((due, item))
         if len(self._under_way) == 1:
             self._deliver()
 
-    def writable(self) -> None:
-        """The sink takes more."""
+    def resume_writing(self) -> None:
+        """The sink takes bytes again: write what is due."""
         self._blocked, self._unblocked_at = False, time.monotonic()
         self.sink.listen_for(OUT, False)
         self._deliver()
 
     def reshape(self, *, was_cut: bool) -> None:
-        """Follow what has changed about the way."""
+        """Apply a change of the way."""
         if self._dead:
             return
         now = time.monotonic()
         self._leave_line()
         if was_cut and not self.way.cut:
-            self._set_out_again(now)
+            self._send_again(now)
         if self.way.cut:
             if self._blocked:
                 self.sink.listen_for(OUT, False)
@@ -209,15 +210,15 @@ class Pipe:
             self._wait_for_line(now)
             self._blocked = False
             self._deliver()
-        self._read_or_not()
+        self._update_reading()
 
     def held_bytes(self) -> int:
-        """Bytes that are here, those included that the kernel holds because of a cut."""
+        """Bytes that are held here, and those that stay in the kernel because of a cut."""
         unread = self.source.unread_bytes() if self._open and self.way.cut and not self._dead else 0
         return self.held + unread
 
     def close(self) -> None:
-        """Neither read nor write any more."""
+        """Stop to read and to write."""
         self._dead = True
         self._leave_line()
         self._under_way.clear()
@@ -235,10 +236,10 @@ class Pipe:
             self._wait_for_line(now)
         else:
             self._depart(item, now)
-        self._read_or_not()
+        self._update_reading()
 
     def _wait_for_line(self, now: float) -> None:
-        """Wait where the way is narrowest, or set out if nothing limits it any more."""
+        """Wait for the slowest line, or depart if the way has none any more."""
         if self.way.cut or not self._entering:
             return
         if self.way.lines:
@@ -254,8 +255,8 @@ class Pipe:
             self.line.leave(self)
             self.line = None
 
-    def _set_out_again(self, now: float) -> None:
-        """What should have arrived during the cut was lost and is sent again now; its order holds."""
+    def _send_again(self, now: float) -> None:
+        """Send again what was lost because it should have arrived during the cut; its order stays."""
         again = deque[tuple[float, Item]]()
         earliest = 0.0
         for due, item in self._under_way:
@@ -265,25 +266,25 @@ class Pipe:
         self._last_due = max(self._last_due, earliest)
 
     def _send(self, item: bytes | memoryview) -> int | None:
-        """Write what the sink takes of it; how many bytes, None where the sink broke."""
+        """Write as much as the sink takes. Returns the number of bytes, None where the sink is broken."""
         try:
             sent = self.sink.sock.send(item)
         except BlockingIOError:
             return 0
         except OSError:
-            self._sink_broke()
+            self._give_sink_up()
             return None
         self.way.meter.bytes += sent
-        self.way.bytes += sent
+        self.way.bytes_delivered += sent
         return sent
 
     def _deliver(self) -> None:
-        """Write everything that is due, and see to it that the rest is written in time."""
+        """Write everything that is due, and set a wake-up for the rest."""
         way, under_way = self.way, self._under_way
         while under_way and not way.cut and not self._blocked:
             due, item = under_way[0]
             if due > time.monotonic():
-                self._wake(due)
+                self._set_wake_up(due)
                 break
             if isinstance(item, Ending):
                 under_way.popleft()
@@ -295,21 +296,21 @@ class Pipe:
             self.held -= sent
             if sent == len(item):
                 under_way.popleft()
-                # How long a receiver that did not read kept the chunk here is no doing of the emulator's.
-                way.meter.added.add(time.monotonic() - max(due, self._unblocked_at))
+                # The time in which the receiver did not read is not added by the emulation.
+                way.meter.added_delays.add(time.monotonic() - max(due, self._unblocked_at))
             else:
                 under_way[0] = (due, memoryview(item)[sent:])
                 self._blocked = True
                 self.sink.listen_for(OUT, True)
         if self._full:
-            self._read_or_not()
+            self._update_reading()
 
-    def _wake(self, due: float) -> None:
+    def _set_wake_up(self, due: float) -> None:
         if self._wake_at is None or self._wake_at > due:
             self._wake_at = due
-            self._poller.call_at(due, self._woken)
+            self._poller.call_at(due, self._wake_up)
 
-    def _woken(self) -> None:
+    def _wake_up(self) -> None:
         self._wake_at = None
         self._deliver()
 
@@ -318,26 +319,27 @@ class Pipe:
             try:
                 self.sink.sock.shutdown(socket.SHUT_WR)
             except OSError:
-                # Its peer has reset it already, which reading from it tells.
+                # Its peer has reset it already; the next read from it will show that.
                 self.sink.broken = True
-        self._delivered(ending)
+        self._on_end(ending)
 
-    def _sink_broke(self) -> None:
-        """The sink's peer is gone. Its RST travels the other way, and until it arrives nobody acknowledges bytes."""
+    def _give_sink_up(self) -> None:
+        """The sink's peer is gone. Its RST travels the other way; until it arrives, no bytes are acknowledged."""
         sink = self.sink
         self.close()
-        self._read_or_not()
+        self._update_reading()
         sink.listen_for(OUT, False)
         sink.broken = True
-        sink.incoming.peer_is_gone()
+        sink.incoming.end_by_reset()
 
-    def peer_is_gone(self) -> None:
-        """The source turned out to be reset when it was written to."""
+    def end_by_reset(self) -> None:
+        """End, because a write to the source has shown that its peer reset it."""
         if self._ended or self._dead:
-            # Nobody reads it any more, so nobody else would find out.
+            # The source is not read any more, so that no read would show it.
             self.end(Ending.RST)
 
-    def _read_or_not(self) -> None:
+    def _update_reading(self) -> None:
+        """Watch the source if bytes are wanted of it now."""
         if not self._open:
             return
         if self._full:
@@ -352,5 +354,5 @@ class Pipe:
         self.source.listen_for(IN, wanted)
 
     def _limit(self) -> int:
-        """Bytes from which on nothing more is read: without delay, any that the sink did not take."""
+        """How many bytes are held at most. Without delay that is what a sink that takes no more has left over."""
         return 1 if self.way.direct else self._most_held

@@ -14,24 +14,24 @@ from brokerproof.network.shape import Shape
 
 
 class Plan(Document):
-    """All routes of a run; pairs of regions without a shape pass everything on at once."""
+    """All routes of a run. Between two regions without a shape, everything is passed on at once."""
 
     routes: list[Route] = Field(min_length=1)
     shapes: list[Shape] = Field(default_factory=list)
     buffer_mib: float = Field(
         8,
         gt=0,
-        description="most that is under way in one direction of one connection; "
-        "caps its throughput at so much per delay (8 MiB at 50 ms one way: 1.3 Gbit/s)",
+        description="most that is under way in one direction of one connection, which limits its throughput: 8 MiB at "
+        "50 ms one way let 1.3 Gbit/s through",
     )
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        self._one_viewer_per_address()
-        self._shapes_of_known_regions()
+    def _check(self) -> Self:
+        self._check_addresses_are_unique()
+        self._check_shapes_have_routes()
         return self
 
-    def _one_viewer_per_address(self) -> None:
+    def _check_addresses_are_unique(self) -> None:
         taken: dict[tuple[str, int], int] = {}
         for number, route in enumerate(self.routes):
             for port in route.ports:
@@ -44,7 +44,7 @@ class Plan(Document):
                         remedy="give each viewer and target an address of their own",
                     )
 
-    def _shapes_of_known_regions(self) -> None:
+    def _check_shapes_have_routes(self) -> None:
         regions = {region for route in self.routes for region in (route.viewer_region, route.target_region)}
         seen: set[Sequence[str]] = set()
         for number, shape in enumerate(self.shapes):

@@ -29,15 +29,15 @@ class Poller:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timers_made = 0
         self._closing: list[socket.socket] = []
-        # When the sockets that are being handled were found ready (monotonic seconds).
+        # When the present turn began (monotonic seconds).
         self.woke_at = time.monotonic()
-        # The longest that handlers kept other sockets waiting, since it was last set to 0 (seconds).
+        # The longest turn since this was last set to 0 (seconds); other sockets wait meanwhile.
         self.longest_turn_s = 0.0
 
     def watch(self, fd: int, mask: int, handler: Callable[[int], None]) -> None:
-        """Call `handler(events)` whenever the socket is ready for what `mask` says; 0: never.
+        """Call `handler(events)` whenever one of the events of `mask` happens on the socket; with 0, never.
 
-        With mask 0 the socket leaves epoll, which would report a hang-up over and over otherwise.
+        With 0 the socket leaves epoll, which would report a hang-up over and over otherwise.
         """
         known = fd in self._handlers
         if not mask:
@@ -57,8 +57,8 @@ class Poller:
         heapq.heappush(self._timers, (when, self._timers_made, callback))
 
     def close(self, sock: socket.socket) -> None:
-        """Forget the socket and close it when this turn's events are handled, so that no other gets its number."""
-        self.watch(sock.fileno(), 0, _nothing)
+        """Forget the socket now and close it at the end of the turn, so that no new socket gets its number before."""
+        self.watch(sock.fileno(), 0, _ignore)
         self._closing.append(sock)
 
     def run(self) -> None:
@@ -81,7 +81,7 @@ class Poller:
         for fd, happened in events:
             if handler := handlers.get(fd):
                 handler(happened)
-        # Those that come due meanwhile wait for the next turn, so that timers never keep sockets waiting for ever.
+        # A timer that is due after `now` waits for the next turn, so that timers do not keep sockets waiting for ever.
         now = time.monotonic()
         while timers and timers[0][0] <= now:
             heapq.heappop(timers)[2]()
@@ -90,5 +90,5 @@ class Poller:
         self.longest_turn_s = max(self.longest_turn_s, time.monotonic() - self.woke_at)
 
 
-def _nothing(_: int) -> None:
-    """For a socket that is watched no more."""
+def _ignore(_: int) -> None:
+    """The handler of a socket that is watched no more."""

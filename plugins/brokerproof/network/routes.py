@@ -12,7 +12,7 @@ from brokerproof.experiment.yaml_models import Document
 
 
 class Route(Document):
-    """One viewer's way to one target: what connects to `listen_address` is passed on to `target_address`."""
+    """How one viewer reaches one target: a connection to `listen_address` is passed on to `target_address`."""
 
     viewer: str = Field(min_length=1, description="node, or place of a client, that connects")
     viewer_region: str
@@ -24,7 +24,7 @@ class Route(Document):
 
     @field_validator("listen_address", "target_address")
     @classmethod
-    def _is_an_address(cls, value: str) -> str:
+    def _check_address(cls, value: str) -> str:
         try:
             IPv4Address(value)
         except AddressValueError:
@@ -33,13 +33,13 @@ class Route(Document):
 
     @field_validator("ports")
     @classmethod
-    def _are_ports(cls, value: list[int]) -> list[int]:
+    def _check_ports(cls, value: list[int]) -> list[int]:
         if wrong := [port for port in value if not 0 < port < 65536]:
             raise InputError(f"{wrong[0]} is no port", remedy="choose one of 1 to 65535")
         return value
 
     @model_validator(mode="after")
-    def _leads_elsewhere(self) -> Self:
+    def _check_it_leads_elsewhere(self) -> Self:
         if self.listen_address == self.target_address:
             raise InputError(
                 f"leads from {self.listen_address} to itself",

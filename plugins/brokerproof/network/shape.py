@@ -12,16 +12,16 @@ from brokerproof.experiment.topology import Topology
 
 
 class Shape(Quality):
-    """How traffic from one region to another fares while nothing is wrong."""
+    """Delay, jitter and bandwidth of the traffic from one region to another while no fault acts on it."""
 
     sender: str = Field(description="region")
     receiver: str = Field(description="region")
 
 
 class Condition(Quality):
-    """Something wrong between nodes, until it is removed by its id.
+    """A disturbance of the traffic between nodes; it lasts until it is removed by its id.
 
-    Conditions stack over the shape: delays and jitters add up, of bandwidths the narrowest counts, one cut is enough.
+    Conditions add to the shape: delays and jitters are summed, the smallest bandwidth counts, one cut is enough.
     """
 
     id: str = Field(min_length=1)
@@ -31,7 +31,7 @@ class Condition(Quality):
     cut: bool = Field(False, description="nothing gets through")
 
     @model_validator(mode="after")
-    def _does_something(self) -> Self:
+    def _check_it_changes_something(self) -> Self:
         if not self.cut and not self.delay_ms and self.bandwidth_mbit is None:
             raise InputError(
                 f"condition `{self.id}` changes nothing", remedy="give `cut`, `delay_ms` or `bandwidth_mbit`"
@@ -39,19 +39,19 @@ class Condition(Quality):
         return self
 
     def holds(self, sender: str, receiver: str) -> bool:
-        """Whether traffic from one node to the other is concerned."""
+        """Whether the condition applies to traffic from one node to the other."""
         return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
 
 
 def matches(senders: list[str], receivers: list[str], both_ways: bool, sender: str, receiver: str) -> bool:
-    """Whether traffic from one node to the other is what the names select."""
+    """Whether the names select the traffic from one node to the other."""
     if sender in senders and receiver in receivers:
         return True
     return both_ways and sender in receivers and receiver in senders
 
 
 def shapes_of(topology: Topology) -> list[Shape]:
-    """The links of a topology, one shape in each direction."""
+    """The links of a topology, as one shape for each direction."""
     return [
         Shape(sender=sender, receiver=receiver, **link.model_dump(exclude={"between"}))
         for link in topology.links
