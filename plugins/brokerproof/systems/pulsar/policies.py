@@ -1,9 +1,13 @@
-"""What a topology lays over a Pulsar cluster: racks, tenants, namespaces, isolation. Set, then read back."""
+"""What a topology lays over a Pulsar cluster: racks, tenants, namespaces, isolation.
+
+Each policy is stated once, with how it is set and how it is read back.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.errors import AdminError
@@ -15,50 +19,50 @@ from brokerproof.systems.pulsar.admin import Admin
 _RACKS = "/admin/v2/bookies/racks-info"
 # Everything has to be there when it is read back, whatever was consumed.
 _RETENTION = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
-
-
 # What a cluster is registered with: {"serviceUrl": …, "brokerServiceUrl": …} and, across links, {"listenerName": …}.
 Registration = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A request that sets something; a status in `accept` counts as done."""
+
+    method: str
+    path: str
+    body: Any
+    accept: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value that the cluster must answer with: what people call it, and how to find it in the answer."""
+
+    name: str
+    wanted: Any
+    read: Callable[[Any], Any] = lambda answer: answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """One thing that is laid over a cluster: how to set it, and where and as which values to read it back."""
+
+    changes: Sequence[Change]
+    path: str = ""
+    values: Sequence[Value] = ()
 
 
 def register(brokers: Admin, registrations: Mapping[str, Registration]) -> None:
     """Make clusters known, by name, to the cluster that `brokers` belong to.
 
-    Each registered itself when it was made, as it sees itself; how the others see it is said here.
+    Each registered itself when it was made, as it sees itself; this sets how the others see it.
     Apart from `apply`, because a tenant can be allowed only clusters that are known.
     """
-    for name, registration in registrations.items():
-        brokers.change("PUT", f"/admin/v2/clusters/{name}", dict(registration), accept=(409,))
-        brokers.change("POST", f"/admin/v2/clusters/{name}", dict(registration))
+    _set(brokers, _registrations(registrations))
 
 
 def apply(brokers: Admin, cluster_name: str, topology: Topology, hosts: Mapping[str, str], workload: Workload) -> None:
     """Set everything. Raises AdminError where the cluster refuses something."""
-    cluster = topology.clusters[cluster_name]
-    for key, rack, group in racks(cluster, hosts):
-        brokers.change("POST", f"{_RACKS}/{key}?group={group}", {"rack": rack, "hostname": key})
-    for tenant in sorted({name.split("/")[0] for name in cluster.namespaces}):
-        body = {"adminRoles": [], "allowedClusters": list(topology.clusters)}
-        brokers.change("PUT", f"/admin/v2/tenants/{tenant}", body, accept=(409,))
-    for name, namespace in cluster.namespaces.items():
-        at = f"/admin/v2/namespaces/{name}"
-        clusters = topology.reached(cluster_name, name)
-        brokers.change("PUT", at, {"replication_clusters": clusters}, accept=(409,))
-        brokers.change("POST", f"{at}/retention", _RETENTION)
-        brokers.change("POST", f"{at}/persistence", _persistence(namespace))
-        brokers.change("POST", f"{at}/deduplication", namespace.deduplication)
-        if cluster.placement.bookies is BookiePlacement.PINNED:
-            affinity = {"bookkeeperAffinityGroupPrimary": cluster.placement.pinned_to}
-            brokers.change("POST", f"{at}/persistence/bookieAffinity", affinity)
-        if namespace.isolation:
-            brokers.change(
-                "POST",
-                f"/admin/v2/clusters/{cluster_name}/namespaceIsolationPolicies/{_policy_name(name)}",
-                isolation(name, namespace.isolation, cluster, hosts),
-            )
-    topic = f"/admin/v2/persistent/{workload.namespace}/{workload.topic}"
-    if workload.partitions:
-        brokers.change("PUT", f"{topic}/partitions", workload.partitions, accept=(409,))
+    _set(brokers, _policies(cluster_name, topology, hosts, workload))
 
 
 def check(
@@ -70,51 +74,143 @@ def check(
     registrations: Mapping[str, Registration],
 ) -> None:
     """Read everything back. Raises AdminError naming every setting that did not take."""
-    cluster = topology.clusters[cluster_name]
     wrong: list[str] = []
-
-    def compare(what: str, found: Any, wanted: Any) -> None:
-        if found != wanted:
-            wrong.append(f"{what} is {found!r}, not {wanted!r}")
-
-    for name, registration in registrations.items():
-        found = brokers.get(f"/admin/v2/clusters/{name}")
-        for key, value in registration.items():
-            compare(f"{key} of {name}", found.get(key), value)
-    found_racks = brokers.get(_RACKS)
-    for key, rack, group in racks(cluster, hosts):
-        compare(f"rack of {key} in group {group}", found_racks.get(group, {}).get(key, {}).get("rack"), rack)
-    for name, namespace in cluster.namespaces.items():
-        at = f"/admin/v2/namespaces/{name}"
-        compare(
-            f"clusters of {name}",
-            sorted(brokers.get(f"{at}/replication")),
-            sorted(topology.reached(cluster_name, name)),
-        )
-        compare(f"retention of {name}", brokers.get(f"{at}/retention"), _RETENTION)
-        found = brokers.get(f"{at}/persistence")
-        compare(
-            f"persistence of {name}", {key: found.get(key) for key in _persistence(namespace)}, _persistence(namespace)
-        )
-        compare(f"deduplication of {name}", bool(brokers.get(f"{at}/deduplication")), namespace.deduplication)
-        if cluster.placement.bookies is BookiePlacement.PINNED:
-            affinity = brokers.get(f"{at}/persistence/bookieAffinity")
-            compare(
-                f"bookie affinity of {name}",
-                affinity.get("bookkeeperAffinityGroupPrimary"),
-                cluster.placement.pinned_to,
-            )
-        if namespace.isolation:
-            policy = f"/admin/v2/clusters/{cluster_name}/namespaceIsolationPolicies/{_policy_name(name)}"
-            wanted = isolation(name, namespace.isolation, cluster, hosts)
-            found = brokers.get(policy)
-            for key, value in wanted.items():
-                compare(f"isolation policy {_policy_name(name)}, {key}", found.get(key), value)
-    if workload.partitions:
-        found = brokers.get(f"/admin/v2/persistent/{workload.namespace}/{workload.topic}/partitions")
-        compare(f"partitions of {workload.topic}", found.get("partitions"), workload.partitions)
+    answers: dict[str, Any] = {}
+    for policy in (*_registrations(registrations), *_policies(cluster_name, topology, hosts, workload)):
+        for value in policy.values:
+            if policy.path not in answers:
+                answers[policy.path] = brokers.get(policy.path)
+            found = value.read(answers[policy.path])
+            if found != value.wanted:
+                wrong.append(f"{value.name} is {found!r}, not {value.wanted!r}")
     if wrong:
         raise AdminError(f"the cluster did not take {len(wrong)} setting(s): " + "; ".join(wrong))
+
+
+def _set(brokers: Admin, policies: Sequence[Policy]) -> None:
+    for policy in policies:
+        for change in policy.changes:
+            brokers.change(change.method, change.path, change.body, accept=change.accept)
+
+
+def _registrations(registrations: Mapping[str, Registration]) -> list[Policy]:
+    return [
+        Policy(
+            # A cluster that is known already is changed by the second request.
+            changes=[
+                Change("PUT", f"/admin/v2/clusters/{name}", dict(registration), accept=(409,)),
+                Change("POST", f"/admin/v2/clusters/{name}", dict(registration)),
+            ],
+            path=f"/admin/v2/clusters/{name}",
+            values=[Value(f"{key} of {name}", value, _key(key)) for key, value in registration.items()],
+        )
+        for name, registration in registrations.items()
+    ]
+
+
+def _policies(cluster_name: str, topology: Topology, hosts: Mapping[str, str], workload: Workload) -> list[Policy]:
+    """All that the topology and the workload ask of a cluster, in the order in which it can be set."""
+    cluster = topology.clusters[cluster_name]
+    wanted = [_rack(*row) for row in racks(cluster, hosts)]
+    wanted += [
+        _tenant(name, list(topology.clusters)) for name in sorted({name.split("/")[0] for name in cluster.namespaces})
+    ]
+    for name, namespace in cluster.namespaces.items():
+        wanted += _namespace(name, namespace, topology.reached(cluster_name, name))
+        if cluster.placement.bookies is BookiePlacement.PINNED:
+            wanted.append(_affinity(name, cluster.placement.pinned_to))
+        if namespace.isolation:
+            wanted.append(_isolation(cluster_name, name, isolation(name, namespace.isolation, cluster, hosts)))
+    if workload.partitions:
+        wanted.append(_partitions(workload, workload.partitions))
+    return wanted
+
+
+def _rack(key: str, rack: str, group: str) -> Policy:
+    return Policy(
+        changes=[Change("POST", f"{_RACKS}/{key}?group={group}", {"rack": rack, "hostname": key})],
+        path=_RACKS,
+        values=[
+            Value(
+                f"rack of {key} in group {group}",
+                rack,
+                lambda answer: answer.get(group, {}).get(key, {}).get("rack"),
+            )
+        ],
+    )
+
+
+def _tenant(name: str, clusters: list[str]) -> Policy:
+    """Not read back: without a cluster that it is allowed, the cluster refuses its namespaces."""
+    body = {"adminRoles": [], "allowedClusters": clusters}
+    return Policy(changes=[Change("PUT", f"/admin/v2/tenants/{name}", body, accept=(409,))])
+
+
+def _namespace(name: str, namespace: Namespace, clusters: list[str]) -> list[Policy]:
+    at = f"/admin/v2/namespaces/{name}"
+    persistence = {
+        "bookkeeperEnsemble": namespace.persistence.ensemble,
+        "bookkeeperWriteQuorum": namespace.persistence.write_quorum,
+        "bookkeeperAckQuorum": namespace.persistence.ack_quorum,
+    }
+    return [
+        Policy(
+            changes=[Change("PUT", at, {"replication_clusters": clusters}, accept=(409,))],
+            path=f"{at}/replication",
+            values=[Value(f"clusters of {name}", sorted(clusters), sorted)],
+        ),
+        Policy(
+            changes=[Change("POST", f"{at}/retention", _RETENTION)],
+            path=f"{at}/retention",
+            values=[Value(f"retention of {name}", _RETENTION)],
+        ),
+        Policy(
+            changes=[Change("POST", f"{at}/persistence", persistence)],
+            path=f"{at}/persistence",
+            values=[
+                Value(
+                    f"persistence of {name}", persistence, lambda answer: {key: answer.get(key) for key in persistence}
+                )
+            ],
+        ),
+        Policy(
+            changes=[Change("POST", f"{at}/deduplication", namespace.deduplication)],
+            path=f"{at}/deduplication",
+            values=[Value(f"deduplication of {name}", namespace.deduplication, bool)],
+        ),
+    ]
+
+
+def _affinity(namespace: str, group: str | None) -> Policy:
+    key, path = "bookkeeperAffinityGroupPrimary", f"/admin/v2/namespaces/{namespace}/persistence/bookieAffinity"
+    return Policy(
+        changes=[Change("POST", path, {key: group})],
+        path=path,
+        values=[Value(f"bookie affinity of {namespace}", group, _key(key))],
+    )
+
+
+def _isolation(cluster_name: str, namespace: str, wanted: Mapping[str, Any]) -> Policy:
+    name = namespace.replace("/", "-")
+    path = f"/admin/v2/clusters/{cluster_name}/namespaceIsolationPolicies/{name}"
+    return Policy(
+        changes=[Change("POST", path, wanted)],
+        path=path,
+        values=[Value(f"isolation policy {name}, {key}", value, _key(key)) for key, value in wanted.items()],
+    )
+
+
+def _partitions(workload: Workload, count: int) -> Policy:
+    path = f"/admin/v2/persistent/{workload.namespace}/{workload.topic}/partitions"
+    return Policy(
+        changes=[Change("PUT", path, count, accept=(409,))],
+        path=path,
+        values=[Value(f"partitions of {workload.topic}", count, _key("partitions"))],
+    )
+
+
+def _key(key: str) -> Callable[[Any], Any]:
+    return lambda answer: answer.get(key)
 
 
 def racks(cluster: Cluster, hosts: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -153,15 +249,3 @@ def isolation(name: str, policy: IsolationPolicy, cluster: Cluster, hosts: Mappi
             "parameters": {"min_limit": str(policy.min_limit), "usage_threshold": str(policy.usage_threshold)},
         },
     }
-
-
-def _persistence(namespace: Namespace) -> dict[str, int]:
-    return {
-        "bookkeeperEnsemble": namespace.persistence.ensemble,
-        "bookkeeperWriteQuorum": namespace.persistence.write_quorum,
-        "bookkeeperAckQuorum": namespace.persistence.ack_quorum,
-    }
-
-
-def _policy_name(namespace: str) -> str:
-    return namespace.replace("/", "-")

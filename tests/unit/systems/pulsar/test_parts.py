@@ -72,6 +72,37 @@ def test_a_setting_that_did_not_take_is_named(topology: Topology, forgotten: str
         policies.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
 
 
+class Requests(Cluster):
+    """Keeps the order of what is asked too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: list[str] = []
+        self.asked: list[str] = []
+
+    def change(self, method: str, path: str, body: Any = None, *, accept: Any = ()) -> None:
+        self.changed.append(f"{method} {path}")
+        super().change(method, path, body, accept=accept)
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        self.asked.append(path)
+        return {"partitions": 3} if path.endswith("/partitions") else super().get(path, **parameters)
+
+
+def test_racks_come_first_then_tenants_then_namespaces_and_every_policy_is_asked_for_once(topology: Topology) -> None:
+    cluster, workload = Requests(), Workload(namespace="mytenant/eu", partitions=4)
+    at = addresses(topology, 0)
+    policies.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
+    kinds = [path.split("/")[3] for path in cluster.changed]
+    assert list(dict.fromkeys(kinds)) == ["bookies", "tenants", "namespaces", "clusters", "persistent"]
+    eu = [path.removeprefix("PUT ").removeprefix("POST ") for path in cluster.changed if "mytenant/eu" in path]
+    namespace = "/admin/v2/namespaces/mytenant/eu"
+    assert eu[:4] == [namespace, *(f"{namespace}/{name}" for name in ("retention", "persistence", "deduplication"))]
+    with pytest.raises(AdminError, match=r"1 setting.*partitions of orders is 3, not 4"):
+        policies.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
+    assert len(cluster.asked) == len(set(cluster.asked))
+
+
 def test_a_region_is_a_subnet_and_slots_do_not_overlap(topology: Topology) -> None:
     first, second = addresses(topology, 0), addresses(topology, 1)
     assert len(set(first.values()) | set(second.values())) == 2 * len(topology.nodes)
