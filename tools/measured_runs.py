@@ -12,8 +12,8 @@ from typing import Any
 from brokerproof.checks import load_scenario
 from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.scenario import Scenario
+from brokerproof.results.comparability import compute_digest
 from brokerproof.results.outcome import outcome, read_judgement
-from brokerproof.results.regressions import digest
 from brokerproof.run.directory import Run
 from brokerproof.settings import Settings
 
@@ -94,9 +94,11 @@ class MeasuredRuns:
         The run counts only if its scenario and its topology are as their files are now.
         """
         scenario, topology = load_scenario(self._settings.scenario_file(name), self._settings.topologies, overrides)
-        wanted = digest({"scenario": scenario.model_dump(mode="json"), "topology": topology.model_dump(mode="json")})
+        wanted = compute_digest(
+            {"scenario": scenario.model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
+        )
         for run in self._runs:
-            if run.facts["scenario"]["name"] == name and wanted == digest(
+            if run.facts["scenario"]["name"] == name and wanted == compute_digest(
                 {"scenario": run.facts["scenario"], "topology": run.facts["topology"]}
             ):
                 measured = MeasuredRun(run)

@@ -223,13 +223,14 @@ def _scenarios(options: argparse.Namespace, settings: Settings) -> int:
 
 def _history(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof.results.history import open_history
-    from brokerproof.results.history_table import history_json, render_history
+    from brokerproof.results.history_json import list_plain_runs
+    from brokerproof.results.history_table import print_history
 
     with open_history() as history:
         if options.json:
-            _print_json(history_json(history, options.scenarios, options.limit))
+            _print_json(list_plain_runs(history, options.scenarios, options.limit))
         else:
-            render_history(history, options.scenarios, options.limit, Console())
+            print_history(history, options.scenarios, options.limit, Console())
     return OK
 
 

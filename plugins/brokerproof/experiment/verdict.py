@@ -20,8 +20,8 @@ class Verdict(StrEnum):
         return list(Verdict).index(self)
 
 
-# What the evidence decided, one way or the other.
-JUDGED = (Verdict.PASSED, Verdict.FAILED)
+# The verdicts for which the evidence is enough.
+DECISIVE = (Verdict.PASSED, Verdict.FAILED)
 
 
 def merge(verdicts: Iterable[Verdict]) -> Verdict:

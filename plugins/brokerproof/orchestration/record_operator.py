@@ -28,8 +28,8 @@ class RecordOperator(StepOperator):
     def execute(self, context: Context) -> None:
         """Record the run. Fails only where the history cannot be written."""
         from brokerproof.results.history import open_history
+        from brokerproof.results.latency_picture import PICTURE, draw_picture
         from brokerproof.results.outcome import outcome
-        from brokerproof.results.publish_latencies import PICTURE, draw
 
         try:
             run = self.open_run()
@@ -37,7 +37,7 @@ class RecordOperator(StepOperator):
             # Next to the evidence, for a reader who has the run and not the history.
             run.leave_state("outcome", result)
             if result["latency"]:
-                run.write_text(PICTURE, draw(result["latency"], run.scenario.title))
+                run.write_text(PICTURE, draw_picture(result["latency"], run.scenario.title))
             with open_history() as history:
                 history.record(run)
         except BrokerproofError as error:

@@ -1,5 +1,5 @@
-"""What a run came to: its outcome, the history of all runs, and what got worse.
+"""The results of runs: the outcome of one run, the history of all runs, and the regressions between them.
 
-`orchestration`, the command line and reports may import it. It reads what steps left, and it must not know Airflow,
-Spark or a messaging system.
+`orchestration`, the command line and reports may import it. It reads the records and tables of a run, and it must not
+know Airflow, Spark or a messaging system.
 """

@@ -1,4 +1,4 @@
-"""A few of a run's anomalies, of every kind some, without reading the whole table."""
+"""Samples of a run's anomalies: a few of every kind, without reading the whole table."""
 
 from __future__ import annotations
 
@@ -12,41 +12,43 @@ from brokerproof.results.outcome import Counts
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import ANOMALIES
 
-# A kind that is rare in a table without order would have it read to the end; past this many rows the search stops.
+# The table has no order, so the search for a rare kind would read it to the end. It stops after so many rows.
 _ROWS_SEARCHED = 2_000_000
 
 
-def anomaly_samples(run: Run, counts: Counts, limit: int) -> list[dict[str, Any]]:
+def read_anomaly_samples(run: Run, counts: Counts, limit: int) -> list[dict[str, Any]]:
     """At most `limit` rows of the run's table `anomalies`, illegal kinds first, every kind with an even share.
 
     Raises OSError or ArrowException where the table is damaged.
     """
-    kinds = [(anomaly, legal) for legal in (False, True) for anomaly in Anomaly if _count(counts, anomaly, legal)]
+    kinds = [
+        (anomaly, legal) for legal in (False, True) for anomaly in Anomaly if _count_anomalies(counts, anomaly, legal)
+    ]
     filesystem, root = fsspec.url_to_fs(run.table("anomalies"))
     if not kinds or not filesystem.exists(root):
         return []
     table = ds.dataset(root, schema=ANOMALIES, filesystem=filesystem, format="parquet", partitioning="hive")
     samples: list[dict[str, Any]] = []
     for index, (anomaly, legal) in enumerate(kinds):
-        # What earlier kinds did not use falls to the later ones.
+        # Later kinds share what the earlier ones left of the limit.
         share = -(-(limit - len(samples)) // (len(kinds) - index))
-        samples += _first(table, (ds.field("anomaly") == str(anomaly)) & (ds.field("legal") == legal), share)
+        samples += _read_first(table, (ds.field("anomaly") == str(anomaly)) & (ds.field("legal") == legal), share)
     return samples
 
 
-def _first(table: ds.Dataset, kind: ds.Expression, count: int) -> list[dict[str, Any]]:
-    """The first rows of a kind; row groups whose statistics exclude it are not opened."""
-    found: list[dict[str, Any]] = []
+def _read_first(table: ds.Dataset, kind: ds.Expression, count: int) -> list[dict[str, Any]]:
+    """The first rows of a kind. Row groups whose statistics exclude the kind are not opened."""
+    rows: list[dict[str, Any]] = []
     searched = 0
     for file in table.get_fragments(filter=kind):
         for group in file.split_by_row_group(filter=kind, schema=table.schema):
-            if len(found) >= count or searched >= _ROWS_SEARCHED:
-                return found
+            if len(rows) >= count or searched >= _ROWS_SEARCHED:
+                return rows
             scanner = group.scanner(schema=table.schema, filter=kind, batch_size=10_000, batch_readahead=1)
-            found += scanner.head(count - len(found)).to_pylist()
+            rows += scanner.head(count - len(rows)).to_pylist()
             searched += sum(part.num_rows for part in group.row_groups)
-    return found
+    return rows
 
 
-def _count(counts: Counts, anomaly: Anomaly, legal: bool) -> int:
+def _count_anomalies(counts: Counts, anomaly: Anomaly, legal: bool) -> int:
     return (counts.legal if legal else counts.illegal).get(anomaly, 0)

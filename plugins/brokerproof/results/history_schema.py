@@ -1,7 +1,7 @@
-"""The tables of the history database, as SQLAlchemy models; the migrations in migrations/versions make the same.
+"""The tables of the history database, as SQLAlchemy models; the migrations in migrations/versions make the same tables.
 
-Types are those that every database has. Names that something is looked up by are at most 255 characters long, what
-is only read back is text of any length.
+Every database has these types. A column that queries search in has at most 255 characters; a column that queries only
+read is text of any length.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlalchemy.types import TypeDecorator
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware time in UTC. SQLite has no time zones, so there it is stored without one, always in UTC."""
+    """An aware time in UTC. SQLite has no time zones and stores it without one, always in UTC."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -30,7 +30,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """The time as it was, in UTC."""
+        """The same moment as an aware time in UTC."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -49,12 +49,12 @@ class Base(DeclarativeBase):
     )
 
 
-def _run_key() -> Mapped[int]:
+def _make_run_key() -> Mapped[int]:
     return mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
 
 
 class RecordedRun(Base):
-    """One run; counts are None where nothing was counted, times of its end where it never ended."""
+    """One run. Its counts are None where nothing was counted, and the times of its end where it never ended."""
 
     __tablename__ = "runs"
     __table_args__ = (Index(None, "scenario", "comparable", "started_at"),)
@@ -89,7 +89,7 @@ class RecordedRun(Base):
     run_dir: Mapped[str] = mapped_column(Text)
     report: Mapped[str] = mapped_column(Text)
     parameters: Mapped[dict[str, Any]] = mapped_column(JSON)
-    # Digest of the parameters that decide whether measurements compare; see regressions.py.
+    # Digest of the parameters that decide whether runs compare; see comparability.py.
     comparable: Mapped[str] = mapped_column(String(64))
     versions: Mapped[dict[str, str | None]] = mapped_column(JSON)
 
@@ -106,15 +106,15 @@ class RecordedRun(Base):
         back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="AnomalySample.id"
     )
 
-    def count(self, anomaly: str, *, legal: bool | None = None) -> int | None:
-        """How many there were: legal or illegal ones, or both; None where nothing was counted."""
+    def count_anomaly(self, anomaly: str, *, legal: bool | None = None) -> int | None:
+        """The number of legal or illegal anomalies of a kind, or of both together; None where nothing was counted."""
         if self.messages is None:
             return None
         counted = (row for row in self.anomaly_counts if row.anomaly == anomaly)
         return sum(row.count for row in counted if legal is None or row.legal == legal)
 
-    def worst(self, metric: str) -> float | None:
-        """The highest value of a metric among its subjects; None where one of them, or all, were not measured."""
+    def find_worst(self, metric: str) -> float | None:
+        """The highest value of a metric among its subjects; None where a subject, or all of them, have no value."""
         values = [row.value for row in self.measurements if row.metric == metric]
         return None if not values or None in values else max(value for value in values if value is not None)
 
@@ -125,7 +125,7 @@ class RecordedCheck(Base):
     __tablename__ = "checks"
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    run_key: Mapped[int] = _run_key()
+    run_key: Mapped[int] = _make_run_key()
     suite: Mapped[str] = mapped_column(String(255))
     expectation: Mapped[str] = mapped_column(Text)
     description: Mapped[str] = mapped_column(Text)
@@ -136,13 +136,13 @@ class RecordedCheck(Base):
 
 
 class RecordedMeasurement(Base):
-    """One measured thing, in its unit, with the scenario's bounds; `value` is None where it could not be measured."""
+    """One measurement in its unit, with the scenario's bounds; `value` is None where it could not be measured."""
 
     __tablename__ = "measurements"
     __table_args__ = (Index(None, "metric", "run_key"),)
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    run_key: Mapped[int] = _run_key()
+    run_key: Mapped[int] = _make_run_key()
     suite: Mapped[str] = mapped_column(String(255))
     metric: Mapped[str] = mapped_column(String(255))
     subject: Mapped[str] = mapped_column(Text)
@@ -155,12 +155,12 @@ class RecordedMeasurement(Base):
 
 
 class AnomalyCount(Base):
-    """How many anomalies of a kind a run had, legal and illegal apart. A kind without a row did not occur."""
+    """The number of a run's anomalies of a kind, legal and illegal apart. A kind without a row did not occur."""
 
     __tablename__ = "anomaly_counts"
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    run_key: Mapped[int] = _run_key()
+    run_key: Mapped[int] = _make_run_key()
     anomaly: Mapped[str] = mapped_column(String(255))
     legal: Mapped[bool] = mapped_column(Boolean)
     count: Mapped[int] = mapped_column(BigInteger)
@@ -169,12 +169,12 @@ class AnomalyCount(Base):
 
 
 class AnomalySample(Base):
-    """One anomaly as the run's own table has it; a few of each kind are kept here, all of them stay there."""
+    """One anomaly of the run's table `anomalies`. The history holds a few of each kind, the run's table all of them."""
 
     __tablename__ = "anomaly_samples"
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    run_key: Mapped[int] = _run_key()
+    run_key: Mapped[int] = _make_run_key()
     anomaly: Mapped[str] = mapped_column(String(255))
     legal: Mapped[bool] = mapped_column(Boolean)
     cluster: Mapped[str | None] = mapped_column(Text)

@@ -20,8 +20,8 @@ from brokerproof import clock
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.scenario import Expectation, Scenario
-from brokerproof.experiment.verdict import JUDGED, Verdict, merge
-from brokerproof.results.publish_latencies import added_by_link, publish_latencies
+from brokerproof.experiment.verdict import DECISIVE, Verdict, merge
+from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
 from brokerproof.run.directory import Run
 
 
@@ -172,8 +172,8 @@ def outcome(run: Run) -> dict[str, Any]:
         "suites": {str(name): str(suite.worst) for name, suite in judgement.suites.items()} if judgement else {},
         "counts": _counts(judgement),
         "recovery": dict(judgement.recovery) if judgement else {},
-        "latency": publish_latencies(scenario, judgement.measurements) if judgement else {},
-        "link": added_by_link(scenario, judgement.measurements) if judgement else {},
+        "latency": collect_publish_latencies(scenario, judgement.measurements) if judgement else {},
+        "link": collect_link_latencies(scenario, judgement.measurements) if judgement else {},
         "seconds": _seconds(run, scenario, judgement),
         "run_dir": run.directory,
         "report": _report(run),
@@ -226,7 +226,7 @@ def _contradictions(judgement: Judgement) -> list[str]:
         f"suite {name} {suite.worst} with {suite.evaluated} of its {suite.written} expectations evaluated"
         for name, suite in judgement.suites.items()
         # A suite without data, or unknown, claims nothing that has to rest on all of them.
-        if suite.evaluated != suite.written and suite.worst in JUDGED
+        if suite.evaluated != suite.written and suite.worst in DECISIVE
     ]
     if judgement.worst is Verdict.PASSED:
         reasons += [

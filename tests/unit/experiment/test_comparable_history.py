@@ -10,7 +10,7 @@ from pathlib import Path
 
 from brokerproof.checks import load_scenario
 from brokerproof.experiment.topology import load_topology
-from brokerproof.results.regressions import digest
+from brokerproof.results.comparability import compute_digest
 
 ROOT = Path(__file__).parents[3]
 # The first 16 digits of each.
@@ -65,9 +65,11 @@ def test_every_scenario_has_the_digest_of_before() -> None:
 
 def _digest_topology(name: str) -> str:
     topology = load_topology(name, ROOT / "topologies")
-    return digest({"scenario": {}, "topology": topology.model_dump(mode="json")})[:16]
+    return compute_digest({"scenario": {}, "topology": topology.model_dump(mode="json")})[:16]
 
 
 def _digest_scenario(name: str) -> str:
     scenario, topology = load_scenario(ROOT / f"dags/scenarios/{name}.yaml", ROOT / "topologies")
-    return digest({"scenario": scenario.model_dump(mode="json"), "topology": topology.model_dump(mode="json")})[:16]
+    return compute_digest({"scenario": scenario.model_dump(mode="json"), "topology": topology.model_dump(mode="json")})[
+        :16
+    ]

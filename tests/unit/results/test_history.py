@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from brokerproof.errors import BrokerproofError
-from brokerproof.results.history import DATABASE_URL, HistoryError, open_history
+from brokerproof.results.history import open_history
+from brokerproof.results.history_database import DATABASE_URL, HistoryError
 from brokerproof.results.history_schema import (
     AnomalyCount,
     AnomalySample,
@@ -53,7 +54,7 @@ def test_a_run_is_kept_with_all_that_it_came_to(plant, judgement, history):
     run.append("anomalies", [anomaly("lost", 7, key="k1", cause="ledger 4 is gone", detail="…")])
 
     history.record(run)
-    kept = history.run("r1")
+    kept = history.find_run("r1")
 
     assert (kept.scenario, kept.topology, kept.runtime, kept.system, kept.system_version, kept.guarantee) == (
         "kill_region",
@@ -103,7 +104,7 @@ def test_versions_name_everything_that_the_run_rests_on(plant, judgement, sqlite
 def test_times_come_back_aware_and_in_utc(plant, judgement, history):
     history.record(plant(judged=judgement()))
 
-    kept = history.runs()[0]
+    kept = history.list_runs()[0]
 
     assert kept.started_at.tzinfo is UTC
     assert kept.finished_at.tzinfo is UTC
@@ -114,14 +115,14 @@ def test_a_time_of_another_zone_is_the_same_moment(plant, judgement, history, da
     with Session(create_engine(database_url)) as session, session.begin():
         session.scalars(select(RecordedRun)).one().started_at = START.astimezone(timezone(timedelta(hours=5)))
 
-    assert history.runs()[0].started_at == START
+    assert history.list_runs()[0].started_at == START
 
 
 def test_a_time_without_a_zone_is_refused(plant, judgement, sqlite_history, tmp_path):
     row = sqlite_history.record(plant(judged=judgement()))
     row.started_at = START.replace(tzinfo=None)
 
-    with pytest.raises(HistoryError, match="naive"), sqlite_history._session() as session:
+    with pytest.raises(HistoryError, match="naive"), sqlite_history._begin() as session:
         session.add(row)
 
 
@@ -145,7 +146,7 @@ def test_recording_again_replaces_the_run_and_its_children(plant, judgement, his
         "anomaly_counts": 0,
         "anomaly_samples": 0,
     }
-    assert history.run("r1").verdict == "passed"
+    assert history.find_run("r1").verdict == "passed"
 
 
 def test_a_recording_that_fails_leaves_what_was_there(plant, judgement, history, monkeypatch):
@@ -153,13 +154,13 @@ def test_a_recording_that_fails_leaves_what_was_there(plant, judgement, history,
     history.record(run)
     # Planted: a check without a verdict, which the database refuses.
     monkeypatch.setattr(
-        "brokerproof.results.history.RecordedCheck", lambda **row: RecordedCheck(**{**row, "verdict": None})
+        "brokerproof.results.history_rows.RecordedCheck", lambda **row: RecordedCheck(**{**row, "verdict": None})
     )
 
     with pytest.raises(HistoryError):
         history.record(run)
 
-    assert (history.run("r1").verdict, len(history.run("r1").checks)) == ("passed", 5)
+    assert (history.find_run("r1").verdict, len(history.find_run("r1").checks)) == ("passed", 5)
 
 
 def test_recording_the_same_run_from_many_sides_keeps_one(plant, judgement, history, database_url):
@@ -177,7 +178,7 @@ def test_different_runs_are_recorded_side_by_side(plant, judgement, history):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(history.record, runs))
 
-    assert [run.run_id for run in history.runs()] == [f"r{index}" for index in reversed(range(8))]
+    assert [run.run_id for run in history.list_runs()] == [f"r{index}" for index in reversed(range(8))]
 
 
 def test_a_run_that_broke_down_is_kept_as_unknown(plant, history):
@@ -185,9 +186,15 @@ def test_a_run_that_broke_down_is_kept_as_unknown(plant, history):
     run.leave_state("problem-provision", {"step": "provision", "problem": "bk-us did not start\x00"})
 
     history.record(run)
-    kept = history.run("r1")
+    kept = history.find_run("r1")
 
-    assert (kept.verdict, kept.met, kept.acked, kept.count("lost"), kept.checks) == ("unknown", False, None, None, [])
+    assert (kept.verdict, kept.met, kept.acked, kept.count_anomaly("lost"), kept.checks) == (
+        "unknown",
+        False,
+        None,
+        None,
+        [],
+    )
     assert "bk-us did not start" in kept.why
 
 
@@ -199,7 +206,7 @@ def test_a_damaged_table_costs_the_samples_and_not_the_record(plant, judgement, 
 
     history.record(run)
 
-    assert (history.run("r1").count("lost"), history.run("r1").anomaly_samples) == (2, [])
+    assert (history.find_run("r1").count_anomaly("lost"), history.find_run("r1").anomaly_samples) == (2, [])
 
 
 def test_samples_are_bounded_and_show_every_kind_the_illegal_ones_first(plant, judgement, sqlite_history):
@@ -213,7 +220,11 @@ def test_samples_are_bounded_and_show_every_kind_the_illegal_ones_first(plant, j
 
     assert len(kept) == 50
     kinds = [row.anomaly for row in kept]
-    assert (kinds[:2], kinds.count("corrupted"), kinds.count("delivered_twice")) == (["lost", "lost"], 24, 24)
+    assert (kinds[:2], kinds.count("corrupted"), kinds.count("delivered_twice")) == (
+        ["lost", "lost"],
+        24,
+        24,
+    )
 
 
 @pytest.mark.parametrize(("rows_searched", "found"), [(2_000_000, 1), (100, 0)])
@@ -231,9 +242,9 @@ def test_the_last_runs_come_newest_first(plant, judgement, history):
     for index, name in enumerate(("kill_region", "kill_bookie", "kill_region", "kill_region")):
         history.record(plant(f"r{index}", judged=judgement(), minutes=index, changes={"name": name}))
 
-    assert [run.run_id for run in history.runs()] == ["r3", "r2", "r1", "r0"]
-    assert [run.run_id for run in history.runs(["kill_region"], limit=2)] == ["r3", "r2"]
-    assert history.scenarios() == {"kill_bookie": 1, "kill_region": 3}
+    assert [run.run_id for run in history.list_runs()] == ["r3", "r2", "r1", "r0"]
+    assert [run.run_id for run in history.list_runs(["kill_region"], limit=2)] == ["r3", "r2"]
+    assert history.count_runs() == {"kill_bookie": 1, "kill_region": 3}
 
 
 def test_a_series_is_one_metric_over_time(plant, judgement, history):
@@ -242,7 +253,7 @@ def test_a_series_is_one_metric_over_time(plant, judgement, history):
         history.record(plant(f"r{index}", judged=judgement(measured=measured), minutes=index))
     history.record(plant("other", judged=judgement(measured={("rto_s", "kill_us"): 1.0}), changes={"name": "other"}))
 
-    one = history.measurement_series("kill_region", "rto_s", "kill_us")
+    one = history.read_series("kill_region", "rto_s", "kill_us")
 
     assert [(point.run_id, point.value, point.unit) for point in one] == [
         ("r0", 50.0, "s"),
@@ -250,15 +261,15 @@ def test_a_series_is_one_metric_over_time(plant, judgement, history):
         ("r2", 55.0, "s"),
     ]
     assert [point.started_at for point in one] == [START + timedelta(minutes=index) for index in range(3)]
-    assert {point.subject for point in history.measurement_series("kill_region", "rto_s")} == {"kill_us", "kill_eu"}
+    assert {point.subject for point in history.read_series("kill_region", "rto_s")} == {"kill_us", "kill_eu"}
 
 
 def test_an_unknown_run_is_none(history):
-    assert history.run("r1") is None
+    assert history.find_run("r1") is None
 
 
 def test_sqlite_waits_for_its_turn_and_keeps_its_references(sqlite_history):
-    with sqlite_history._session() as session:
+    with sqlite_history._begin() as session:
         settings = {
             name: session.scalar(text(f"PRAGMA {name}")) for name in ("journal_mode", "busy_timeout", "foreign_keys")
         }

@@ -6,7 +6,8 @@ import io
 import json
 
 import pytest
-from brokerproof.results.history_table import history_json, render_history
+from brokerproof.results.history_json import list_plain_runs
+from brokerproof.results.history_table import print_history
 from rich.console import Console
 
 FAULT = "kill_us"
@@ -18,7 +19,7 @@ def rendered(sqlite_history):
 
     def render(*scenarios, limit=20, width=120):
         out = io.StringIO()
-        render_history(sqlite_history, scenarios, limit, Console(file=out, width=width, color_system=None))
+        print_history(sqlite_history, scenarios, limit, Console(file=out, width=width, color_system=None))
         return out.getvalue()
 
     return render
@@ -98,7 +99,7 @@ def test_what_was_not_counted_or_measured_is_no_zero(rendered, plant, sqlite_his
 def test_a_metric_that_one_fault_lacks_has_no_worst_value(rendered, plant, judgement, sqlite_history):
     sqlite_history.record(plant(judged=judgement(measured={("rto_s", FAULT): None, ("rto_s", "kill_bookie"): 0.2})))
 
-    assert history_json(sqlite_history, (), 1)[0]["measurements"][0]["value"] is None
+    assert list_plain_runs(sqlite_history, (), 1)[0]["measurements"][0]["value"] is None
     assert "0.2" not in rendered()
 
 
@@ -159,7 +160,7 @@ def test_json_holds_plain_values(plant, judgement, sqlite_history):
         )
     )
 
-    newest, oldest = json.loads(json.dumps(history_json(sqlite_history, ["kill_region"], 20)))
+    newest, oldest = json.loads(json.dumps(list_plain_runs(sqlite_history, ["kill_region"], 20)))
 
     assert (newest["run_id"], newest["verdict"], newest["expected"], newest["met"]) == ("r1", "failed", "passed", False)
     assert newest["started_at"] == "2026-01-01T00:01:00+00:00"
@@ -171,7 +172,7 @@ def test_json_holds_plain_values(plant, judgement, sqlite_history):
 
 
 def test_json_without_runs_is_an_empty_list(sqlite_history):
-    assert history_json(sqlite_history, (), 20) == []
+    assert list_plain_runs(sqlite_history, (), 20) == []
 
 
 TUNED = {"settings": {"broker": {"session_ms": 8000}}}
@@ -205,7 +206,7 @@ def test_several_scenarios_stand_side_by_side_and_the_first_one_is_a(rendered, p
 
     assert "rto_s of kill_us 50.0 14.0" in " ".join(said.split())
     assert "b is a with scenario.name kill_region → kill_region_tuned; scenario.settings" in said
-    told = history_json(sqlite_history, ["kill_region", "kill_region_tuned"], 20)
+    told = list_plain_runs(sqlite_history, ["kill_region", "kill_region_tuned"], 20)
     assert [run["variant"]["name"] for run in told] == ["b", "b", "a"]
     assert told[2]["variant"]["differs"] == []
 

@@ -6,7 +6,9 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from brokerproof.results.history import HistoryError, migration_config, open_history
+from brokerproof.results.history import open_history
+from brokerproof.results.history_database import HistoryError
+from brokerproof.results.history_migration import make_migration_config
 from brokerproof.results.history_schema import Base
 from sqlalchemy import create_engine, inspect, text
 
@@ -33,11 +35,11 @@ def test_downgrading_removes_everything_and_upgrading_brings_it_back(history, pl
     engine = create_engine(database_url)
 
     with engine.begin() as connection:
-        command.downgrade(migration_config(connection), "base")
+        command.downgrade(make_migration_config(connection), "base")
     assert inspect(engine).get_table_names() == ["alembic_version"]
 
     with open_history(database_url) as again:
-        assert again.runs() == []
+        assert again.list_runs() == []
         again.record(plant("r2", judged=judgement()))
     assert set(inspect(engine).get_table_names()) == {*Base.metadata.tables, "alembic_version"}
 
@@ -47,7 +49,7 @@ def test_runs_recorded_before_compare_with_those_after(history, plant, judgement
     engine = create_engine(database_url)
     with engine.begin() as connection:
         (told,) = connection.execute(text("SELECT comparable FROM runs")).scalars()
-        command.downgrade(migration_config(connection), "0001")
+        command.downgrade(make_migration_config(connection), "0001")
         connection.execute(text("UPDATE runs SET comparable = 'as it was told before'"))
 
     with open_history(database_url):
@@ -61,7 +63,7 @@ def test_opening_again_changes_nothing(history, plant, judgement, database_url):
     history.record(plant(judged=judgement()))
 
     with open_history(database_url) as again:
-        assert [run.run_id for run in again.runs()] == ["r1"]
+        assert [run.run_id for run in again.list_runs()] == ["r1"]
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -9,8 +9,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from brokerproof.checks import load_scenario
+from brokerproof.results.latency_picture import draw_picture
 from brokerproof.results.outcome_view import print_outcome
-from brokerproof.results.publish_latencies import added_by_link, draw, publish_latencies
+from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
 from rich.console import Console
 
 ROOT = Path(__file__).parents[3]
@@ -43,12 +44,14 @@ def test_what_the_link_added_is_told_way_by_way() -> None:
         Measured("link_added_p99_ms", "eu>us/at_5_ms", 4.0),
         Measured("link_added_p99_ms", "us>eu/impact", 9.0),
     ]
-    assert added_by_link(scenario("sync_write_latency"), rows) == {"at_5_ms": {"eu>us": {"p50_ms": 0.1, "p99_ms": 4.0}}}
-    assert added_by_link(scenario("sync_datacenter_loss"), rows) == {}
+    assert collect_link_latencies(scenario("sync_write_latency"), rows) == {
+        "at_5_ms": {"eu>us": {"p50_ms": 0.1, "p99_ms": 4.0}}
+    }
+    assert collect_link_latencies(scenario("sync_datacenter_loss"), rows) == {}
 
 
 def test_every_distance_is_told_cluster_by_cluster() -> None:
-    found = publish_latencies(
+    found = collect_publish_latencies(
         scenario("sync_write_latency"),
         [
             *measured(steady=3, steady__stretched=4.0, steady__local=2.0, at_5_ms__stretched=14.0, impact__local=9),
@@ -62,7 +65,7 @@ def test_every_distance_is_told_cluster_by_cluster() -> None:
 
 
 def test_a_scenario_in_which_nothing_slows_down_tells_none() -> None:
-    assert publish_latencies(scenario("sync_datacenter_loss"), measured(steady=3)) == {}
+    assert collect_publish_latencies(scenario("sync_datacenter_loss"), measured(steady=3)) == {}
 
 
 def test_the_picture_names_every_bar_and_is_the_same_for_the_same_numbers() -> None:
@@ -70,11 +73,11 @@ def test_the_picture_names_every_bar_and_is_the_same_for_the_same_numbers() -> N
         "steady": {"stretched": {"p50_ms": 4.2, "p99_ms": 8.0}, "local": {"p50_ms": 2.1, "p99_ms": None}},
         "at_5_ms": {"stretched": {"p50_ms": 14.3, "p99_ms": 28.0}, "local": {"p50_ms": None, "p99_ms": None}},
     }
-    drawn = draw(latencies, "Price")
+    drawn = draw_picture(latencies, "Price")
     ElementTree.fromstring(drawn)
     texts = set(re.findall(r">([^<>]+)</text>", drawn))
     assert {"steady", "at 5 ms", "stretched", "local", "4.2", "2.1", "14.3", "Price"} <= texts
-    assert draw(latencies, "Price") == drawn
+    assert draw_picture(latencies, "Price") == drawn
 
 
 def test_the_terminal_shows_a_row_a_distance_and_where_the_picture_is() -> None:

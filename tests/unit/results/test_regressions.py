@@ -6,7 +6,8 @@ import json
 
 import pytest
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.results.regressions import ENOUGH, LOWER_IS_WORSE, MINIMUM_CHANGE, comparable, digest
+from brokerproof.results.comparability import compute_digest, select_comparable
+from brokerproof.results.regressions import ENOUGH, LOWER_IS_WORSE, MINIMUM_CHANGE
 
 STEADY = (52.0, 51.0, 53.0, 52.5, 51.5)
 RTO = ("rto_s", "kill_us")
@@ -27,7 +28,7 @@ def record(plant, judgement, sqlite_history):
             **more,
         )
         recorded.append(sqlite_history.record(run))
-        return sqlite_history.regressions(recorded[-1])
+        return sqlite_history.compare(recorded[-1])
 
     return one
 
@@ -230,7 +231,7 @@ def test_an_older_run_is_not_compared_with_newer_ones(plant, judgement, sqlite_h
         sqlite_history.record(plant(f"r{index}", judged=judgement(measured={RTO: 52.0}), minutes=10 + index))
     late = sqlite_history.record(plant("late", judged=judgement(measured={RTO: 500.0}), minutes=1))
 
-    assert sqlite_history.regressions(late).compared_with == ()
+    assert sqlite_history.compare(late).compared_with == ()
 
 
 def test_every_unit_has_a_minimum_change_and_every_direction_a_metric():
@@ -242,23 +243,23 @@ def test_what_compares_does_not_depend_on_the_order_of_fields(scenario, topology
     parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
     turned = {name: dict(reversed(fields.items())) for name, fields in parameters.items()}
 
-    assert digest(turned) == digest(parameters)
-    assert "version" not in comparable(parameters)["scenario"]
+    assert compute_digest(turned) == compute_digest(parameters)
+    assert "version" not in select_comparable(parameters)["scenario"]
 
 
 def test_another_shared_metadata_store_is_another_topology_and_none_is_none(scenario, topology):
     parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
     without = {**parameters, "topology": {k: v for k, v in parameters["topology"].items() if k != "shared_metadata"}}
     shared = {**parameters["topology"], "shared_metadata": {"metadata-1": {"role": "metadata", "region": "witness"}}}
-    assert digest(parameters) == digest(without)
-    assert digest({**parameters, "topology": shared}) != digest(parameters)
+    assert compute_digest(parameters) == compute_digest(without)
+    assert compute_digest({**parameters, "topology": shared}) != compute_digest(parameters)
 
 
 def test_other_distances_are_another_topology(scenario, topology):
     parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
     near = {**parameters["topology"], "links": [{"between": ["eu", "us"], "delay_ms": 5.0}]}
     far = {**parameters["topology"], "links": [{"between": ["eu", "us"], "delay_ms": 20.0}]}
-    told = {digest({**parameters, "topology": each}) for each in (parameters["topology"], near, far)}
+    told = {compute_digest({**parameters, "topology": each}) for each in (parameters["topology"], near, far)}
     assert len(told) == 3
 
 
@@ -270,9 +271,9 @@ def test_a_run_recorded_before_a_field_existed_compares_with_those_after(scenari
     for cluster in before["topology"]["clusters"].values():
         for node in cluster["nodes"].values():
             del node["standby"]
-    assert digest(before) == digest(parameters)
+    assert compute_digest(before) == compute_digest(parameters)
     before["scenario"]["workload"]["partitions"] = None
-    assert digest(before) != digest(parameters), "0 says something"
+    assert compute_digest(before) != compute_digest(parameters), "0 says something"
     before = json.loads(json.dumps(parameters))
     next(iter(before["topology"]["clusters"].values()))["placement"]["local_reads"] = False
-    assert digest(before) != digest(parameters)
+    assert compute_digest(before) != compute_digest(parameters)

@@ -1,7 +1,8 @@
-"""Runs the migrations on the connection that history.py hands over.
+"""Runs the migrations on the connection that history_migration.py hands over.
 
-A new migration: change history_schema.py, then on a scratch database
-`alembic.command.revision(migration_config(connection), "what and why", autogenerate=True)`, and read what it wrote.
+To add a migration, change history_schema.py. Then run
+`alembic.command.revision(make_migration_config(connection), "what and why", autogenerate=True)` on an empty database
+at the last revision, and read the file that it writes.
 """
 
 from alembic import context
@@ -10,9 +11,10 @@ from brokerproof.results.history_schema import Base
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=Base.metadata,
-    # SQLite alters tables by rebuilding them.
+    # SQLite alters tables by building them again.
     render_as_batch=True,
-    # Not Alembic's default on SQLite, where Python does not put CREATE TABLE into a transaction; history.py does.
+    # On SQLite, Alembic's default is False, because Python leaves CREATE TABLE outside of transactions. The engine in
+    # history_database.py puts it inside.
     transactional_ddl=True,
 )
 with context.begin_transaction():

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the first five tables."""
+    """Create the first five tables."""
     op.create_table(
         "runs",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -92,13 +92,13 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them, the children first."""
+    """Drop the tables, the children first."""
     for table in ("anomaly_samples", "anomaly_counts", "measurements", "checks", "runs"):
         op.drop_table(table)
 
 
 def _create_child(table: str, *columns: sa.Column) -> None:
-    """A table whose rows belong to a run and go with it."""
+    """Create a table whose rows belong to a run and are deleted with it."""
     op.create_table(
         table,
         sa.Column("id", sa.Integer(), nullable=False),

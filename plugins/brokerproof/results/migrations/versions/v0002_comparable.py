@@ -1,9 +1,9 @@
-"""Fields that say nothing no longer keep runs apart."""
+"""Empty fields no longer keep runs from being compared."""
 
 from __future__ import annotations
 
 from alembic import op
-from brokerproof.results.migrations.comparable import tell_anew
+from brokerproof.results.migrations.digests import recompute_digests
 
 revision = "0002"
 down_revision = "0001"
@@ -12,9 +12,9 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Tell anew which runs compare."""
-    tell_anew(op.get_bind())
+    """Compute the digests again."""
+    recompute_digests(op.get_bind())
 
 
 def downgrade() -> None:
-    """Nothing: what the digest is made of is not part of the schema."""
+    """Nothing to do: the schema did not change."""

@@ -1,9 +1,9 @@
-"""Links between regions keep runs apart."""
+"""Runs with different links between regions no longer compare."""
 
 from __future__ import annotations
 
 from alembic import op
-from brokerproof.results.migrations.comparable import tell_anew
+from brokerproof.results.migrations.digests import recompute_digests
 
 revision = "0003"
 down_revision = "0002"
@@ -12,9 +12,9 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Tell anew which runs compare."""
-    tell_anew(op.get_bind())
+    """Compute the digests again."""
+    recompute_digests(op.get_bind())
 
 
 def downgrade() -> None:
-    """Nothing: what the digest is made of is not part of the schema."""
+    """Nothing to do: the schema did not change."""

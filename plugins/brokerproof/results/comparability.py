@@ -1,0 +1,68 @@
+"""Which runs of a scenario can be compared: the parameters that must be equal, and their digest.
+
+Two runs compare if they have the same scenario, messaging system and runtime, and machines with the same processor
+architecture and number of processors: the nodes share the processors, so these decide every measured time. They also
+need the same topology (nodes, placement, quorums and policies decide what a fault takes away), workload (rate, size,
+keys, clients and subscriptions decide the load, and how clients behave under failure), timeline (phases and faults),
+system settings, longest settling time and expected owner.
+
+Versions may differ: the comparison looks for an upgrade that makes something worse, so it names the versions that
+changed. Guarantee, bounds and expectations only judge, titles and tags only describe, so they may differ too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_SCENARIO_FIELDS = ("name", "workload", "phases", "faults", "settings", "settle_s", "owner", "runtime")
+_TOPOLOGY_FIELDS = ("system", "clusters", "shared_metadata", "links", "settings")
+
+
+def select_comparable(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a run (`scenario`, `topology`, `machine`) that must be equal for runs to compare.
+
+    Fields without content (null, false, empty) are left out, so that a run recorded before a field existed compares
+    with the runs after it. A new field must therefore mean the earlier behaviour when it is null, false or empty.
+    """
+    scenario, topology = parameters["scenario"], parameters["topology"]
+    return {
+        "scenario": _drop_empty({name: scenario.get(name) for name in _SCENARIO_FIELDS}),
+        "topology": _drop_empty({name: topology.get(name) for name in _TOPOLOGY_FIELDS}),
+        "machine": parameters.get("machine"),
+    }
+
+
+def compute_digest(parameters: Mapping[str, Any]) -> str:
+    """Equal for two runs exactly if their comparable parameters are equal."""
+    return hashlib.sha256(json.dumps(select_comparable(parameters), sort_keys=True, default=str).encode()).hexdigest()
+
+
+def list_differences(before: Any, after: Any, path: str = "") -> list[str]:
+    """The differences between two plain values, each as `path before → after`."""
+    if all(value is None or isinstance(value, Mapping) for value in (before, after)):
+        # A missing mapping has none of the fields.
+        before, after = before or {}, after or {}
+        return [
+            line
+            for name in dict.fromkeys([*before, *after])
+            for line in list_differences(before.get(name), after.get(name), f"{path}.{name}" if path else str(name))
+        ]
+    return [] if before == after else [f"{path} {_abbreviate(before)} → {_abbreviate(after)}"]
+
+
+def _drop_empty(value: Any) -> Any:
+    """A plain value without its empty fields, at any depth. The number 0 is content."""
+    if isinstance(value, Mapping):
+        fields = {name: _drop_empty(each) for name, each in value.items()}
+        return {name: each for name, each in fields.items() if each or (each == 0 and each is not False)}
+    return [_drop_empty(each) for each in value] if isinstance(value, list) else value
+
+
+def _abbreviate(value: Any) -> str:
+    if value is None:
+        return "unset"
+    text = json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

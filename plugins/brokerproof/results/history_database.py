@@ -1,0 +1,115 @@
+"""The database of the history: its URL, its connections, and its errors as sentences without a password."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import filelock
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from brokerproof.errors import BrokerproofError
+
+DATABASE_URL = "BROKERPROOF_DATABASE_URL"
+LOCK_TIMEOUT_S = 60
+
+# Every Brokerproof uses this number and nothing else does; its value has no meaning.
+_ADVISORY_LOCK = 0x62726F6B65727066
+_SECRET_PARAMETERS = ("password", "passwd", "pwd", "sslpassword", "passfile", "token")
+
+
+class HistoryError(BrokerproofError):
+    """The history's database cannot be reached, read or written. The message holds no password."""
+
+
+def parse_url(text: str) -> URL:
+    """The URL in a text. Raises HistoryError where it is no URL, or one of a database in memory."""
+    try:
+        # Heroku and others write `postgres://`, which SQLAlchemy does not accept.
+        url = make_url(text.replace("postgres://", "postgresql://", 1) if text.startswith("postgres://") else text)
+    except (ArgumentError, ValueError):
+        raise HistoryError(
+            "the history's database is not written as a URL; write `sqlite:////path/to/history.db` or "
+            f"`postgresql+psycopg://user:password@host/database` in {DATABASE_URL}"
+        ) from None
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise HistoryError("a history in memory keeps nothing; write `sqlite:////path/to/history.db`")
+    return url
+
+
+def make_engine(url: URL) -> Engine:
+    """An engine without a pool: a run uses the history a few times, and from processes that fork."""
+    if url.get_backend_name() != "sqlite":
+        waits = {"connect_timeout": 10} if url.get_backend_name() in ("postgresql", "mysql", "mariadb") else {}
+        return create_engine(url, poolclass=NullPool, connect_args=waits)
+    assert url.database is not None
+    Path(url.database).expanduser().parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": 30})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        # Python's own transactions leave CREATE TABLE outside. SQLAlchemy begins them here, so a migration is whole.
+        connection.isolation_level = None
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    return engine
+
+
+def lock_for_writing(connection: Connection) -> None:
+    """Make this transaction wait until no other transaction of Brokerproof writes.
+
+    Without this, PostgreSQL lets two processes delete and insert the same run at the same time, and one of them fails.
+    SQLite has one writer at a time anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
+
+
+@contextmanager
+def translate_errors(url: URL) -> Iterator[None]:
+    """Turn errors of the database into a HistoryError whose text and causes hold no password."""
+    try:
+        yield
+    except (SQLAlchemyError, OSError, filelock.Timeout, ModuleNotFoundError) as error:
+        raise HistoryError(_explain(url, error)) from None
+
+
+def describe_url(url: URL) -> str:
+    """The URL without its passwords."""
+    return _remove_secrets(url, url.render_as_string(hide_password=True))
+
+
+def _explain(url: URL, error: Exception) -> str:
+    where = describe_url(url)
+    if isinstance(error, ModuleNotFoundError | NoSuchModuleError):
+        return (
+            f"the history in {where} needs a database driver that is not installed ({error}); install it, for "
+            "PostgreSQL with `pip install 'psycopg[binary]'` and a URL that starts with `postgresql+psycopg://`"
+        )
+    if isinstance(error, filelock.Timeout):
+        return f"the history in {where} was being migrated by another process for over {LOCK_TIMEOUT_S} s; try again"
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    reason = _remove_secrets(url, lines[0] if lines else type(error).__name__)
+    return f"the history in {where} cannot be used: {reason}; check that it runs and accepts you, or {DATABASE_URL}"
+
+
+def _remove_secrets(url: URL, message: str) -> str:
+    """The message without the URL's passwords, in every way in which they can be written."""
+    query: Mapping[str, str | tuple[str, ...]] = url.query
+    secrets = [url.password] if url.password else []
+    for name in _SECRET_PARAMETERS:
+        value = query.get(name, ())
+        secrets += [value] if isinstance(value, str) else list(value)
+    for secret in filter(None, secrets):
+        for written in {str(secret), quote(str(secret), safe=""), quote_plus(str(secret))}:
+            message = message.replace(written, "***")
+    return message

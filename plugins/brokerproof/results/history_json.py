@@ -1,0 +1,85 @@
+"""The history as plain values, for `history --json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from brokerproof.results.configurations import list_configurations
+from brokerproof.results.history import History
+from brokerproof.results.history_schema import RecordedRun
+from brokerproof.results.regressions import Comparison
+
+
+def list_plain_runs(history: History, scenarios: Sequence[str], limit: int) -> list[dict[str, Any]]:
+    """The last runs, newest first, as plain values.
+
+    `variant` is the configuration of a run among the listed ones; None where the caller names no scenario.
+    """
+    runs = history.list_runs(scenarios, limit)
+    variants = {
+        run.run_id: {"name": configuration.name, "differs": list(configuration.differences)}
+        for configuration in (list_configurations(runs, scenarios) if scenarios else [])
+        for run in configuration.runs
+    }
+    return [_make_plain(run, history.compare(run)) | {"variant": variants.get(run.run_id)} for run in runs]
+
+
+def _make_plain(run: RecordedRun, comparison: Comparison) -> dict[str, Any]:
+    counts = {
+        name: getattr(run, name)
+        for name in ("publishes", "messages", "acked", "failed", "unknown", "recovered", "stored", "deliveries")
+    }
+    return {
+        "run_id": run.run_id,
+        "scenario": run.scenario,
+        "topology": run.topology,
+        "runtime": run.runtime,
+        "system": run.system,
+        "system_version": run.system_version,
+        "guarantee": run.guarantee,
+        "started_at": run.started_at.isoformat(),
+        "finished_at": run.finished_at.isoformat() if run.finished_at else None,
+        "verdict": run.verdict,
+        "expected": run.expected_verdict,
+        "met": run.met,
+        "why": run.why,
+        "suites": dict(run.suites),
+        "counts": {
+            **counts,
+            "legal": {row.anomaly: row.count for row in run.anomaly_counts if row.legal},
+            "illegal": {row.anomaly: row.count for row in run.anomaly_counts if not row.legal},
+        },
+        "measurements": [
+            {
+                "metric": row.metric,
+                "subject": row.subject,
+                "value": row.value,
+                "unit": row.unit,
+                "minimum": row.minimum,
+                "maximum": row.maximum,
+            }
+            for row in run.measurements
+        ],
+        "seconds": {"total": run.total_s, "phases": run.phases_s, "overhead": run.overhead_s},
+        "versions": dict(run.versions),
+        "run_dir": run.run_dir,
+        "report": run.report,
+        "regressions": {
+            "marks": [
+                {
+                    "metric": mark.metric,
+                    "subject": mark.subject,
+                    "value": mark.value,
+                    "usual": mark.usual,
+                    "spread": mark.spread,
+                    "unit": mark.unit,
+                    "reason": mark.reason,
+                }
+                for mark in comparison.marks
+            ],
+            "notes": list(comparison.notes),
+            "compared_with": list(comparison.compared_with),
+            "changed_versions": list(comparison.changed_versions),
+        },
+    }

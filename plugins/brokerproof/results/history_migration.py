@@ -1,0 +1,71 @@
+"""The migration of the history's database to the newest schema."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import filelock
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine
+
+from brokerproof.results.history_database import (
+    DATABASE_URL,
+    LOCK_TIMEOUT_S,
+    HistoryError,
+    describe_url,
+    lock_for_writing,
+)
+
+_MIGRATIONS = Path(__file__).resolve().parent / "migrations"
+
+
+def migrate_schema(engine: Engine) -> None:
+    """Bring the schema to the newest revision, one process at a time.
+
+    Raises HistoryError for a schema that only a newer Brokerproof knows.
+    """
+    scripts = ScriptDirectory(str(_MIGRATIONS))
+    with engine.connect() as connection:
+        if _read_revision(connection, scripts) == scripts.get_current_head():
+            return
+    if engine.dialect.name == "sqlite":
+        with filelock.FileLock(f"{engine.url.database}.lock", timeout=LOCK_TIMEOUT_S):
+            _turn_on_write_ahead_log(engine)
+            with engine.connect() as connection:
+                # SQLite alters a table by building it again. With foreign keys on, that would delete the rows of other
+                # tables that point to it.
+                connection.connection.execute("PRAGMA foreign_keys=OFF")
+                with connection.begin():
+                    command.upgrade(make_migration_config(connection), "head")
+        return
+    with engine.begin() as connection:
+        lock_for_writing(connection)
+        command.upgrade(make_migration_config(connection), "head")
+
+
+def make_migration_config(connection: Connection) -> Config:
+    """Alembic's configuration for the packaged migrations on an open connection."""
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def _read_revision(connection: Connection, scripts: ScriptDirectory) -> str | None:
+    revision = MigrationContext.configure(connection).get_current_revision()
+    if revision is not None and revision not in {script.revision for script in scripts.walk_revisions()}:
+        raise HistoryError(
+            f"the history in {describe_url(connection.engine.url)} was made by a newer Brokerproof (its schema is "
+            f"{revision}); update this one, or choose another database with {DATABASE_URL}"
+        )
+    return revision
+
+
+def _turn_on_write_ahead_log(engine: Engine) -> None:
+    """With the write-ahead log, readers and a writer do not wait for each other. The file keeps the setting."""
+    with closing(engine.raw_connection()) as connection:
+        connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # type: ignore[union-attr]

@@ -1,0 +1,126 @@
+"""The rows of the history database for one run."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import pyarrow as pa
+
+from brokerproof import clock
+from brokerproof.errors import RunError
+from brokerproof.machine.versions import installed_versions
+from brokerproof.results.anomaly_samples import read_anomaly_samples
+from brokerproof.results.comparability import compute_digest
+from brokerproof.results.history_schema import (
+    AnomalyCount,
+    AnomalySample,
+    RecordedCheck,
+    RecordedMeasurement,
+    RecordedRun,
+)
+from brokerproof.results.outcome import Judgement, judged_at, outcome, read_judgement, triggered_at
+from brokerproof.run.directory import Run
+
+log = logging.getLogger(__name__)
+
+
+def make_history_rows(run: Run, samples: int) -> RecordedRun:
+    """The rows of a run, with at most `samples` of its anomalies.
+
+    Raises RunError or InputError where its run.json cannot be used. Whatever else is missing or damaged is recorded as
+    such.
+    """
+    scenario, topology = run.scenario, run.topology
+    result = outcome(run)
+    judgement: Judgement | None
+    try:
+        judgement = read_judgement(run)
+    except RunError:
+        judgement = None
+    parameters: dict[str, Any] = {
+        "scenario": scenario.model_dump(mode="json"),
+        "topology": topology.model_dump(mode="json"),
+        "machine": run.facts.get("machine") or {"architecture": os.uname().machine, "processors": os.cpu_count()},
+    }
+    return RecordedRun(
+        run_id=run.run_id,
+        scenario=scenario.name,
+        topology=scenario.topology,
+        runtime=scenario.runtime,
+        system=topology.system,
+        system_version=scenario.version,
+        guarantee=str(scenario.guarantee),
+        verdict=result["verdict"],
+        expected_verdict=str(scenario.expect.verdict),
+        met=result["met"],
+        why=_remove_nul(result["why"]),
+        suites=result["suites"],
+        started_at=triggered_at(run),
+        finished_at=judged_at(run),
+        recorded_at=clock.utc(clock.now_us()),
+        total_s=result["seconds"]["total"],
+        phases_s=result["seconds"]["phases"],
+        overhead_s=result["seconds"]["overhead"],
+        **{name: value for name, value in result["counts"].items() if name not in ("legal", "illegal")},
+        run_dir=result["run_dir"],
+        report=result["report"],
+        parameters=parameters,
+        comparable=compute_digest(parameters),
+        versions={**installed_versions(), **run.facts.get("versions", {}), topology.system: scenario.version},
+        checks=[
+            RecordedCheck(
+                suite=str(suite),
+                expectation=_remove_nul(check.name),
+                description=_remove_nul(check.description),
+                verdict=str(check.verdict),
+                unexpected=check.unexpected,
+            )
+            for suite, judged in (judgement.suites.items() if judgement else ())
+            for check in judged.expectations
+        ],
+        measurements=[
+            RecordedMeasurement(
+                suite=str(row.suite),
+                metric=row.metric,
+                subject=_remove_nul(row.subject or ""),
+                value=row.value,
+                unit=row.unit,
+                minimum=row.minimum,
+                maximum=row.maximum,
+            )
+            for row in (judgement.measurements if judgement else ())
+        ],
+        anomaly_counts=[
+            AnomalyCount(anomaly=anomaly, legal=legal, count=count)
+            for legal, kinds in ((False, result["counts"]["illegal"]), (True, result["counts"]["legal"]))
+            for anomaly, count in kinds.items()
+            if count
+        ],
+        anomaly_samples=[AnomalySample(**row) for row in _read_samples(run, judgement, samples)],
+    )
+
+
+def _read_samples(run: Run, judgement: Judgement | None, limit: int) -> list[dict[str, Any]]:
+    """Samples of the table `anomalies`; none where it cannot be read, so that the run is recorded all the same."""
+    if judgement is None:
+        return []
+    try:
+        rows = read_anomaly_samples(run, judgement.counts, limit)
+    except (OSError, pa.ArrowException) as error:
+        log.warning("no samples of the anomalies of run %s are kept: %s", run.run_id, error)
+        return []
+    return [
+        {
+            name: _remove_nul(value) if isinstance(value, str) else value
+            for name, value in row.items()
+            if name != "run_id"
+        }
+        for row in rows
+    ]
+
+
+def _remove_nul(value: str) -> str:
+    """The text without NUL, which the log of a killed process may hold and PostgreSQL refuses."""
+    return value.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
