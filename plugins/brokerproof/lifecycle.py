@@ -19,8 +19,7 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.faults.timeline import Timeline
 from brokerproof.machine import disk_space, slots
 from brokerproof.machine.processes import end_processes, marked_processes
-from brokerproof.network.plan import Plan
-from brokerproof.network.shape import shapes_of
+from brokerproof.network import Plan, shapes_of
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import Announcer
 from brokerproof.runtimes import addresses

@@ -23,7 +23,7 @@ from brokerproof import clock
 from brokerproof.errors import BrokerproofError
 from brokerproof.machine.processes import Mark, start_process
 from brokerproof.machine.slots import Slot
-from brokerproof.network.observation import sample
+from brokerproof.network import sample_links
 from brokerproof.run import live_status
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, Sample, Source, names_in, split
@@ -103,7 +103,7 @@ def _samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
         return samplers
     runtime = runtime_of(run)
     assert isinstance(runtime, EmulatesLinks), "a topology with links is provisioned only where they can be started"
-    return {**samplers, "link": partial(sample, runtime.network())}
+    return {**samplers, "link": partial(sample_links, runtime.network())}
 
 
 def _loop(

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof import lifecycle
-from brokerproof.network.process import Link
-from brokerproof.network.shape import Condition
+from brokerproof.network import Condition, Link
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Settled
 from brokerproof.systems.registry import clients_for

@@ -16,7 +16,7 @@ from brokerproof import clock, lifecycle
 from brokerproof.errors import MachineError, NodeError
 from brokerproof.machine import slots
 from brokerproof.machine.processes import mark_of, marked_processes, recorded_process
-from brokerproof.network.process import Link
+from brokerproof.network import Link
 from brokerproof.run.directory import Run
 
 

@@ -20,7 +20,7 @@ from brokerproof.experiment.scenario import Fault
 from brokerproof.experiment.topology import Role
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.network.process import Link
+from brokerproof.network import Link
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.administration import PulsarAdministration

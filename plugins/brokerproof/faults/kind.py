@@ -15,7 +15,7 @@ from brokerproof.errors import InputError
 if TYPE_CHECKING:
     from brokerproof.experiment.scenario import Fault
     from brokerproof.experiment.topology import Topology
-    from brokerproof.network.protocols import Network
+    from brokerproof.network import Network
     from brokerproof.runtimes.protocols import NodeSpec, Runtime
     from brokerproof.systems.protocols import Administration, Observation, Provisioning
 

@@ -18,11 +18,11 @@ from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.scenario import Direction, Fault, OnLink
 from brokerproof.experiment.topology import Role, brokers_in, clients_in
 from brokerproof.faults.kind import Kind, Surroundings, register
-from brokerproof.network.shape import Condition, matches
+from brokerproof.network import Condition, matches
 
 if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
-    from brokerproof.network.protocols import Network
+    from brokerproof.network import Network
 
 # On a loopback address a connection takes microseconds; this is the time in which no byte must cross either.
 _PROBE_S = 0.05
@@ -138,9 +138,9 @@ class Partition(_InForce):
         if said is None:
             return None
         link, traffic = link_of(around), traffic_of(around, targets)
-        before = link.crossed(**vars(traffic))
+        before = link.count_bytes(**vars(traffic))
         probe, let_in = _probe(link, traffic)
-        crossed = link.crossed(**vars(traffic)) - before
+        crossed = link.count_bytes(**vars(traffic)) - before
         if let_in or crossed:
             return None
         return json.dumps({**json.loads(said), "bytes_crossed": 0, "in_s": _PROBE_S, "no_answer_from": probe})

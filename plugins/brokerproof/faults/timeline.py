@@ -16,7 +16,7 @@ from brokerproof.experiment.topology import Role
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS, harmful
 from brokerproof.faults.targets import resolve
-from brokerproof.network.protocols import Network
+from brokerproof.network import Network
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import FaultState
 from brokerproof.runtimes.protocols import Runtime

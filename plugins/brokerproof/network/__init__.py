@@ -25,11 +25,22 @@ process listens there and passes everything on. What is emulated, and what is no
   cut is.
 """
 
-from brokerproof.network.observation import sample as sample_link
+from brokerproof.network.observation import sample_links
 from brokerproof.network.plan import Plan
-from brokerproof.network.process import Link
-from brokerproof.network.process import start as start_link
+from brokerproof.network.process import Link, start_link
+from brokerproof.network.protocols import Network
 from brokerproof.network.routes import Route
 from brokerproof.network.shape import Condition, Shape, matches, shapes_of
 
-__all__ = ["Condition", "Link", "Plan", "Route", "Shape", "matches", "sample_link", "shapes_of", "start_link"]
+__all__ = [
+    "Condition",
+    "Link",
+    "Network",
+    "Plan",
+    "Route",
+    "Shape",
+    "matches",
+    "sample_links",
+    "shapes_of",
+    "start_link",
+]

@@ -110,8 +110,8 @@ class Control:
             "reset": lambda content: network.reset(
                 **parse(Reset, content, file="request `reset`").model_dump()
             ).model_dump(),
-            "crossed": lambda content: network.crossed(
-                **parse(Selection, content, file="request `crossed`").model_dump()
+            "count bytes": lambda content: network.count_bytes(
+                **parse(Selection, content, file="request `count bytes`").model_dump()
             ),
         }
 

@@ -140,7 +140,7 @@ class EmulatedNetwork:
         self._effects[id] = Effect(at=clock.now_us(), connections=len(connections), listeners=len(concerned))
         return self._effects[id]
 
-    def crossed(self, senders: list[str], receivers: list[str], both_ways: bool) -> int:
+    def count_bytes(self, senders: list[str], receivers: list[str], both_ways: bool) -> int:
         """Bytes from the senders that reached the receivers since the start; unlike `metrics`, anyone may ask."""
         self._check(senders, receivers, both_ways)
         return sum(

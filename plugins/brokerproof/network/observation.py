@@ -8,7 +8,7 @@ from brokerproof.run.observations import Metric, Sample, Source
 _TRAFFIC = (Metric.BYTES, Metric.HELD_BYTES, Metric.OPEN, Metric.OPENED, Metric.REFUSED)
 
 
-def sample(network: Network) -> list[Sample]:
+def sample_links(network: Network) -> list[Sample]:
     """The traffic from each region to each other one, what the link added to it, and the process's own load.
 
     `added_…_ms` is beyond the delay that was ordered; where nothing was timed since the last samples, it is left out.

@@ -1,4 +1,4 @@
-"""The link process as others see it: `start` it, and tell it through `Link` what to do."""
+"""The link process from outside: `start_link` starts it, `Link` sends it requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _START_TIMEOUT_S = 30.0
 
 
 class Link:
-    """Tells the link process of a run what to do.
+    """Sends requests to the link process of a run.
 
     Every method raises InputError where the request makes no sense, NodeError where the process does not answer.
     """
@@ -80,10 +80,10 @@ class Link:
         content = {"id": name, "senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
         return self._effect("reset", content)
 
-    def crossed(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
+    def count_bytes(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
         """Bytes from the senders that reached the receivers since the link was started."""
         content = {"senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
-        return int(self._ask("crossed", content))
+        return int(self._ask("count bytes", content))
 
     def _effect(self, request: str, content: dict[str, Any]) -> Effect:
         return parse(Effect, self._ask(request, content), file="answer of the link process")
@@ -109,7 +109,7 @@ class Link:
         return answer["ok"]
 
 
-def start(nodes: Path, plan: Plan) -> Link:
+def start_link(nodes: Path, plan: Plan) -> Link:
     """Start the link process of a run, in a session of its own, and wait until all its listeners are bound.
 
     It outlives its starter and is found by its mark. Raises MachineError where an address is taken, NodeError where it

@@ -40,5 +40,5 @@ class Network(Protocol):
         The state keeps the effect under the name.
         """
 
-    def crossed(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
+    def count_bytes(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
         """Bytes from the senders that reached the receivers since the network was started."""

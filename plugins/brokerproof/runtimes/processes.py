@@ -31,9 +31,7 @@ from brokerproof.machine.processes import (
     send_signal,
     start_process,
 )
-from brokerproof.network.plan import Plan
-from brokerproof.network.process import Link
-from brokerproof.network.process import start as start_link
+from brokerproof.network import Link, Plan, start_link
 from brokerproof.runtimes.protocols import NodeSpec
 
 _PROGRAM_TIMEOUT_S = 60.0

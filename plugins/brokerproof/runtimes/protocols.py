@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from brokerproof.experiment.topology import Role
-from brokerproof.network.plan import Plan
-from brokerproof.network.protocols import Network
+from brokerproof.network import Network, Plan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario, Workload
 from brokerproof.experiment.topology import Topology
 from brokerproof.machine.finding import Finding
-from brokerproof.network.routes import Route
+from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample
 from brokerproof.runtimes.protocols import NodeSpec

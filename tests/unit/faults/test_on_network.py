@@ -19,10 +19,7 @@ from brokerproof.experiment.topology import Topology, load_topology
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.machine.processes import end_processes, marked_processes
-from brokerproof.network.observation import sample
-from brokerproof.network.plan import Plan
-from brokerproof.network.process import Link, start
-from brokerproof.network.shape import shapes_of
+from brokerproof.network import Link, Plan, sample_links, shapes_of, start_link
 from brokerproof.runtimes import addresses
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, METADATA_PORT, Addressing
 
@@ -74,7 +71,7 @@ class Wan:
         slot = 120 + os.getpid() % 100
         self.addresses = addresses.addresses(topology, slot)
         self.addressing = Addressing(topology=topology, addresses=self.addresses, views=addresses.views(topology, slot))
-        self.link: Link = start(run / "nodes", Plan(routes=self.addressing.routes(), shapes=shapes_of(topology)))
+        self.link: Link = start_link(run / "nodes", Plan(routes=self.addressing.routes(), shapes=shapes_of(topology)))
         self.nodes = Nodes(topology)
         self.sockets: list[socket.socket] = []
 
@@ -322,12 +319,12 @@ def test_a_run_without_a_link_is_said(wan: Wan) -> None:
 
 def test_the_links_traffic_is_sampled_by_direction(wan: Wan) -> None:
     near, far = wan.connect("broker-eu-1", "bookie-us-1", BOOKIE_PORT)
-    before = {(each.source, each.metric): each.value for each in sample(wan.link)}
+    before = {(each.source, each.metric): each.value for each in sample_links(wan.link)}
     near.sendall(b"x" * 1000)
     left = 1000
     while left:
         left -= len(far.recv(left))
-    after = {(each.source, each.metric): each.value for each in sample(wan.link)}
+    after = {(each.source, each.metric): each.value for each in sample_links(wan.link)}
     assert int(after["link:eu>us", "bytes"]) - int(before["link:eu>us", "bytes"]) == 1000
     assert after["link:us>eu", "bytes"] == before["link:us>eu", "bytes"]
     assert float(after["link:eu>us", "added_max_ms"]) > 0

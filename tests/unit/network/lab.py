@@ -9,10 +9,7 @@ import time
 from pathlib import Path
 
 from brokerproof.machine.processes import end_processes, marked_processes
-from brokerproof.network.plan import Plan
-from brokerproof.network.process import Link, start
-from brokerproof.network.routes import Route
-from brokerproof.network.shape import Condition, Shape
+from brokerproof.network import Condition, Link, Plan, Route, Shape, start_link
 
 PORT = 7000
 # Long enough for a busy machine; no test waits so long when all is well.
@@ -61,7 +58,7 @@ class Lab:
 
     def start(self, *shapes: Shape, buffer_mib: float = 8) -> Link:
         """Start the link."""
-        return start(self.nodes, self.plan(*shapes, buffer_mib=buffer_mib))
+        return start_link(self.nodes, self.plan(*shapes, buffer_mib=buffer_mib))
 
     def dial(self, number: int = 1, *, timeout_s: float = PATIENCE_S) -> socket.socket:
         """Connect as eu-1 to a target through the link; gives up for good after the time."""

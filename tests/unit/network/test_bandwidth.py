@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 
-from brokerproof.network.shape import Condition
+from brokerproof.network import Condition
 
 from .lab import Lab, one_way_s, receive, shape
 

@@ -9,10 +9,9 @@ import pytest
 from brokerproof import clock
 from brokerproof.errors import InputError
 from brokerproof.experiment.yaml_models import parse
+from brokerproof.network import Condition, Plan
 from brokerproof.network.meter import Histogram
-from brokerproof.network.plan import Plan
 from brokerproof.network.process import READY_FILE
-from brokerproof.network.shape import Condition
 
 from .lab import Lab, both, one_way_s, partition, receive, shape, silent
 
@@ -77,13 +76,13 @@ def test_what_crossed_is_counted_by_node_and_direction_and_stops_at_a_cut(lab: L
     lab.connect(2)
 
     def crossed(sender: str, receiver: str) -> int:
-        return link.crossed([sender], [receiver], both_ways=False)
+        return link.count_bytes([sender], [receiver], both_ways=False)
 
     before = crossed("eu-1", "us-1"), crossed("us-1", "eu-1"), crossed("eu-1", "us-2")
     one_way_s(viewer, target, b"x" * 1000)
     assert (crossed("eu-1", "us-1"), crossed("us-1", "eu-1")) == (before[0] + 1000, before[1])
     assert crossed("eu-1", "us-2") == before[2]
-    assert link.crossed(["us-1"], ["eu-1"], both_ways=True) == before[0] + before[1] + 1000
+    assert link.count_bytes(["us-1"], ["eu-1"], both_ways=True) == before[0] + before[1] + 1000
     link.add(partition(receivers=("us-1",)))
     viewer.sendall(b"x" * 10)
     assert silent(target)

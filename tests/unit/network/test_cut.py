@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 from brokerproof.clock import wait_until
-from brokerproof.network.process import Link
+from brokerproof.network import Link
 
 from .lab import (
     PATIENCE_S,

@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 
-from brokerproof.network.shape import Condition
+from brokerproof.network import Condition
 
 from .lab import Lab, both, one_way_s, receive, shape
 

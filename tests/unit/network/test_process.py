@@ -13,9 +13,7 @@ import psutil
 import pytest
 from brokerproof.errors import MachineError, NodeError, RunError
 from brokerproof.machine.processes import Mark, end_processes, mark_of, marked_processes
-from brokerproof.network.plan import Plan
-from brokerproof.network.process import Link, start
-from brokerproof.network.routes import Route
+from brokerproof.network import Link, Plan, Route, start_link
 
 from .lab import PORT, Lab, one_way_s
 
@@ -39,9 +37,8 @@ def test_a_starter_that_is_killed_leaves_a_link_that_goes_on_and_is_found_by_its
     code = f"""
 import os, signal
 from pathlib import Path
-from brokerproof.network.plan import Plan
-from brokerproof.network.process import start
-start(Path({str(lab.nodes)!r}), Plan.model_validate_json(Path({str(plan)!r}).read_text()))
+from brokerproof.network import Plan, start_link
+start_link(Path({str(lab.nodes)!r}), Plan.model_validate_json(Path({str(plan)!r}).read_text()))
 os.kill(os.getpid(), signal.SIGKILL)
 """
     result = subprocess.run([sys.executable, "-c", code], check=False)
@@ -80,7 +77,7 @@ def test_a_run_without_a_link_is_said(tmp_path: Path) -> None:
 
 def test_a_directory_too_deep_for_a_unix_socket_will_do(lab: Lab) -> None:
     deep = lab.run / ("d" * 100) / "nodes"
-    link = start(deep, lab.plan())
+    link = start_link(deep, lab.plan())
     try:
         assert link.ping() == link.pid
         assert not (deep / "link" / "control.sock").exists()
@@ -101,7 +98,7 @@ def test_a_thousand_listeners_are_fine(lab: Lab) -> None:
         )
         for number in range(1, 101)
     ]
-    link = start(lab.nodes, Plan(routes=routes))
+    link = start_link(lab.nodes, Plan(routes=routes))
     assert link.state().listeners == 1000
     assert len(link.routes()) == 100
     one_way_s(*lab.connect())

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from brokerproof.experiment.topology import Role, Topology, brokers_in, clients_in
-from brokerproof.network.routes import Route
+from brokerproof.network import Route
 from brokerproof.run.directory import Run
 
 METADATA_PORT, BOOKIE_PORT, BROKER_PORT = 2181, 3181, 6650

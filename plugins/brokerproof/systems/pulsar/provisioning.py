@@ -9,7 +9,7 @@ import httpx
 
 from brokerproof.experiment.topology import Role
 from brokerproof.machine.java import java_home
-from brokerproof.network.routes import Route
+from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.systems.protocols import Program

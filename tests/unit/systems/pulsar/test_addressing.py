@@ -10,8 +10,7 @@ from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.topology import Topology, load_topology
 from brokerproof.machine.disk_space import FULL_SHARE
 from brokerproof.machine.java import java_home
-from brokerproof.network.plan import Plan
-from brokerproof.network.shape import shapes_of
+from brokerproof.network import Plan, shapes_of
 from brokerproof.runtimes.addresses import addresses, views
 from brokerproof.systems.pulsar import nodes
 from brokerproof.systems.pulsar.addressing import Addressing
