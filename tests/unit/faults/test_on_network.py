@@ -171,7 +171,7 @@ def test_a_cut_that_lets_bytes_through_is_no_effect(wan: Wan, monkeypatch: pytes
     around = wan.around("partition", {"region": "eu"})
     FAULT_KINDS["partition"].inject(around, region(wan, "eu"))
     counted = iter(range(100))
-    monkeypatch.setattr(wan.link, "crossed", lambda *_, **__: next(counted))
+    monkeypatch.setattr(wan.link, "count_bytes", lambda *_, **__: next(counted))
     assert FAULT_KINDS["partition"].evidence(around, region(wan, "eu")) is None
 
 
