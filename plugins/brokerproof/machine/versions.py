@@ -1,4 +1,4 @@
-"""Versions of everything that a run rests on, read from the installed packages without importing them."""
+"""Versions of the software that a run uses, read from the installed packages without importing them."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ _PACKAGES = {
 
 @cache
 def installed_versions() -> Mapping[str, str | None]:
-    """Versions by name, None where something is not installed; `brokerproof` is the git commit if there is one.
+    """Versions by name, None where a package is not installed; `brokerproof` is the git commit where there is one.
 
-    Looked up once a process: what it has loaded does not change when the files do.
+    A process reads them once, because the code that it has loaded stays the same when files change.
     """
     return {
         "python": platform.python_version(),
-        **{name: _package(package) for name, package in _PACKAGES.items()},
-        "brokerproof": _commit(Path(__file__).resolve().parent) or _package("brokerproof"),
+        **{name: _read_package_version(package) for name, package in _PACKAGES.items()},
+        "brokerproof": _read_commit(Path(__file__).resolve().parent) or _read_package_version("brokerproof"),
     }
 
 
-def _package(name: str) -> str | None:
+def _read_package_version(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
 
 
-def _commit(directory: Path) -> str | None:
-    """The commit that the package is at, with `-dirty` where files differ from it."""
-    # Installed into another project's checkout, the package is not a file of that repository.
-    if _git(directory, "ls-files", "--error-unmatch", "__init__.py") is None:
+def _read_commit(directory: Path) -> str | None:
+    """The commit that the package is of, with `-dirty` where files differ from it."""
+    # A package that is installed inside another project's checkout is no file of that repository.
+    if _run_git(directory, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None
-    return _git(directory, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
+    return _run_git(directory, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
 
 
-def _git(directory: Path, *arguments: str) -> str | None:
+def _run_git(directory: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(
             ["git", "-C", str(directory), *arguments], capture_output=True, text=True, timeout=10, check=True

@@ -1,7 +1,7 @@
 """The `process` runtime: nodes are processes of this machine, each on a loopback address of its own.
 
 A node's directory is `nodes/<name>/` of the run: its files, its data directories, `node.json`, which names them for
-whoever has no spec, `log/node.log` and `pid.json`, the record of its process (machine/processes.py).
+a caller without the spec, `log/node.log` and `pid.json`, the record of its process (machine/processes.py).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class ProcessRuntime:
-    """Nodes of one run as processes in sessions of their own, which outlive whoever started them."""
+    """The nodes of one run as processes in sessions of their own, which outlive the process that started them."""
 
     def __init__(self, nodes: Path) -> None:
         self.nodes = nodes.absolute()
@@ -52,7 +52,7 @@ class ProcessRuntime:
         return self.nodes / name
 
     def prepare(self, spec: NodeSpec) -> None:
-        """Write the node's files and check that its ports are free; `tmp` is for what a node unpacks and forgets."""
+        """Write the node's files and check that its ports are free; nobody needs `tmp` after the run."""
         directory = self.directory(spec.name)
         try:
             for folder in ("log", "tmp", *spec.data):
@@ -114,8 +114,8 @@ class ProcessRuntime:
             send_signal(process, signal.SIGCONT)
 
     def paused(self, name: str) -> bool:
-        """Whether the kernel has every thread of the process as stopped; the first one stops before the others."""
-        return any(_all_stopped(process.pid) for process in self._processes(name))
+        """Whether the kernel reports every thread of the process as stopped; they do not stop all at once."""
+        return any(_is_stopped(process.pid) for process in self._processes(name))
 
     def wipe(self, spec: NodeSpec) -> None:
         """Remove the node's data directories and make them anew, empty."""
@@ -142,7 +142,11 @@ class ProcessRuntime:
         if not spec.ports:
             return "process gone"
         port = spec.ports[0]
-        return f"process gone, {spec.address}:{port} refuses connections" if _refuses(spec.address, port) else None
+        return (
+            f"process gone, {spec.address}:{port} refuses connections"
+            if _refuses_connections(spec.address, port)
+            else None
+        )
 
     def start_links(self, plan: Plan) -> Link:
         """Start the link process of the run."""
@@ -176,9 +180,9 @@ class ProcessRuntime:
         return end_processes(marked_processes(self.nodes))
 
     def forget(self) -> None:
-        """Remove what nodes that have ended stored and unpacked; their logs and configuration stay.
+        """Remove the data and temporary files of nodes that have ended; their logs and configuration stay.
 
-        A run's evidence is in its tables; its ledgers and journals are many times as large, night after night.
+        A run's evidence is in its tables; the nodes' data is many times as large, and it would grow every night.
         """
         for file in sorted(self.nodes.glob("*/node.json")):
             directory = file.parent
@@ -186,13 +190,13 @@ class ProcessRuntime:
                 continue
             for folder in (*json.loads(file.read_text(encoding="utf-8"))["data"], "tmp"):
                 if (directory / folder).is_dir():
-                    shutil.rmtree(directory / folder, onerror=_not_removed)
+                    shutil.rmtree(directory / folder, onerror=_log_not_removed)
 
     def _command(self, spec: NodeSpec, program: Sequence[str]) -> list[str]:
         return [part.replace("{node}", str(self.directory(spec.name))) for part in program]
 
     def _environment(self, spec: NodeSpec) -> dict[str, str]:
-        """Nothing of the starter's own settings reaches a node."""
+        """The environment of a node, which has none of the variables of the process that starts it."""
         return {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "LANG": "C.UTF-8",
@@ -226,17 +230,17 @@ class ProcessRuntime:
             yield process
 
 
-def _not_removed(_: object, path: str, failure: tuple[object, BaseException, object]) -> None:
+def _log_not_removed(_: object, path: str, failure: tuple[object, BaseException, object]) -> None:
     log.warning("%s stays: %s", path, failure[1])
 
 
-def _all_stopped(pid: int) -> bool:
+def _is_stopped(pid: int) -> bool:
     # The state follows the name, which is in brackets and may hold anything (proc(5)).
     states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
     return bool(states) and set(states) == {"T"}
 
 
-def _refuses(address: str, port: int) -> bool:
+def _refuses_connections(address: str, port: int) -> bool:
     try:
         socket.create_connection((address, port), timeout=0.5).close()
     except ConnectionRefusedError:
