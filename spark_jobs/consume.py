@@ -20,7 +20,7 @@ from brokerproof.errors import AdminError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Subscription
 from brokerproof.run.directory import Run
-from brokerproof.run.live_status import Announcer, read
+from brokerproof.run.live_status import LiveStatus, read_live_status
 from brokerproof.systems.clients import Consumer, Position
 from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import abilities_of, clients_for, observation_of, topic_of
@@ -58,7 +58,7 @@ class Consumption:
             if one.name == task["subscription"] and one.home(run.topology) == task["cluster"]
         )
         self.cluster: str = task["cluster"]
-        self.announce = Announcer(run, f"consume-{index}")
+        self.live = LiveStatus(run, f"consume-{index}")
         self.unconfirmed: deque[dict[str, Any]] = deque()
         self.delivered = 0
         # Whether the cluster says what it took for acknowledged: else no delivery waits for that.
@@ -79,7 +79,7 @@ class Consumption:
             try:
                 consumer = clients.consumer(self.subscription, self.task["consumer"])
                 self.cluster = cluster
-                self.announce(subscribed=True, cluster=cluster, delivered=self.delivered)
+                self.live.show(subscribed=True, cluster=cluster, delivered=self.delivered)
                 while not self.stopping.is_set() and (incarnation or not self.leaving.is_set()):
                     self._receive(consumer, incarnation)
                 while self.stopping.is_set() and self._receive(consumer, incarnation):
@@ -186,12 +186,12 @@ def _deliver_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.Reco
         if run.state("consume_stop") is not None:
             consumption.stopping.set()
         consumption.leave_in_time()
-        consumption.announce(delivered=consumption.delivered)
+        consumption.live.show(delivered=consumption.delivered)
         if rows := consumption.take():
             yield batch("deliveries", rows, constant)
     if rows := consumption.take(last=True):
         yield batch("deliveries", rows, constant)
-    consumption.announce(problem=kept(run, task["consumer"], consumption.error))
+    consumption.live.show(problem=kept(run, task["consumer"], consumption.error))
 
 
 def watch(run: Run, ended: threading.Event) -> None:
@@ -259,7 +259,7 @@ def main() -> None:
         ended.set()
         watcher.join()
     spark.stop()
-    if problem := told(read(run, f"consume-{index}").get("problem") for index in range(len(tasks))):
+    if problem := told(read_live_status(run, f"consume-{index}").get("problem") for index in range(len(tasks))):
         raise SystemExit(problem)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from brokerproof import clock
 from brokerproof.run.directory import Run
-from brokerproof.run.live_status import Announcer, read
+from brokerproof.run.live_status import LiveStatus, read_live_status
 from brokerproof.run.tables import Outcome
 from brokerproof.systems.clients import Settled, payload, payload_hash
 from brokerproof.systems.registry import clients_for, topic_of
@@ -53,7 +53,7 @@ class Load:
 
     def __init__(self, run: Run, task: dict[str, Any]) -> None:
         self.run, self.task, self.workload = run, task, run.scenario.workload
-        self.announce = Announcer(run, f"load-{task['index']}")
+        self.live = LiveStatus(run, f"load-{task['index']}")
         self.rows: deque[dict[str, Any]] = deque()
         self.pending: dict[int, dict[str, Any]] = {}
         self.counts = dict.fromkeys(Outcome, 0)
@@ -151,7 +151,7 @@ class Load:
 
     def report(self, *, finished: bool = False, problem: str | None = None) -> None:
         """Rewrite the progress counters."""
-        self.announce(
+        self.live.show(
             producer=self.task["producer"],
             scheduled=self.scheduled,
             pending=len(self.pending),
@@ -203,7 +203,7 @@ def main() -> None:
         one_task_each(run, tasks, _publish_one), schema("publishes"), barrier=True
     )
     append(frame, run, "publishes")
-    parts = [read(run, f"load-{task['index']}") for task in tasks]
+    parts = [read_live_status(run, f"load-{task['index']}") for task in tasks]
     run.leave_state(
         "load",
         {

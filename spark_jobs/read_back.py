@@ -20,7 +20,7 @@ import pyarrow as pa
 from brokerproof import clock
 from brokerproof.errors import BrokerproofError, DeadlineError
 from brokerproof.run.directory import Run
-from brokerproof.run.live_status import Announcer, read
+from brokerproof.run.live_status import LiveStatus, read_live_status
 from brokerproof.systems.clients import Position, Reader, Received
 from brokerproof.systems.protocols import Administration, Log, Observation
 from brokerproof.systems.registry import administration_of, clients_for, observation_of, topic_of
@@ -32,7 +32,7 @@ _STALLED_S = 90.0
 
 
 def _read_one(run: Run, index: int, log: Log) -> Iterator[pa.RecordBatch]:
-    announce = Announcer(run, f"read-back-{index}")
+    live = LiveStatus(run, f"read-back-{index}")
     constant = {
         "run_id": run.run_id,
         "cluster": log.cluster,
@@ -54,7 +54,7 @@ def _read_one(run: Run, index: int, log: Log) -> Iterator[pa.RecordBatch]:
                 rows.append(_row(received))
                 count += 1
                 if len(rows) >= _ROWS:
-                    announce(read=count)
+                    live.show(read=count)
                     yield batch("stored", rows, constant)
                     rows = []
             elif reader.at_end() and (log.end is None or _reached(reader, log.end)):
@@ -70,7 +70,7 @@ def _read_one(run: Run, index: int, log: Log) -> Iterator[pa.RecordBatch]:
         close(client=clients)
     if rows:
         yield batch("stored", rows, constant)
-    announce(read=count, read_to_end=not why, why=why or f"read to {_said(position)}, the end of the log")
+    live.show(read=count, read_to_end=not why, why=why or f"read to {_said(position)}, the end of the log")
 
 
 def _reached(reader: Reader, end: Position) -> bool:
@@ -164,7 +164,7 @@ def main() -> None:
     frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(one_task_each(run, tasks, _read_one), schema("stored"))
     append(frame, run, "stored")
     for index, task in enumerate(tasks):
-        evidence["logs"].append(_read(run, task, read(run, f"read-back-{index}")))
+        evidence["logs"].append(_read(run, task, read_live_status(run, f"read-back-{index}")))
     run.leave_state("read_back", evidence | {"finished_at": clock.now_us()})
     spark.stop()
     # What was sampled so far has to be in the table before it is judged.

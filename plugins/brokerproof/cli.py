@@ -159,7 +159,7 @@ def _verify(options: argparse.Namespace, settings: Settings) -> int:
     from brokerproof.results.outcome import exit_status, outcome
     from brokerproof.results.outcome_view import print_outcome
     from brokerproof.run.directory import Run
-    from brokerproof.run.step_record import recorded
+    from brokerproof.run.step_record import record_step
     from brokerproof.spark.submission import submit_locally
 
     directory = Path(options.run_directory).resolve()
@@ -169,7 +169,7 @@ def _verify(options: argparse.Namespace, settings: Settings) -> int:
     console = Console(stderr=True)
     log: list[str] = []
     try:
-        with console.status("judging"), recorded(run, "verify"):
+        with console.status("judging"), record_step(run, "verify"):
             submit_locally(
                 settings, "verify", [run.directory, "--expectations", str(settings.expectations)], log=log.append
             )

@@ -21,7 +21,8 @@ from brokerproof.machine import disk_space, slots
 from brokerproof.machine.processes import end_processes, marked_processes
 from brokerproof.network import Plan, shapes_of
 from brokerproof.run.directory import Run
-from brokerproof.run.live_status import Announcer
+from brokerproof.run.live_status import LiveStatus
+from brokerproof.run.records import ClustersConfigured, RunReleased, read_record, write_record
 from brokerproof.runtimes import addresses
 from brokerproof.runtimes.protocols import EmulatesLinks, NodeSpec, RunsProcesses, Runtime
 from brokerproof.runtimes.registry import RUNTIMES, runtime_of
@@ -90,9 +91,9 @@ def provision(run: Run) -> None:
 
     On any error everything is stopped again. Raises MachineError or NodeError.
     """
-    announce, provisioning, runtime = Announcer(run, "run"), provisioning_of(run), runtime_of(run)
+    status, provisioning, runtime = LiveStatus(run, "run"), provisioning_of(run), runtime_of(run)
     specs = provisioning.specs()
-    announce(phase="provision")
+    status.show(phase="provision")
     started = time.monotonic()
     try:
         for name in specs:
@@ -101,31 +102,29 @@ def provision(run: Run) -> None:
             _links_of(runtime).start_links(Plan(routes=provisioning.routes(), shapes=shapes_of(run.topology)))
         for number, group in enumerate(provisioning.start_order()):
             first = [specs[name] for name in group if not run.topology.nodes[name].standby]
-            _start(provisioning, provisioning.ready, runtime, first, announce)
+            _start(provisioning, provisioning.ready, runtime, first, status)
             if number == 0:
                 provisioning.initialize(partial(_execute, run))
     except BaseException:
         runtime.release()
         raise
-    seconds = time.monotonic() - started
-    log.info("%d nodes are healthy after %.1f s", len(specs), seconds)
-    run.leave_state("provisioned", {"at": clock.now_us(), "seconds": seconds, "nodes": list(specs)})
+    log.info("%d nodes are healthy after %.1f s", len(specs), time.monotonic() - started)
 
 
 def configure(run: Run) -> None:
     """Lay the topology's policies over the cluster, restart what needs it, and read everything back."""
-    announce, runtime = Announcer(run, "run"), runtime_of(run)
+    status, runtime = LiveStatus(run, "run"), runtime_of(run)
     provisioning, administration = provisioning_of(run), administration_of(run)
-    announce(phase="configure")
+    status.show(phase="configure")
     restart = [name for name in administration.configure() if not run.topology.nodes[name].standby]
     specs = provisioning.specs()
     log.info("restarting %s", ", ".join(restart))
     # Nothing is published yet, so the fastest way down will do.
     with ThreadPoolExecutor(max_workers=len(restart) or 1) as pool:
         list(pool.map(runtime.kill, restart))
-    _start(provisioning, provisioning.healthy, runtime, [specs[name] for name in restart], announce)
+    _start(provisioning, provisioning.healthy, runtime, [specs[name] for name in restart], status)
     administration.check_configuration()
-    run.leave_state("configured", {"at": clock.now_us(), "restarted": restart})
+    write_record(run, ClustersConfigured(at=clock.now_us(), restarted=tuple(restart)))
 
 
 def break_it(run: Run) -> None:
@@ -138,19 +137,19 @@ def break_it(run: Run) -> None:
         administration=administration_of(run),
         observation=observation_of(run),
         runtime=runtime,
-        announce=Announcer(run, "run"),
+        show=LiveStatus(run, "run").show,
         link=link,
     ).execute()
 
 
 def release(run: Run) -> list[str]:
     """End everything of the run and free its slot; the names of the nodes that still ran."""
-    run.leave_state("released", {"at": clock.now_us()})
+    write_record(run, RunReleased(at=clock.now_us()))
     # The monitor writes its last samples and goes by itself.
     slot = slots.take_back(run.directory, timeout_s=_MONITOR_TIMEOUT_S)
     try:
         runtime = runtime_of(run)
-        if run.state("configured") is not None and isinstance(runtime, RunsProcesses):
+        if read_record(run, ClustersConfigured) is not None and isinstance(runtime, RunsProcesses):
             provisioning_of(run).learn(runtime.pids())
         ended = end_run(run.directory)
         # A monitor that did not go was ended with the rest.
@@ -198,7 +197,7 @@ def _start(
     healthy: Callable[[NodeSpec], bool],
     runtime: Runtime,
     specs: list[NodeSpec],
-    announce: Announcer,
+    status: LiveStatus,
 ) -> None:
     """Start a group of nodes side by side and wait for their health."""
     for spec in specs:
@@ -208,7 +207,7 @@ def _start(
     while waiting:
         for spec in _which(healthy, list(waiting.values())):
             del waiting[spec.name]
-        announce(text=f"waiting for {', '.join(waiting)}" if waiting else "")
+        status.show(text=f"waiting for {', '.join(waiting)}" if waiting else "")
         for spec in waiting.values():
             if not runtime.alive(spec.name):
                 raise NodeError(

@@ -24,9 +24,17 @@ from brokerproof.errors import BrokerproofError
 from brokerproof.machine.processes import Mark, start_process
 from brokerproof.machine.slots import Slot
 from brokerproof.network import sample_links
-from brokerproof.run import live_status
 from brokerproof.run.directory import Run
+from brokerproof.run.live_status import LiveStatus, read_live_status
 from brokerproof.run.observations import Metric, Sample, Source, names_in, split
+from brokerproof.run.records import (
+    ClustersConfigured,
+    ObservationsRequested,
+    ObservationsWritten,
+    RunReleased,
+    read_record,
+    write_record,
+)
 from brokerproof.runtimes.protocols import EmulatesLinks
 from brokerproof.runtimes.registry import runtime_of
 from brokerproof.systems.registry import observation_of
@@ -69,8 +77,8 @@ def keep(run: Run) -> None:
         unwritten, written_at = [], time.monotonic()
 
     try:
-        while time.monotonic() < end_at and run.exists("run.json") and run.state("released") is None:
-            if not sampling and run.state("configured") is not None:
+        while time.monotonic() < end_at and run.exists("run.json") and read_record(run, RunReleased) is None:
+            if not sampling and read_record(run, ClustersConfigured) is not None:
                 sampling = True
                 for name, sampler in _samplers(run).items():
                     threading.Thread(target=_loop, args=(name, sampler, queue, stopping), daemon=True).start()
@@ -81,11 +89,9 @@ def keep(run: Run) -> None:
                     break
                 latest[sample.source, sample.metric] = sample.value
                 unwritten.append(sample.row(run.run_id))
-            # `flush` on request: whoever reads the table next waits for state/observed.json.
-            requested = run.state("observe_until")
-            if requested is not None and run.state("observed") is None and clock.now_us() > requested["at"]:
+            if _write_requested(run):
                 flush()
-                run.leave_state("observed", {"at": clock.now_us()})
+                write_record(run, ObservationsWritten(at=clock.now_us()))
             elif time.monotonic() - written_at > _WRITE_EVERY_S:
                 flush()
             _write_live(run, latest)
@@ -94,6 +100,12 @@ def keep(run: Run) -> None:
         stopping.set()
         if run.exists("run.json"):
             flush()
+
+
+def _write_requested(run: Run) -> bool:
+    """Whether somebody waits for the samples up to a moment that is over."""
+    requested = read_record(run, ObservationsRequested)
+    return requested is not None and read_record(run, ObservationsWritten) is None and clock.now_us() > requested.at
 
 
 def _samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
@@ -129,29 +141,25 @@ def _loop(
 
 def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
     """Put together what the display shows."""
-    said = live_status.read(run, "run")
+    shown = read_live_status(run, "run")
     counters: dict[str, int] = {}
     workload = run.scenario.workload
     for part in range(workload.producers * len(workload.homes(run.topology))):
-        for name, value in live_status.read(run, f"load-{part}").items():
+        for name, value in read_live_status(run, f"load-{part}").items():
             if name in ("acked", "failed", "unknown"):
                 counters[name] = counters.get(name, 0) + int(value)
     part = 0
-    while consumed := live_status.read(run, f"consume-{part}"):
+    while consumed := read_live_status(run, f"consume-{part}"):
         counters["delivered"] = counters.get("delivered", 0) + int(consumed.get("delivered", 0))
         part += 1
     owners = [value for (_, metric), value in latest.items() if metric == Metric.OWNER and value]
-    run.write_json(
-        "progress/live.json",
-        {
-            **said,
-            "at": clock.now_us(),
-            **counters,
-            "owner": ", ".join(owners),
-            "alive": _alive(latest),
-            "under_replicated": _under_replicated(latest),
-            "backlog": _backlogs(latest),
-        },
+    shown.pop("at", None)
+    LiveStatus(run, "live").show(
+        **(shown | counters),
+        owner=", ".join(owners),
+        alive=_alive(latest),
+        under_replicated=_under_replicated(latest),
+        backlog=_backlogs(latest),
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from brokerproof import lifecycle
 from brokerproof.results.outcome import outcome
 from brokerproof.run.directory import Run
+from brokerproof.run.records import StepProblem, write_record
 from brokerproof.settings import from_environment
 from brokerproof.spark.submission import submit_locally
 
@@ -31,7 +32,7 @@ def run_jobs(run: Run) -> Run:
             except BaseException as error:
                 failures.append(error)
                 # Or else the timeline waits for a load that never comes.
-                run.leave_state(f"problem-{job}", {"problem": str(error)})
+                write_record(run, StepProblem(step=job, problem=str(error)))
 
         thread = threading.Thread(target=work)
         thread.start()

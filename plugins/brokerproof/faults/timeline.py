@@ -18,6 +18,14 @@ from brokerproof.faults.registry import FAULT_KINDS, harmful
 from brokerproof.faults.targets import resolve
 from brokerproof.network import Network
 from brokerproof.run.directory import Run
+from brokerproof.run.records import (
+    FaultEffective,
+    FaultsUndone,
+    PhaseTimes,
+    StepProblem,
+    read_record,
+    write_record,
+)
 from brokerproof.run.tables import FaultState
 from brokerproof.runtimes.protocols import Runtime
 from brokerproof.systems.protocols import Administration, Observation, Provisioning
@@ -41,7 +49,7 @@ class Timeline:
         administration: Administration,
         observation: Observation,
         runtime: Runtime,
-        announce: Callable[..., None],
+        show: Callable[..., None],
         link: Network | None = None,
     ) -> None:
         """`link` is the run's, where its topology has links."""
@@ -49,7 +57,7 @@ class Timeline:
         self.provisioning, self.administration, self.observation = provisioning, administration, observation
         self.runtime, self.link = runtime, link
         self.specs = provisioning.specs()
-        self.announce = announce
+        self.show = show
         self.problems: list[str] = []
         self._injected: dict[str, list[str]] = {}
         self._healed: set[str] = set()
@@ -64,7 +72,7 @@ class Timeline:
             self._steady()
             self._impact()
             self._until(self._ends_at)
-            self.announce(phase="settling")
+            self.show(phase="settling")
         except BaseException as error:
             self.problems.append(f"{type(error).__name__}: {error}")
             raise
@@ -73,10 +81,11 @@ class Timeline:
             try:
                 self._settle()
             finally:
-                self.run.leave_state("break_it", {"undone": undone, "problems": self.problems, "at": clock.now_us()})
+                problems = tuple(self.problems)
+                write_record(self.run, FaultsUndone(undone=undone, problems=problems, at=clock.now_us()))
 
     def _steady(self) -> None:
-        self.announce(phase="warm-up")
+        self.show(phase="warm-up")
         workload = self.scenario.workload
         target = workload.rate * len(workload.homes(self.run.topology)) * STEADY_SHARE
         held: list[float] = []
@@ -85,8 +94,8 @@ class Timeline:
 
         def steady() -> bool:
             nonlocal last, best
-            if (problem := self.run.state("problem-load")) is not None:
-                raise RunError(f"the load failed before the rate was held: {problem['problem']}")
+            if (failed := read_record(self.run, StepProblem, "load")) is not None:
+                raise RunError(f"the load failed before the rate was held: {failed.problem}")
             try:
                 now, count = time.monotonic(), self.observation.published()
             except AdminError:
@@ -111,20 +120,15 @@ class Timeline:
         self._impact_at = start + int(phases.steady_s * 1e6)
         self._recovery_at = self._impact_at + int(phases.impact_s * 1e6)
         self._ends_at = self._recovery_at + int(phases.recovery_s * 1e6)
-        self.run.leave_state(
-            "timeline",
-            {
-                "steady_at": start,
-                "impact_at": self._impact_at,
-                "recovery_at": self._recovery_at,
-                "ends_at": self._ends_at,
-            },
+        times = PhaseTimes(
+            steady_at=start, impact_at=self._impact_at, recovery_at=self._recovery_at, ends_at=self._ends_at
         )
-        self.announce(phase="steady")
+        write_record(self.run, times)
+        self.show(phase="steady")
 
     def _impact(self) -> None:
         self._until(self._impact_at)
-        self.announce(phase="impact")
+        self.show(phase="impact")
         events: list[tuple[float, int, Callable[[], None]]] = []
         for order, fault in enumerate(self.scenario.faults):
             events.append((fault.at_s, order, partial(self._inject, fault)))
@@ -134,7 +138,7 @@ class Timeline:
             self._until(self._impact_at + int(at_s * 1e6))
             act()
         self._until(self._recovery_at)
-        self.announce(phase="recovery")
+        self.show(phase="recovery")
 
     def _inject(self, fault: Fault) -> None:
         if fault.when is not None:
@@ -158,7 +162,7 @@ class Timeline:
             every_s=0.01,
         )
         # For clients that the scenario lets react to it.
-        self.run.leave_state(f"effective-{fault.name}", {"at": clock.now_us()})
+        write_record(self.run, FaultEffective(fault=fault.name, at=clock.now_us()))
         self._record(fault, targets, FaultState.EFFECTIVE, evidence)
 
     def _silent(self) -> list[str]:
@@ -322,4 +326,4 @@ class Timeline:
             "evidence": evidence,
         }
         self.run.append("faults", [row])
-        self.announce(fault={"fault": fault.name, "kind": fault.kind, "targets": targets, "state": state.value})
+        self.show(fault={"fault": fault.name, "kind": fault.kind, "targets": targets, "state": state.value})

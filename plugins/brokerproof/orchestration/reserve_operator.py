@@ -17,6 +17,7 @@ from brokerproof.orchestration.form import read_overrides
 from brokerproof.orchestration.lifecycle_operator import LIFECYCLE
 from brokerproof.orchestration.run_id import derive_run_id
 from brokerproof.orchestration.step import fail_with_sentence
+from brokerproof.run.records import StepSeconds, write_record
 from brokerproof.settings import from_environment
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class ReserveOperator(BaseOperator):
                 settings=read_overrides(context["params"], unchanged),
                 triggered_at=clock.microseconds(dag_run.run_after),
             )
-        run.leave_state("seconds-reserve", {"step": "reserve", "started_at": started_at, "finished_at": clock.now_us()})
+        write_record(run, StepSeconds(step="reserve", started_at=started_at, finished_at=clock.now_us()))
         return run.directory
 
     def on_kill(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from brokerproof.orchestration.progress import Progress
 from brokerproof.orchestration.snapshot import Snapshot, read_live
 from brokerproof.results.outcome import outcome
 from brokerproof.run.directory import Run
+from brokerproof.run.records import StepProblem, read_record
 
 _READ_LIVE_EVERY_S = 0.5
 # Each request takes Airflow 0.1 s of computing, on the cores that the experiment uses.
@@ -77,7 +77,7 @@ class ScenarioRun:
 
     def _read_recorded_problem(self, step: str) -> str | None:
         try:
-            problem = Run(str(self.directory)).state(f"problem-{step}")
+            problem = read_record(Run(str(self.directory)), StepProblem, step)
         except BrokerproofError:
             return None
-        return str(problem["problem"]) if isinstance(problem, Mapping) and "problem" in problem else None
+        return None if problem is None else problem.problem

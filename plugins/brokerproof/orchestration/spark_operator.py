@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException
 from brokerproof.errors import RunError
 from brokerproof.orchestration.step import RUN_DIRECTORY, Step
 from brokerproof.run.directory import Run
+from brokerproof.run.records import LoadEnd, read_record
 from brokerproof.settings import Settings, from_environment
 from brokerproof.spark.configuration import build_spark_conf, build_spark_environment
 from brokerproof.spark.last_exception import LastException
@@ -92,8 +93,8 @@ def _limit_tasks(master: str, job: str) -> dict[str, str]:
 
 def _count_messages(run_directory: str) -> int:
     """The number of messages that the run has so far."""
-    load = Run(run_directory).state("load")
-    return int(load["scheduled"]) if load else 0
+    load = read_record(Run(run_directory), LoadEnd)
+    return load.scheduled if load else 0
 
 
 class _WatchingHook(SparkSubmitHook):

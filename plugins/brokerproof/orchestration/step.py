@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTerminated, 
 from brokerproof.errors import BrokerproofError, DeadlineError
 from brokerproof.orchestration.time_limits import compute_time_limit
 from brokerproof.run.directory import Run
-from brokerproof.run.step_record import recorded
+from brokerproof.run.step_record import record_step
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -55,7 +55,7 @@ class Step:
     def record_step(self, context: Context) -> Iterator[Run]:
         """Record the step's time and problem in the run. A problem fails the task with a sentence, without a trace."""
         run = self.open_run()
-        with fail_with_sentence(context), recorded(run, self.task_id):
+        with fail_with_sentence(context), record_step(run, self.task_id):
             try:
                 yield run
             except AirflowTaskTimeout:

@@ -7,13 +7,11 @@ makes the verdict `unknown` at least, with the reason; nothing here can turn int
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-import fsspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from brokerproof import clock
@@ -23,6 +21,7 @@ from brokerproof.experiment.scenario import Expectation, Scenario
 from brokerproof.experiment.verdict import DECISIVE, Verdict, merge
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
 from brokerproof.run.directory import Run
+from brokerproof.run.records import Kind, StepProblem, StepSeconds, read_record, record_keys
 
 
 def _measured(value: Any) -> Any:
@@ -213,7 +212,10 @@ def judged_at(run: Run) -> datetime | None:
 
 def _first_total_s(run: Run) -> float | None:
     """Seconds from trigger to verdict in the outcome that `record` left in state/outcome.json."""
-    content = _readable(run, "outcome")
+    try:
+        content = run.state("outcome")
+    except (RunError, OSError, ValueError):
+        return None
     seconds = content.get("seconds") if isinstance(content, dict) else None
     total = seconds.get("total") if isinstance(seconds, dict) else None
     return float(total) if isinstance(total, int | float) and math.isfinite(total) else None
@@ -310,49 +312,28 @@ def _seconds(run: Run, scenario: Scenario, judgement: Judgement | None) -> dict[
 def _step_times(run: Run) -> dict[str, tuple[int | None, int | None]]:
     """When each step started and finished, in microseconds, in the order of their starts."""
     times: dict[str, tuple[int | None, int | None]] = {}
-    for step in _steps_with(run, "seconds"):
-        content = _readable(run, f"seconds-{step}")
+    for step in record_keys(run, StepSeconds):
         # Times are no evidence, so a damaged one leaves a gap in the bill and nothing else.
-        start, finish = (
-            (content.get("started_at"), content.get("finished_at")) if isinstance(content, dict) else (None, None)
-        )
-        times[step] = (_whole(start), _whole(finish))
+        seconds = _read_or_none(run, StepSeconds, step)
+        times[step] = (seconds.started_at, seconds.finished_at) if seconds else (None, None)
     return dict(sorted(times.items(), key=lambda item: item[1][0] or 0))
 
 
 def _problems(run: Run) -> list[str]:
-    """What steps say that they could not do."""
+    """What steps could not do, in their own words."""
     problems = []
-    for step in _steps_with(run, "problem"):
-        content = _readable(run, f"problem-{step}")
-        said = content.get("problem") if isinstance(content, dict) else None
-        problems.append(f"step {step} failed: {said or 'it left a note that cannot be read'}")
+    for step in record_keys(run, StepProblem):
+        record = _read_or_none(run, StepProblem, step)
+        problems.append(f"step {step} failed: {record.problem if record else 'its record cannot be read'}")
     return problems
 
 
-def _steps_with(run: Run, kind: str) -> Iterable[str]:
-    """Names of the steps that left state/<kind>-<step>.json."""
-    filesystem, root = fsspec.url_to_fs(run.path("state"))
-    if not filesystem.exists(root):
-        return []
-    # Listed, not globbed: a run's id may hold characters that a pattern means something by.
-    names = (path.rsplit("/", 1)[-1] for path in filesystem.ls(root, detail=False))
-    prefix, suffix = f"{kind}-", ".json"
-    return sorted(
-        name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)
-    )
-
-
-def _readable(run: Run, name: str) -> Any | None:
-    """A state file's content, None where it is damaged."""
+def _read_or_none(run: Run, kind: type[Kind], key: str) -> Kind | None:
+    """A record, None where it cannot be read."""
     try:
-        return run.state(name)
-    except (RunError, OSError, json.JSONDecodeError, UnicodeDecodeError):
+        return read_record(run, kind, key)
+    except (RunError, OSError):
         return None
-
-
-def _whole(value: Any) -> int | None:
-    return int(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _report(run: Run) -> str:

@@ -1,33 +1,38 @@
-"""Counters and phases that the parts of a run rewrite while they work; for people to look at, proof of nothing."""
+"""What a run shows of itself while it goes on: counters and phases below `progress/`, for people to look at.
+
+They prove nothing: a part rewrites its own as often as it likes, and nobody waits for it. Proofs are records.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from brokerproof import clock
-from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 
 
-class Announcer:
-    """Rewrites `progress/<part>.json` with what one part of a run has to say."""
+class LiveStatus:
+    """What one part of a run shows, in `progress/<part>.json`."""
 
     def __init__(self, run: Run, part: str) -> None:
         self._run, self._part = run, part
         self._content: dict[str, Any] = {}
 
-    def __call__(self, *, fault: dict[str, Any] | None = None, **content: Any) -> None:
-        """Say something; what was said before under other names stays. `fault` replaces the fault of its name."""
+    def show(self, *, fault: dict[str, Any] | None = None, **content: Any) -> None:
+        """Show some values; those shown before under other names stay. `fault` replaces the fault of its name."""
         self._content |= content
         if fault is not None:
             others = [one for one in self._content.get("faults", []) if one["fault"] != fault["fault"]]
             self._content["faults"] = [*others, fault]
-        self._run.write_json(f"progress/{self._part}.json", {"at": clock.now_us(), **self._content})
+        content = {"at": clock.now_us(), **self._content}
+        self._run.write_text(f"progress/{self._part}.json", json.dumps(content, indent=1))
 
 
-def read(run: Run, part: str) -> dict[str, Any]:
-    """What a part said last; empty where it has said nothing."""
+def read_live_status(run: Run, part: str) -> dict[str, Any]:
+    """What a part showed last; empty where it has shown nothing, or where that cannot be read."""
     try:
-        return dict(run.read_json("progress", f"{part}.json"))
-    except RunError:
+        content = json.loads(run.read_text("progress", f"{part}.json"))
+    except (FileNotFoundError, ValueError):
         return {}
+    return content if isinstance(content, dict) else {}

@@ -9,9 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.errors import NodeError
 from brokerproof.run.directory import Run
+from brokerproof.run.live_status import LiveStatus
+from brokerproof.run.records import RunReleased, write_record
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +35,13 @@ def configure(run):
 
 
 def break_it(run):
-    run.write_json("progress/live.json", {"phase": "impact", "acked": 1234, "owner": "broker-eu-1"})
+    LiveStatus(run, "live").show(phase="impact", acked=1234, owner="broker-eu-1")
     _act(run, "break_it")
 
 
 def release(run):
     _act(run, "release")
-    run.leave_state("released", {"by": "stand-in"})
+    write_record(run, RunReleased(at=clock.now_us()))
 
 
 def down():
@@ -56,4 +59,4 @@ def _act(run, step):
         try:
             time.sleep(600)
         finally:
-            run.leave_state(f"unwound-{step}", {})
+            run.write_text(f"state/unwound-{step}.json", "{}")

@@ -19,6 +19,7 @@ from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.targets import resolve
 from brokerproof.faults.timeline import Timeline
 from brokerproof.run.directory import Run
+from brokerproof.run.records import FaultsUndone, PhaseTimes, StepProblem, read_record, write_record
 from brokerproof.systems.protocols import SegmentCopies
 
 ROOT = Path(__file__).parents[3]
@@ -157,10 +158,17 @@ def execute(run: Run, nodes: Nodes, link: Any = None) -> list[dict[str, Any]]:
         administration=nodes,  # type: ignore[arg-type]
         observation=nodes,  # type: ignore[arg-type]
         runtime=nodes,  # type: ignore[arg-type]
-        announce=lambda **content: said.append(content),
+        show=lambda **content: said.append(content),
         link=link,
     ).execute()
     return said
+
+
+def left_by(run: Run) -> FaultsUndone:
+    """The record that the timeline left."""
+    record = read_record(run, FaultsUndone)
+    assert record is not None
+    return record
 
 
 def recorded(run: Run) -> list[str]:
@@ -185,13 +193,15 @@ def test_a_fault_is_injected_in_the_impact_phase_seen_and_undone(tmp_path: Path)
     assert states(run) == [("gone", state) for state in ("injecting", "effective", "healing", "recovered")]
     rows = pq.read_table(run.table("faults")).to_pylist()
     times = {row["state"]: clock.microseconds(row["at"]) for row in rows}
-    line = run.state("timeline")
-    assert times["injecting"] >= line["impact_at"]
-    assert times["healing"] >= line["ends_at"]
+    phases = read_record(run, PhaseTimes)
+    assert phases is not None
+    assert times["injecting"] >= phases.impact_at
+    assert times["healing"] >= phases.ends_at
     effect = next(row for row in rows if row["state"] == "effective")
     assert "refuses connections" in json.loads(effect["evidence"])["bookie-eu-1"]
     assert [one["phase"] for one in said if "phase" in one] == ["warm-up", "steady", "impact", "recovery", "settling"]
-    assert run.state("break_it") | {"at": 0} == {"undone": True, "problems": [], "at": 0}
+    left = left_by(run)
+    assert (left.undone, left.problems) == (True, ())
     assert recorded(run) == ["before gone", "end"]
     row = pq.read_table(run.table("ledgers")).to_pylist()[0]
     assert (row["ledger_id"], row["bookies"], row["regions"]) == (1, ["bookie-us-1"], ["us"])
@@ -205,7 +215,7 @@ def test_a_destroyed_region_is_wiped_after_it_died_and_stays_dead_where_it_is_pe
     eu = sorted(name for name, node in run.topology.nodes.items() if node.region == "eu")
     assert sorted(line.split()[1] for line in nodes.log if line.startswith("wipe")) == eu
     assert not any(line.startswith("start") for line in nodes.log)
-    assert run.state("break_it")["undone"] is True
+    assert left_by(run).undone
 
 
 def test_a_destroyed_node_is_reset_before_it_comes_back(tmp_path: Path) -> None:
@@ -288,9 +298,9 @@ def test_an_undo_that_fails_is_said_and_proves_nothing(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [{"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}])
     nodes.refuse_start = True
     execute(run, nodes)
-    left = run.state("break_it")
-    assert left["undone"] is False
-    assert left["problems"] == ["gone was not undone: it does not start"]
+    left = left_by(run)
+    assert not left.undone
+    assert left.problems == ("gone was not undone: it does not start",)
 
 
 def test_what_was_injected_is_undone_though_the_timeline_failed(tmp_path: Path) -> None:
@@ -318,7 +328,7 @@ def test_what_was_injected_is_undone_though_the_timeline_failed(tmp_path: Path) 
     with pytest.raises(NodeError, match="cannot be killed"):
         execute(run, nodes)
     assert "bookie-eu-1" in nodes.up
-    assert run.state("break_it")["problems"][0] == "NodeError: cannot be killed"
+    assert left_by(run).problems[0] == "NodeError: cannot be killed"
 
 
 def test_a_load_that_never_reaches_its_rate_is_said_with_what_it_reached(
@@ -329,14 +339,14 @@ def test_a_load_that_never_reaches_its_rate_is_said_with_what_it_reached(
     nodes.rate = 0
     with pytest.raises(DeadlineError, match="never held 900 messages/s"):
         execute(run, nodes)
-    assert run.state("timeline") is None
-    assert run.state("break_it") is not None
+    assert read_record(run, PhaseTimes) is None
+    assert left_by(run).problems
 
 
 def test_a_failed_load_ends_the_wait_at_once(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [])
     nodes.rate = 0
-    run.leave_state("problem-load", {"step": "load", "problem": "no slots"})
+    write_record(run, StepProblem(step="load", problem="no slots"))
     with pytest.raises(RunError, match="no slots"):
         execute(run, nodes)
 
@@ -348,9 +358,9 @@ def test_a_link_that_died_is_a_problem_though_every_fault_was_undone(tmp_path: P
 
     run, nodes = make(tmp_path, [])
     execute(run, nodes, link=Dead())
-    assert run.state("break_it")["problems"] == [
-        "the regions are joined no longer: the link process (pid 1) does not answer `ping`"
-    ]
+    assert left_by(run).problems == (
+        "the regions are joined no longer: the link process (pid 1) does not answer `ping`",
+    )
 
 
 def test_a_fault_leaves_down_what_another_one_keeps_down(tmp_path: Path) -> None:
@@ -368,7 +378,7 @@ def test_repair_that_does_not_end_is_a_problem_and_not_overlooked(tmp_path: Path
     run, nodes = make(tmp_path, [])
     nodes.short = 3
     execute(run, nodes)
-    assert "under-replicated" in run.state("break_it")["problems"][0]
+    assert "under-replicated" in left_by(run).problems[0]
 
 
 def test_a_fault_that_waits_for_repair_fails_where_it_does_not_come(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import read_back
 from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.run.directory import Run
-from brokerproof.run.live_status import read
+from brokerproof.run.live_status import read_live_status
 from brokerproof.run.tables import Outcome
 from brokerproof.systems.clients import Position, Received, Settled
 from brokerproof.systems.protocols import Log
@@ -99,7 +99,7 @@ def test_a_producer_that_cannot_be_closed_has_published_all_the_same(
     rows = published(run, monkeypatch, Clients())
     assert [row["seq"] for row in rows if row["outcome"] == "unknown"] == [3]
     assert len(rows) > 20
-    said = read(run, "load-0")
+    said = read_live_status(run, "load-0")
     assert (said["finished"], said["problem"]) == (True, None)
     assert "the producer did not close" in capsys.readouterr().err
 
@@ -110,7 +110,7 @@ def test_a_producer_that_breaks_keeps_what_it_had_sent(run: Run, monkeypatch: py
     assert sorted(row["seq"] for row in rows) == list(range(11))
     # The one that nobody answered, and the one at which the client broke.
     assert sorted(row["seq"] for row in rows if row["outcome"] == "unknown") == [3, 10]
-    said = read(run, "load-0")
+    said = read_live_status(run, "load-0")
     assert said["finished"] is False
     assert told([said["problem"], None]) == "mycluster-p0: BrokenError: the client gave up"
 
@@ -129,7 +129,7 @@ def test_a_log_whose_reader_breaks_is_not_read_to_its_end_and_keeps_what_was_rea
     task = Log(cluster="mycluster", partition=-1, end=Position(1, 10))
     rows = [row for rows in read_back._read_one(run, 0, task) for row in rows.to_pylist()]
     assert len(rows) == 7
-    said = read(run, "read-back-0")
+    said = read_live_status(run, "read-back-0")
     assert said["read_to_end"] is False
     assert said["why"] == "BrokenError at 1:7: the client gave up"
 
@@ -150,7 +150,7 @@ def test_a_consumer_that_cannot_be_closed_has_received_all_the_same(
     monkeypatch.setattr(clients, "receive", lambda _: clients.read(0) if clients.count < 50 else None)
     rows = delivered(run, monkeypatch, clients)
     assert [row["seq"] for row in rows] == list(range(1, 51))
-    assert read(run, "consume-0")["problem"] is None
+    assert read_live_status(run, "consume-0")["problem"] is None
     assert "the client did not close: BrokenError('nobody answers')" in capsys.readouterr().err
 
 
@@ -158,7 +158,7 @@ def test_a_consumer_that_breaks_keeps_what_it_had_received(run: Run, monkeypatch
     steady(run)
     rows = delivered(run, monkeypatch, Clients(breaks_after=7))
     assert [row["seq"] for row in rows] == list(range(1, 8))
-    assert told([read(run, "consume-0")["problem"]]).endswith("BrokenError: the client gave up")
+    assert told([read_live_status(run, "consume-0")["problem"]]).endswith("BrokenError: the client gave up")
 
 
 def test_a_consumer_that_breaks_before_the_load_was_steady_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from brokerproof.errors import InputError
 from brokerproof.orchestration import airflow_client, embedded_airflow
 from brokerproof.orchestration.airflow_client import AirflowClient, AirflowError, TaskState
 from brokerproof.run.directory import Run
+from brokerproof.run.records import StepProblem, write_record
 from brokerproof.settings import from_environment
 
 from .conftest import PROJECT, SCENARIO, judgement
@@ -54,7 +55,7 @@ class FakeClient:
         if self.judged:
             run.leave_state("judgement", self.judged)
         for task in self.failed:
-            run.leave_state(f"problem-{task}", {"step": task, "problem": f"planted problem of {task}"})
+            write_record(run, StepProblem(step=task, problem=f"planted problem of {task}"))
 
     def read_state(self, *_: str) -> str:
         return "failed"

@@ -28,6 +28,7 @@ from brokerproof.orchestration.step import end_children
 from brokerproof.orchestration.suite_operator import SuiteOperator
 from brokerproof.orchestration.verdict_operator import VerdictOperator
 from brokerproof.run.directory import Run
+from brokerproof.run.records import StepProblem, StepSeconds, read_record, write_record
 from brokerproof.spark.last_exception import LastException
 
 from .conftest import PROJECT, FakeTaskInstance, judgement
@@ -58,21 +59,27 @@ def provision(run: Run) -> LifecycleOperator:
     return LifecycleOperator(task_id="provision", run_directory=run.directory, execution_timeout=timedelta(seconds=7))
 
 
+def problem_of(run: Run) -> str:
+    """What the step `provision` left as its problem."""
+    record = read_record(run, StepProblem, "provision")
+    return "" if record is None else record.problem
+
+
 class TestAStep:
     def test_leaves_its_wall_time(self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         use(monkeypatch, FakeLifecycle())
         provision(a_run).execute(context)
-        left = a_run.state("seconds-provision")
-        assert left["step"] == "provision"
-        assert left["started_at"] <= left["finished_at"]
-        assert a_run.state("problem-provision") is None
+        seconds = read_record(a_run, StepSeconds, "provision")
+        assert seconds is not None
+        assert seconds.started_at <= seconds.finished_at
+        assert read_record(a_run, StepProblem, "provision") is None
 
     def test_that_fails_leaves_its_sentence(self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         use(monkeypatch, FakeLifecycle(NodeError("node broker-eu-1 died")))
         with pytest.raises(AirflowFailException, match=r"^node broker-eu-1 died$"):
             provision(a_run).execute(context)
-        assert a_run.state("problem-provision") == {"step": "provision", "problem": "node broker-eu-1 died"}
-        assert a_run.state("seconds-provision") is not None
+        assert problem_of(a_run) == "node broker-eu-1 died"
+        assert read_record(a_run, StepSeconds, "provision") is not None
         assert context["ti"].pushed == {"problem": "node broker-eu-1 died"}
 
     def test_that_takes_too_long_says_its_limit(
@@ -81,7 +88,7 @@ class TestAStep:
         use(monkeypatch, FakeLifecycle(AirflowTaskTimeout("Timeout, PID: 1")))
         with pytest.raises(AirflowFailException, match="took longer than its limit of 7 s"):
             provision(a_run).execute(context)
-        assert "limit of 7 s" in a_run.state("problem-provision")["problem"]
+        assert "limit of 7 s" in problem_of(a_run)
 
     def test_that_takes_too_long_leaves_no_child(
         self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch
@@ -101,15 +108,15 @@ class TestAStep:
         use(monkeypatch, FakeLifecycle(AirflowTaskTerminated("provision was ended from outside")))
         with pytest.raises(AirflowTaskTerminated):
             provision(a_run).execute(context)
-        assert "ended from outside" in a_run.state("problem-provision")["problem"]
+        assert "ended from outside" in problem_of(a_run)
 
     def test_that_works_at_the_second_try_takes_its_problem_back(
         self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        a_run.leave_state("problem-provision", {"step": "provision", "problem": "planted"})
+        write_record(a_run, StepProblem(step="provision", problem="planted"))
         use(monkeypatch, FakeLifecycle())
         provision(a_run).execute(context)
-        assert a_run.state("problem-provision") is None
+        assert read_record(a_run, StepProblem, "provision") is None
 
     def test_may_take_as_long_as_the_run_s_own_scenario_needs(self, a_run: Run, context: Any) -> None:
         task = LifecycleOperator(task_id="break_it", run_directory=a_run.directory)
@@ -212,7 +219,7 @@ class TestTheVerdict:
 
     def test_fails_where_a_step_could_not_do_its_work(self, a_run: Run, context: Any) -> None:
         a_run.leave_state("judgement", judgement())
-        a_run.leave_state("problem-load", {"step": "load", "problem": "the client was refused"})
+        write_record(a_run, StepProblem(step="load", problem="the client was refused"))
         with pytest.raises(AirflowFailException, match="step load failed: the client was refused"):
             self.verdict(a_run).execute(context)
 

@@ -17,6 +17,7 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.results.history import History, open_history
 from brokerproof.run.directory import Run
+from brokerproof.run.records import StepSeconds, write_record
 from sqlalchemy import NullPool, create_engine, make_url, text
 
 # 2026-01-01T00:00:00Z
@@ -146,13 +147,9 @@ def plant(tmp_path: Path) -> PlantRun:
         )
         if judged is not None:
             run.leave_state("judgement", deepcopy(judged))
-        run.leave_state(
-            "seconds-load", {"step": "load", "started_at": triggered, "finished_at": triggered + 101_000_000}
-        )
-        run.leave_state(
-            "seconds-verify",
-            {"step": "verify", "started_at": triggered + 105_000_000, "finished_at": triggered + 130_500_000},
-        )
+        for step, started_s, finished_s in (("load", 0, 101), ("verify", 105, 130.5)):
+            started_at, finished_at = (triggered + int(seconds * 1_000_000) for seconds in (started_s, finished_s))
+            write_record(run, StepSeconds(step=step, started_at=started_at, finished_at=finished_at))
         return run
 
     return make

@@ -20,6 +20,7 @@ from brokerproof.results.history_schema import (
     RecordedMeasurement,
     RecordedRun,
 )
+from brokerproof.run.records import StepProblem, write_record
 from sqlalchemy import create_engine, func, inspect, select, text
 from sqlalchemy.orm import Session
 
@@ -183,7 +184,7 @@ def test_different_runs_are_recorded_side_by_side(plant, judgement, history):
 
 def test_a_run_that_broke_down_is_kept_as_unknown(plant, history):
     run = plant()
-    run.leave_state("problem-provision", {"step": "provision", "problem": "bk-us did not start\x00"})
+    write_record(run, StepProblem(step="provision", problem="bk-us did not start\x00"))
 
     history.record(run)
     kept = history.find_run("r1")

@@ -8,6 +8,7 @@ import json
 import pytest
 from brokerproof.results.history_json import list_plain_runs
 from brokerproof.results.history_table import print_history
+from brokerproof.run.records import StepProblem, write_record
 from rich.console import Console
 
 FAULT = "kill_us"
@@ -144,7 +145,7 @@ def test_every_number_can_be_read_on_80_columns(rendered, plant, judgement, sqli
 
 def test_names_are_no_markup(rendered, plant, judgement, sqlite_history):
     run = plant(judged=judgement("unknown"))
-    run.leave_state("problem-load", {"step": "load", "problem": "[red]no[/red] answer from [br-us]"})
+    write_record(run, StepProblem(step="load", problem="[red]no[/red] answer from [br-us]"))
     sqlite_history.record(run)
 
     assert "[red]no[/red] answer from [br-us]" in rendered()

@@ -10,6 +10,7 @@ from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.results.outcome import exit_status, outcome
 from brokerproof.run.directory import Run
+from brokerproof.run.records import StepProblem, StepSeconds, write_record
 
 CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}, "failed_suites": ["completeness"]}}
 
@@ -46,7 +47,7 @@ def test_the_object_has_what_the_command_promises_and_is_json(plant, judgement):
 def test_the_bill_of_time_runs_from_the_trigger_to_the_verdict(plant, judgement):
     run = plant(judged=judgement())
     # Planted beside load (101 s) and verify (until 130.5 s): taking the cluster down, long after the verdict.
-    run.leave_state("seconds-release", {"step": "release", "started_at": 0, "finished_at": 2_000_000_000_000_000})
+    write_record(run, StepSeconds(step="release", started_at=0, finished_at=2_000_000_000_000_000))
 
     seconds = outcome(run)["seconds"]
 
@@ -181,7 +182,7 @@ def test_judging_a_run_again_does_not_make_it_longer(plant, judgement):
     # What `record` leaves.
     run.leave_state("outcome", outcome(run))
     day_later = run.facts["triggered_at"] + 86_400_000_000
-    run.leave_state("seconds-verify", {"step": "verify", "started_at": day_later, "finished_at": day_later + 9_000_000})
+    write_record(run, StepSeconds(step="verify", started_at=day_later, finished_at=day_later + 9_000_000))
 
     assert outcome(run)["seconds"]["total"] == 130.5
 
@@ -237,7 +238,7 @@ def test_a_judgement_that_says_passed_and_shows_otherwise_does_not_pass(plant, j
 
 def test_a_step_that_failed_makes_a_passed_run_unknown(plant, judgement):
     run = plant(judged=judgement())
-    run.leave_state("problem-break_it", {"step": "break_it", "problem": "kill_us took no effect: br-us is alive."})
+    write_record(run, StepProblem(step="break_it", problem="kill_us took no effect: br-us is alive."))
 
     result = outcome(run)
 
@@ -247,7 +248,7 @@ def test_a_step_that_failed_makes_a_passed_run_unknown(plant, judgement):
 
 def test_a_step_that_failed_leaves_a_control_unmet(plant, judgement):
     run = plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7}), changes=CONTROL)
-    run.leave_state("problem-break_it", {"step": "break_it", "problem": "bk-us did not stop"})
+    write_record(run, StepProblem(step="break_it", problem="bk-us did not stop"))
 
     result = outcome(run)
 
@@ -290,7 +291,7 @@ def test_a_measurement_that_json_has_no_number_for_was_not_made(plant, judgement
 
 def test_why_is_one_line(plant, judgement):
     run = plant(judged=judgement())
-    run.leave_state("problem-load", {"step": "load", "problem": "first line\n  second line\n"})
+    write_record(run, StepProblem(step="load", problem="first line\n  second line\n"))
 
     assert "step load failed: first line second line" in outcome(run)["why"]
 
