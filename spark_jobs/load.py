@@ -19,7 +19,7 @@ import pyarrow as pa
 from brokerproof import clock
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus, read_live_status
-from brokerproof.run.tables import Outcome
+from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Settled, payload, payload_hash
 from brokerproof.systems.registry import clients_for, topic_of
 from pyspark import BarrierTaskContext
@@ -56,7 +56,7 @@ class Load:
         self.live = LiveStatus(run, f"load-{task['index']}")
         self.rows: deque[dict[str, Any]] = deque()
         self.pending: dict[int, dict[str, Any]] = {}
-        self.counts = dict.fromkeys(Outcome, 0)
+        self.counts = dict.fromkeys(AttemptOutcome, 0)
         self.scheduled = 0
         self.error: BaseException | None = None
         self._lock = threading.Lock()
@@ -129,7 +129,7 @@ class Load:
     def _give_up_pending(self) -> None:
         with self._lock:
             for seq in list(self.pending):
-                self._keep(self.pending.pop(seq), Settled(Outcome.UNKNOWN, error="not settled in time"), None)
+                self._keep(self.pending.pop(seq), Settled(AttemptOutcome.UNKNOWN, error="not settled in time"), None)
 
     def _keep(self, row: dict[str, Any], settled: Settled, at: int | None) -> None:
         segment, offset, index = settled.position or (None, None, None)

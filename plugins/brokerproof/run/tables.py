@@ -17,12 +17,16 @@ _PLACE = [("run_id", pa.string()), ("cluster", pa.string()), ("topic", pa.string
 _MESSAGE = [("producer", pa.string()), ("seq", pa.int64()), ("key", pa.string()), ("payload_hash", pa.int64())]
 
 
-class Outcome(StrEnum):
+class AttemptOutcome(StrEnum):
     """What a producer knows about an attempt."""
 
     ACKED = "acked"
     FAILED = "failed"
     UNKNOWN = "unknown"
+
+
+# Judging's name of it, until it imports the one above.
+Outcome = AttemptOutcome
 
 
 class FaultState(StrEnum):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import xxhash
 
 from brokerproof.experiment.scenario import Subscription
-from brokerproof.run.tables import Outcome
+from brokerproof.run.tables import AttemptOutcome
 
 
 class Position(NamedTuple):
@@ -32,7 +32,7 @@ class Position(NamedTuple):
 class Settled(NamedTuple):
     """What the client said about one attempt."""
 
-    outcome: Outcome
+    outcome: AttemptOutcome
     error: str | None = None
     # -1 for a topic without partitions.
     partition: int | None = None

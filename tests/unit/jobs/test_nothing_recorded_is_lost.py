@@ -15,7 +15,7 @@ from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read_live_status
-from brokerproof.run.tables import Outcome
+from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled
 from brokerproof.systems.protocols import Log
 from spark_session import told
@@ -52,7 +52,7 @@ class Clients:
     def send(self, seq: int, key: str, payload: bytes, settle: Any) -> None:
         self._one_more()
         if seq != 3:  # nobody ever answers this one
-            settle(Settled(Outcome.ACKED, partition=-1, position=Position(1, seq, None)))
+            settle(Settled(AttemptOutcome.ACKED, partition=-1, position=Position(1, seq, None)))
 
     def read(self, timeout_s: float) -> Received:
         self._one_more()

@@ -11,7 +11,7 @@ from brokerproof.experiment.guarantees import SubscriptionType
 from brokerproof.experiment.scenario import Subscription
 from brokerproof.experiment.topology import Role, clients_in
 from brokerproof.run.directory import Run
-from brokerproof.run.tables import Outcome
+from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled, payload_hash
 from brokerproof.systems.pulsar import topic
 from brokerproof.systems.pulsar.addressing import Addressing, listener
@@ -116,7 +116,7 @@ class PulsarProducer:
                 payload, answered, properties=self._identity | {_SEQ: str(seq)}, partition_key=key
             )
         except pulsar.PulsarException as error:
-            settle(Settled(Outcome.UNKNOWN, error=type(error).__name__))
+            settle(Settled(AttemptOutcome.UNKNOWN, error=type(error).__name__))
 
     def close(self) -> None:
         """Close; what is pending is settled by the client as failed to send, which is unknown here."""
@@ -176,14 +176,14 @@ class PulsarReader:
 
 def _settled(result: pulsar.Result, message_id: MessageId) -> Settled:
     if result != pulsar.Result.Ok:
-        outcome = Outcome.FAILED if result in _NOT_WRITTEN else Outcome.UNKNOWN
+        outcome = AttemptOutcome.FAILED if result in _NOT_WRITTEN else AttemptOutcome.UNKNOWN
         return Settled(outcome, error=str(result).removeprefix("Result."))
     # A deduplicated retry is answered with (-1, -1): no position.
     position = None
     if message_id.ledger_id() >= 0:
         batch = message_id.batch_index()
         position = Position(message_id.ledger_id(), message_id.entry_id(), None if batch < 0 else batch)
-    return Settled(Outcome.ACKED, partition=message_id.partition(), position=position)
+    return Settled(AttemptOutcome.ACKED, partition=message_id.partition(), position=position)
 
 
 def _received(message: pulsar.Message, cluster: str, partition: int | None) -> Received:
