@@ -114,7 +114,7 @@ def _without(content: Mapping[str, Any], names: Collection[str]) -> dict[str, An
 def _count_found(content: Any, names: Sequence[str]) -> int:
     """How many of the names of a dotted path lead into `content`, one after the other."""
     for count, name in enumerate(names):
-        if isinstance(content, list) and name.isdigit() and int(name) < len(content):
+        if isinstance(content, list) and name in map(str, range(len(content))):
             content = content[int(name)]
         elif isinstance(content, Mapping) and name in content:
             content = content[name]

@@ -1,4 +1,4 @@
-"""Reads a YAML file into a pydantic model; whatever is wrong with it becomes one InputError."""
+"""Reads YAML files into pydantic models; the first mistake becomes an InputError with file, field and remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brokerproof.errors import InputError, shorten
 
 
 class Document(BaseModel):
-    """Base of everything that is read from a file: frozen, no unknown fields."""
+    """Base of the models of everything that is read from a file: frozen, and without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +28,7 @@ def list_yaml(directory: Path) -> dict[str, Path]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file."""
+    """The mapping in a YAML file. Raises InputError where it cannot be read or holds something else."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -47,68 +47,79 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model:
-    """`content` as `model`; the first problem becomes an InputError that names file, field and remedy."""
+    """`content` as `model`. Raises InputError for the first mistake; `file` is what the error names."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first: Mapping[str, Any] = dict(error.errors(include_url=False)[0])
+        field = ".".join(str(part) for part in first["loc"])
         cause = first.get("ctx", {}).get("error")
         if isinstance(cause, InputError):
-            field = ".".join(str(part) for part in (*first["loc"], *filter(None, [cause.field])))
+            field = ".".join(part for part in (field, cause.field) if part)
             raise InputError(cause.problem, file=file, field=field, remedy=cause.remedy) from None
-        field = ".".join(str(part) for part in first["loc"])
-        raise InputError(_problem(dict(first)), file=file, field=field, remedy=_remedy(model, dict(first))) from None
+        problem, remedy = _describe_problem(first), _suggest_remedy(model, first)
+        raise InputError(problem, file=file, field=field, remedy=remedy) from None
 
 
 def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *, source: str) -> dict[str, Any]:
-    """`content` with values replaced by dotted paths, as in `{"workload.rate": 2000}`.
+    """`content` with values replaced by dotted path, as in `{"workload.rate": 2000}`.
 
-    A path may add a key to a mapping but not pass through a list or a plain value. `source` names where the overrides
-    came from in the error.
+    A path leads through mappings and, by index, through items of lists. It may add a key to a mapping, but not an item
+    to a list. `source` stands for the overrides in an InputError.
     """
     result = _copy(content)
     for path, value in overrides.items():
         *parents, last = path.split(".")
-        at = result
-        for depth, name in enumerate(parents):
-            if isinstance(at, list) and name.isdigit() and int(name) < len(at):
-                at = at[int(name)]
-                continue
-            if not isinstance(at, dict):
-                raise InputError("does not lead to a field", file=source, field=path, remedy="give a dotted path")
-            if at.get(name) is None:
-                at[name] = {}
-            at = at[name]
-            if not isinstance(at, dict | list):
-                raise InputError(
-                    f"{'.'.join(parents[: depth + 1])} is a plain value",
-                    file=source,
-                    field=path,
-                    remedy="give a dotted path",
-                )
-        if isinstance(at, list):
-            if not last.isdigit() or int(last) >= len(at):
-                raise InputError("names no item of the list", file=source, field=path, remedy="use an index from 0 on")
-            at[int(last)] = value
-        else:
-            at[last] = value
+        container: Any = result
+        try:
+            for name in parents:
+                container = _step_into(container, name)
+            _replace_item(container, last, value)
+        except InputError as error:
+            raise InputError(error.problem, file=source, field=path, remedy=error.remedy) from None
     return result
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """A remedy that offers the nearest known name, or all of them."""
+    """A remedy: the known name that is most like `name`, or all known names where none is like it."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(map(shorten, names)) or 'nothing is defined'}"
 
 
 def _copy(value: Any) -> Any:
+    """A copy in which no two places share a value, as the places of a YAML anchor and its aliases do."""
     if isinstance(value, Mapping):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
-def _problem(error: dict[str, Any]) -> str:
+def _step_into(container: Any, name: str) -> Any:
+    """The value at `name`, for which a mapping gets a mapping where it has nothing."""
+    if isinstance(container, dict):
+        if container.get(name) is None:
+            container[name] = {}
+        return container[name]
+    return container[_find_index(container, name)]
+
+
+def _replace_item(container: Any, name: str, value: Any) -> None:
+    """Put a value at `name`."""
+    if isinstance(container, dict):
+        container[name] = value
+    else:
+        container[_find_index(container, name)] = value
+
+
+def _find_index(container: Any, name: str) -> int:
+    if not isinstance(container, list):
+        raise InputError(f"`{name}` would be inside a plain value", remedy="give the dotted path of a field")
+    if name not in map(str, range(len(container))):
+        raise InputError(f"`{name}` names no item of the list", remedy="use an index from 0 on")
+    return int(name)
+
+
+def _describe_problem(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         return f"unknown field `{error['loc'][-1]}`"
     if error["type"] == "missing":
@@ -116,16 +127,16 @@ def _problem(error: dict[str, Any]) -> str:
     return f"{error['msg'][0].lower()}{error['msg'][1:]}, not {shorten(repr(error.get('input')))}"
 
 
-def _remedy(model: type[Document], error: dict[str, Any]) -> str:
+def _suggest_remedy(model: type[Document], error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
-        return closest(str(error["loc"][-1]), _fields_at(model, error["loc"][:-1]))
+        return closest(str(error["loc"][-1]), _field_names(model, error["loc"][:-1]))
     if error["type"] == "missing":
         return "add it"
     return "correct the value"
 
 
-def _fields_at(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
-    """Names of the fields of the model nested at `location`."""
+def _field_names(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
+    """The fields of the model that is nested in `model` at `location`."""
     schema: dict[str, Any] = model.model_json_schema()
     definitions = schema.get("$defs", {})
 
@@ -137,8 +148,8 @@ def _fields_at(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
                 node = option
         return node
 
-    at = schema
+    nested = schema
     for part in location:
-        inner = at.get("items") if isinstance(part, int) else at.get("properties", {}).get(part)
-        at = resolve(inner or at.get("additionalProperties") or {})
-    return list(at.get("properties", {}))
+        inner = nested.get("items") if isinstance(part, int) else nested.get("properties", {}).get(part)
+        nested = resolve(inner or nested.get("additionalProperties") or {})
+    return list(nested.get("properties", {}))

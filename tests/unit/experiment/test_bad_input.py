@@ -9,6 +9,7 @@ import pytest
 import yaml
 from brokerproof.checks import load_scenario
 from brokerproof.errors import InputError
+from brokerproof.experiment.topology import load_topology
 from brokerproof.systems.pulsar.system import PULSAR
 
 ROOT = Path(__file__).parents[3]
@@ -191,9 +192,30 @@ def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
     assert str(file) in str(caught.value)
 
 
-def test_a_setting_may_not_pass_through_a_plain_value(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="plain value"):
-        load(tmp_path, good(), {"title.x.y": 1})
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("title.x.y", "`x` would be inside a plain value"),
+        ("faults.0.name.x", "`x` would be inside a plain value"),
+        ("faults.1.name", "`1` names no item of the list"),
+        ("faults.first.name", "`first` names no item of the list"),
+        ("faults.1", "`1` names no item of the list"),
+    ],
+)
+def test_an_override_that_leads_nowhere_is_refused(tmp_path: Path, path: str, problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, good(), {path: 1})
+    assert (caught.value.file, caught.value.field, caught.value.problem) == ("--set", path, problem)
+    assert caught.value.remedy
+
+
+def test_an_override_of_one_alias_spares_the_others(tmp_path: Path) -> None:
+    """geo_replication describes its namespace once and refers to it from the other cluster."""
+    namespaces = [f"clusters.{cluster}.namespaces.world/global.persistence" for cluster in ("cluster-eu", "cluster-us")]
+    topology = load_topology("geo_replication", TOPOLOGIES, {f"{each}.ack_quorum": 1 for each in namespaces})
+    assert {cluster.namespaces["world/global"].persistence.ack_quorum for cluster in topology.clusters.values()} == {1}
+    with pytest.raises(InputError, match="describes it differently"):
+        load_topology("geo_replication", TOPOLOGIES, {f"{namespaces[0]}.ack_quorum": 1})
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "dags" / "scenarios").glob("*.yaml")), ids=lambda file: file.stem)

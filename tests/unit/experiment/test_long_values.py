@@ -29,6 +29,7 @@ WORDS = "so many words " * 357
         {"title" + ".x" * 2500: 1},
         {f"title.{LONG}": 1},
         {f"tags.{LONG}": 1},
+        {f"faults.{'9' * 5000}.name": 1},
         {"name": LONG},
         {"topology": LONG},
         {"topology": WORDS},
