@@ -8,7 +8,6 @@ makes the verdict `unknown` at least, with the reason; nothing here can turn int
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -177,16 +176,6 @@ def outcome(run: Run) -> dict[str, Any]:
         "run_dir": run.directory,
         "report": _report(run),
     }
-
-
-def exit_status(outcome: Mapping[str, Any]) -> int:
-    """0 the verdict is what the scenario expects, 1 it is not, 2 unknown or no data (and not expected).
-
-    3 is kept for unusable input, which ends before there is an outcome.
-    """
-    if outcome["met"]:
-        return 0
-    return 2 if outcome["verdict"] in (Verdict.UNKNOWN, Verdict.NO_DATA) else 1
 
 
 def triggered_at(run: Run) -> datetime:

@@ -6,11 +6,10 @@ from typing import Any
 
 import httpx
 import pytest
-from brokerproof import warm_up
 from brokerproof.checks import load_scenario
 from brokerproof.cli import main
+from brokerproof.commands import run as run_command
 from brokerproof.errors import InputError
-from brokerproof.orchestration import airflow_client, embedded_airflow
 from brokerproof.orchestration.airflow_client import AirflowClient, AirflowError, TaskState
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, write_record
@@ -69,10 +68,10 @@ class FakeClient:
 
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch: pytest.MonkeyPatch, scenarios: Path) -> None:
-    monkeypatch.setattr(embedded_airflow, "EmbeddedAirflow", FakeAirflow)
-    monkeypatch.setattr(airflow_client, "AirflowClient", FakeClient)
+    monkeypatch.setattr(run_command, "EmbeddedAirflow", FakeAirflow)
+    monkeypatch.setattr(run_command, "AirflowClient", FakeClient)
     monkeypatch.setattr(FakeAirflow, "starts", 0)
-    monkeypatch.setattr(warm_up, "prepare", lambda *_: None)
+    monkeypatch.setattr(run_command, "prepare", lambda *_: None)
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, *, judged: Any = None, failed: tuple[str, ...] = ()) -> None:

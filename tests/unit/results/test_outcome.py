@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from brokerproof.commands.exit_status import derive_exit_status
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.results.outcome import exit_status, outcome
+from brokerproof.results.outcome import outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, StepSeconds, write_record
 
@@ -18,7 +19,7 @@ CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}, "failed_suit
 def test_a_run_that_passed_is_what_its_scenario_expects(plant, judgement):
     result = outcome(plant(judged=judgement()))
 
-    assert (result["verdict"], result["met"], exit_status(result)) == ("passed", True, 0)
+    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("passed", True, 0)
     assert result["why"] == "passed, as expected; 1,000 of 1,000 acknowledged messages are stored."
     assert result["suites"] == dict.fromkeys(
         ("completeness", "uniqueness", "ordering", "placement", "recovery"), "passed"
@@ -67,14 +68,14 @@ def test_a_damaged_time_costs_its_line_of_the_bill_and_nothing_else(plant, judge
 def test_a_run_that_failed_against_its_expectation_exits_with_1(plant, judgement):
     result = outcome(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7})))
 
-    assert (result["verdict"], result["met"], exit_status(result)) == ("failed", False, 1)
+    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("failed", False, 1)
     assert result["why"].startswith("failed instead of passed; suite completeness failed; ")
 
 
 def test_a_control_is_met_by_the_verdict_the_anomalies_and_the_suites_together(plant, judgement):
     result = outcome(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7}), changes=CONTROL))
 
-    assert (result["verdict"], result["met"], exit_status(result)) == ("failed", True, 0)
+    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("failed", True, 0)
     assert "lost was found 7 times; suite completeness failed" in result["why"]
 
 
@@ -97,7 +98,7 @@ def test_a_control_is_met_by_the_verdict_the_anomalies_and_the_suites_together(p
 def test_a_control_that_shows_something_else_than_planned_is_not_met(plant, judgement, planted, reason):
     result = outcome(plant(judged=judgement(**planted), changes=CONTROL))
 
-    assert (result["met"], exit_status(result)) == (False, 1)
+    assert (result["met"], derive_exit_status(result)) == (False, 1)
     assert reason in result["why"]
 
 
@@ -111,7 +112,7 @@ def test_legal_anomalies_count_towards_what_has_to_be_found(plant, judgement):
 def test_without_a_judgement_the_verdict_is_unknown_and_nothing_was_counted(plant):
     result = outcome(plant())
 
-    assert (result["verdict"], result["met"], exit_status(result)) == ("unknown", False, 2)
+    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("unknown", False, 2)
     assert "left no judgement" in result["why"]
     assert (result["counts"]["acked"], result["counts"]["illegal"]["lost"]) == (None, None)
 
@@ -131,7 +132,7 @@ def test_a_damaged_judgement_is_unknown(plant, judgement, content, reason):
 
     result = outcome(run)
 
-    assert (result["verdict"], result["met"], exit_status(result)) == ("unknown", False, 2)
+    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("unknown", False, 2)
     assert reason in result["why"] or "cannot be read" in result["why"]
 
 
@@ -174,7 +175,7 @@ def test_a_run_in_which_nothing_happened_is_no_data_and_not_unknown(plant, judge
 
     result = outcome(plant(judged=planted))
 
-    assert (result["verdict"], result["met"], exit_status(result)) == ("no_data", False, 2)
+    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("no_data", False, 2)
 
 
 def test_judging_a_run_again_does_not_make_it_longer(plant, judgement):
@@ -242,7 +243,7 @@ def test_a_step_that_failed_makes_a_passed_run_unknown(plant, judgement):
 
     result = outcome(run)
 
-    assert (result["verdict"], result["met"], exit_status(result)) == ("unknown", False, 2)
+    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("unknown", False, 2)
     assert "step break_it failed: kill_us took no effect: br-us is alive" in result["why"]
 
 
@@ -252,7 +253,7 @@ def test_a_step_that_failed_leaves_a_control_unmet(plant, judgement):
 
     result = outcome(run)
 
-    assert (result["verdict"], result["met"], exit_status(result)) == ("failed", False, 1)
+    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("failed", False, 1)
     assert "does not prove it; step break_it failed: bk-us did not stop" in result["why"]
 
 
@@ -273,13 +274,13 @@ def test_only_a_judgement_can_meet_the_expectation_of_unknown(plant, judgement, 
     result = outcome(run)
 
     assert result["verdict"] == "unknown"
-    assert (result["met"], exit_status(result)) == ((True, 0) if judged else (False, 2))
+    assert (result["met"], derive_exit_status(result)) == ((True, 0) if judged else (False, 2))
 
 
 def test_no_data_exits_with_2(plant, judgement):
     result = outcome(plant(judged=judgement("no_data")))
 
-    assert (result["verdict"], exit_status(result)) == ("no_data", 2)
+    assert (result["verdict"], derive_exit_status(result)) == ("no_data", 2)
 
 
 def test_a_measurement_that_json_has_no_number_for_was_not_made(plant, judgement):

@@ -1,0 +1,32 @@
+"""`airflow`: starts, stops or describes the embedded Airflow."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+
+from brokerproof.commands.exit_status import ExitStatus
+from brokerproof.commands.output import print_json
+from brokerproof.orchestration.airflow_credentials import USER
+from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
+from brokerproof.settings import Settings
+
+
+def execute(options: argparse.Namespace, settings: Settings) -> int:
+    """Start or stop Airflow if the user asks for it, and print its status."""
+    airflow = EmbeddedAirflow(settings, lambda sentence: print(sentence, file=sys.stderr))
+    stopped = False
+    if options.action == "start":
+        airflow.start()
+    elif options.action == "stop":
+        stopped = airflow.stop()
+    status = airflow.read_status()
+    if options.json:
+        print_json(asdict(status))
+    elif status.running:
+        print(f"Airflow runs at {status.url} ({'healthy' if status.healthy else 'not healthy'}, {status.memory_mb} MB)")
+        print(f"user {USER}, password in {status.password_file}; logs in {status.log_directory}")
+    else:
+        print("Airflow was stopped" if stopped else "Airflow does not run")
+    return ExitStatus.OK

@@ -1,0 +1,28 @@
+"""`doctor`: says what this machine lacks and how to get it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+
+from brokerproof.commands.exit_status import ExitStatus
+from brokerproof.commands.output import print_json
+from brokerproof.doctor import examine
+from brokerproof.settings import Settings
+
+
+def execute(options: argparse.Namespace, settings: Settings) -> int:
+    """Print every finding, with a remedy where something is missing."""
+    findings = examine(settings)
+    if options.json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        table = Table(box=None, show_header=False)
+        for finding in findings:
+            mark = "[green]ok[/]" if finding.ok else "[red]missing[/]"
+            table.add_row(mark, finding.name, finding.found + ("" if finding.ok else f"\n→ {finding.remedy}"))
+        Console().print(table)
+    return ExitStatus.OK if all(finding.ok for finding in findings) else ExitStatus.UNKNOWN
