@@ -73,17 +73,14 @@ def _parse_overrides(options: argparse.Namespace) -> dict[str, Any]:
         try:
             overrides[path] = yaml.safe_load(value)
         except (yaml.YAMLError, ValueError, RecursionError):
-            raise InputError(
-                "its value is no YAML", field=f"--set {shorten(text)}", remedy="quote the value"
-            ) from None
+            raise InputError("its value is no YAML", field=f"--set {shorten(text)}", remedy="quote the value") from None
     if options.runtime:
         overrides["runtime"] = options.runtime
     return overrides
 
 
 def _find_scenario_file(settings: Settings, name: str) -> Path:
-    file = settings.scenario_file(name)
-    if not file.exists():
-        known = (path.stem for path in settings.scenario_files())
+    known = [path.stem for path in settings.scenario_files()]
+    if name not in known:
         raise InputError(f"no scenario is called `{name}`", remedy=closest(name, known))
-    return file
+    return settings.scenario_file(name)
