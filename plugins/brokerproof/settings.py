@@ -1,33 +1,154 @@
-"""Where things are on this machine and what the environment says; read once, at the edge.
+"""Where things are on this machine and what its owner decided: the variables BROKERPROOF_…, read at the edge.
 
-BROKERPROOF_HOME                  the project's directory: dags/, topologies/, … (default: the one this file is in)
-BROKERPROOF_VAR                   everything that runs write (default: HOME/var)
-BROKERPROOF_SCENARIOS             the scenario files (default: HOME/dags/scenarios)
-BROKERPROOF_SPARK_DRIVER_MEMORY   memory of each Spark driver (default: 1g)
-BROKERPROOF_SYSTEMS               messaging systems beside the built-in ones, as NAME=MODULE:ATTRIBUTE, comma separated
+Every setting is a field here, called like its variable without the prefix. README.md's table of them is checked against
+this module.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from brokerproof.errors import InputError
 
+PREFIX = "BROKERPROOF_"
+_CHECKOUT = Path(__file__).resolve().parents[2]
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Paths of the project and of what it writes."""
 
-    home: Path
-    var: Path
-    scenarios: Path
-    spark_driver_memory: str
+def _default_cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokerproof"
+
+
+def _default_leases() -> Path:
+    return Path(tempfile.gettempdir()) / f"brokerproof-{os.getuid()}"
+
+
+class Settings(BaseSettings):
+    """The settings of this machine. Each `description` and `default` is what README.md says of the variable."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", validate_default=True)
+
+    home: Path = Field(
+        _CHECKOUT,
+        description="the directory of the project, with `dags/`, `topologies/` and the rest",
+        json_schema_extra={"default": "the checkout that runs"},
+    )
+    var: Path = Field(
+        default_factory=lambda found: found["home"] / "var",
+        description="the directory for everything that runs write",
+        json_schema_extra={"default": "`var/`"},
+    )
+    scenarios: Path = Field(
+        default_factory=lambda found: found["home"] / "dags" / "scenarios",
+        description="the directory of the scenario files",
+        json_schema_extra={"default": "`dags/scenarios/`"},
+    )
+    cache: Path = Field(
+        default_factory=_default_cache,
+        description="the directory for the Pulsar distribution and class data archives",
+        json_schema_extra={"default": "`~/.cache/brokerproof`"},
+    )
+    # Not shown where settings are, because it may hold a password.
+    database_url: str | None = Field(
+        None,
+        repr=False,
+        description="the database of the history, any SQLAlchemy URL",
+        json_schema_extra={"default": "SQLite in `var/`"},
+    )
+    max_clusters: int | None = Field(
+        None,
+        description="the number of clusters that run at a time; further runs wait",
+        json_schema_extra={"default": "one per 6 GiB of memory"},
+    )
+    leases: Path = Field(
+        default_factory=_default_leases,
+        description="the directory that shows which slots of this machine are held, one for all checkouts",
+        json_schema_extra={"default": "`/tmp/brokerproof-UID`"},
+    )
+    spark_driver_memory: str = Field(
+        "1g", description="the memory of each Spark driver", json_schema_extra={"default": "`1g`"}
+    )
     # Where the object of each messaging system that is not built in is, as MODULE:ATTRIBUTE, by name.
-    systems: Mapping[str, str]
+    systems: Annotated[Mapping[str, str], NoDecode] = Field(
+        default_factory=dict,
+        description="messaging systems beside the built-in ones, as `name=module:attribute`, comma separated",
+        json_schema_extra={"default": "none"},
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What is given by keyword only: `from_environment` alone reads the environment."""
+        return (init_settings,)
+
+    @field_validator("home", "var", "scenarios", "cache", "leases")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.resolve()
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if not (self.home / "topologies").is_dir():
+            raise InputError(
+                "holds no topologies/", field="home", remedy=f"set it to Brokerproof's directory, not to {self.home}"
+            )
+        return self
+
+    @field_validator("max_clusters", mode="before")
+    @classmethod
+    def _is_a_count(cls, value: Any) -> Any:
+        if isinstance(value, str) and not re.fullmatch(r"[1-9]\d{0,5}", value.strip()):
+            raise InputError(f"`{value}` is no number of clusters", remedy="write a whole number from 1 on, like `2`")
+        return value
+
+    @field_validator("spark_driver_memory")
+    @classmethod
+    def _is_a_size(cls, value: str) -> str:
+        if not re.fullmatch(r"[1-9]\d*[mg]", value):
+            raise InputError(f"`{value}` is no size", remedy="write it like `1g` or `800m`")
+        return value
+
+    @field_validator("systems", mode="before")
+    @classmethod
+    def _are_systems(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        found: dict[str, str] = {}
+        for entry in filter(None, (part.strip() for part in value.split(","))):
+            match = re.fullmatch(r"([a-z][a-z0-9_-]*)=([\w.]+:\w+)", entry)
+            if match is None:
+                raise InputError(
+                    f"`{entry}` names no messaging system", remedy="write `name=module:attribute`, comma separated"
+                )
+            found[match[1]] = match[2]
+        return found
+
+    def to_environment(self) -> dict[str, str]:
+        """The variables that give another process these settings, wherever it starts."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        values["systems"] = ",".join(f"{name}={place}" for name, place in self.systems.items())
+        return {variable(name): str(value) for name, value in values.items() if value not in (None, "")}
+
+    def python_path(self, given: str | None) -> str:
+        """PYTHONPATH for another process: the project's modules, and behind them what was given.
+
+        A messaging system that is not of this repository is found through what the user gave.
+        """
+        places = [str(self.plugins), str(self.spark_jobs), *(given or "").split(os.pathsep)]
+        return os.pathsep.join(dict.fromkeys(filter(None, places)))
 
     @property
     def dags(self) -> Path:
@@ -78,38 +199,31 @@ class Settings:
         return sorted(self.scenarios.glob("*.yaml"))
 
 
+def variable(field: str) -> str:
+    """The name of a setting's variable."""
+    return f"{PREFIX}{field.upper()}"
+
+
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings that the environment gives. Raises InputError where a value cannot be used."""
-    environment = os.environ if environment is None else environment
-    home = Path(environment.get("BROKERPROOF_HOME") or Path(__file__).resolve().parents[2]).resolve()
-    if not (home / "topologies").is_dir():
-        raise InputError(
-            "holds no topologies/", field="BROKERPROOF_HOME", remedy=f"set it to Brokerproof's directory, not to {home}"
-        )
-    memory = environment.get("BROKERPROOF_SPARK_DRIVER_MEMORY", "1g")
-    if not re.fullmatch(r"[1-9]\d*[mg]", memory):
-        raise InputError(
-            f"`{memory}` is no size", field="BROKERPROOF_SPARK_DRIVER_MEMORY", remedy="write it like `1g` or `800m`"
-        )
-    return Settings(
-        home=home,
-        var=Path(environment.get("BROKERPROOF_VAR") or home / "var").resolve(),
-        scenarios=Path(environment.get("BROKERPROOF_SCENARIOS") or home / "dags" / "scenarios").resolve(),
-        spark_driver_memory=memory,
-        systems=_systems(environment.get("BROKERPROOF_SYSTEMS", "")),
-    )
+    """The settings that the environment gives; an empty variable is as good as none.
+
+    Raises InputError that names the variable where a value cannot be used.
+    """
+    source = EnvSettingsSource(Settings)
+    given = os.environ if environment is None else environment
+    source.env_vars = {name.lower(): value for name, value in given.items() if value}
+    try:
+        return Settings(**source())
+    except ValidationError as error:
+        raise _unusable(error) from None
 
 
-def _systems(text: str) -> dict[str, str]:
-    """{name: MODULE:ATTRIBUTE} of `NAME=MODULE:ATTRIBUTE,…`."""
-    found: dict[str, str] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        match = re.fullmatch(r"([a-z][a-z0-9_-]*)=([\w.]+:\w+)", entry)
-        if match is None:
-            raise InputError(
-                f"`{entry}` names no messaging system",
-                field="BROKERPROOF_SYSTEMS",
-                remedy="write `name=module:attribute`, comma separated",
-            )
-        found[match[1]] = match[2]
-    return found
+def _unusable(error: ValidationError) -> InputError:
+    """The first problem as a sentence."""
+    first = error.errors(include_url=False)[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InputError):
+        field = variable(str(first["loc"][0]) if first["loc"] else cause.field)
+        return InputError(cause.problem, field=field, remedy=cause.remedy)
+    field = variable(str(first["loc"][0]))
+    return InputError(f"{first['msg'][0].lower()}{first['msg'][1:]}", field=field, remedy="correct the value")

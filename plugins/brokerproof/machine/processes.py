@@ -23,8 +23,8 @@ import psutil
 from brokerproof.errors import MachineError
 from brokerproof.machine.files import write_whole
 
-# The variable of every process that belongs to a run.
-MARK = "BROKERPROOF_NODE"
+# The variable of every process that belongs to a run, and of every one that serves all runs.
+MARK, SERVICE_MARK = "BROKERPROOF_NODE", "BROKERPROOF_SERVICE"
 # Start times are counted from the boot, whose own time moves a little when the clock is set.
 _SAME_S = 1.0
 _END_TIMEOUT_S = 10.0
@@ -55,16 +55,17 @@ def start_process(
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own and record it; what it prints is added to `log`.
 
-    `environment` is all of its environment but the mark. The record holds the `facts` too. The process inherits the
-    `descriptors`.
+    `environment` is all of its environment but the mark; the starter's own mark does not count for it. The record holds
+    the `facts` too. The process inherits the `descriptors`.
     """
+    unmarked = {name: value for name, value in environment.items() if name not in (MARK, SERVICE_MARK)}
     for file in (record, log):
         file.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
             cwd=working_directory,
-            env={**environment, variable: str(mark)},
+            env={**unmarked, variable: str(mark)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,18 +20,18 @@ import psutil
 from brokerproof import clock
 from brokerproof.errors import DeadlineError, MachineError
 from brokerproof.machine.files import write_whole
+from brokerproof.settings import from_environment
 
 
 def capacity() -> int:
-    """How many clusters this machine carries at a time: `$BROKERPROOF_MAX_CLUSTERS`, or one per 6 GiB of memory."""
-    if given := os.environ.get("BROKERPROOF_MAX_CLUSTERS"):
-        return int(given)
-    return max(1, min(200, psutil.virtual_memory().total // (6 * 2**30)))
+    """How many clusters this machine carries at a time: `max_clusters` of the settings, or one per 6 GiB of memory."""
+    given = from_environment().max_clusters
+    return given or max(1, min(200, psutil.virtual_memory().total // (6 * 2**30)))
 
 
 def directory() -> Path:
     """Where this user's slots are; one place for all checkouts, because addresses are the machine's."""
-    path = Path(os.environ.get("BROKERPROOF_LEASES") or Path(tempfile.gettempdir()) / f"brokerproof-{os.getuid()}")
+    path = from_environment().leases
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.getuid():
         raise MachineError(f"{path} belongs to another user; set BROKERPROOF_LEASES to a directory of your own")

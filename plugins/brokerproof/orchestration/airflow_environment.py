@@ -43,11 +43,10 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
     environment.setdefault("AIRFLOW__CORE__PARALLELISM", str(3 * slots.capacity() + 4))
     return environment | {
         "AIRFLOW_HOME": str(settings.airflow_home),
-        "BROKERPROOF_HOME": str(settings.home),
-        "BROKERPROOF_VAR": str(settings.var),
-        "BROKERPROOF_SCENARIOS": str(settings.scenarios),
+        # Airflow runs in a directory of its own, where a relative path would lead elsewhere.
+        **settings.to_environment(),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "PYTHONPATH": os.pathsep.join([str(settings.spark_jobs), str(settings.plugins)]),
+        "PYTHONPATH": settings.python_path(os.environ.get("PYTHONPATH")),
         "PYTHONUNBUFFERED": "1",
         "AIRFLOW__CORE__DAGS_FOLDER": str(settings.dags),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(settings.plugins),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -18,8 +18,9 @@ from filelock import FileLock, Timeout
 
 from brokerproof.clock import utc, wait_until
 from brokerproof.errors import DeadlineError, MachineError
+from brokerproof.machine.processes import SERVICE_MARK, Mark, marked_processes, start_process
 from brokerproof.orchestration.airflow_client import AirflowClient
-from brokerproof.orchestration.airflow_credentials import USER, AirflowCredentials, write_private_file
+from brokerproof.orchestration.airflow_credentials import USER, AirflowCredentials
 from brokerproof.orchestration.airflow_environment import build_airflow_environment
 from brokerproof.orchestration.airflow_session import AirflowSession
 from brokerproof.settings import Settings
@@ -52,6 +53,7 @@ class EmbeddedAirflow:
         self.home = settings.airflow_home
         self._credentials = AirflowCredentials(self.home)
         self._pid_file = self.home / "supervisor.json"
+        self._mark = Mark(self.home, "airflow")
         self._lock = FileLock(self.home / "start-and-stop.lock")
 
     def start(self) -> str:
@@ -69,6 +71,7 @@ class EmbeddedAirflow:
                 return session.url
             if session:
                 session.end_members()
+            self._end_unrecorded()
             self._notify("starting Airflow (12 to 30 s)")
             session = self._start_supervisor(_find_free_port())
             self._wait_until_healthy(session)
@@ -77,13 +80,12 @@ class EmbeddedAirflow:
 
     def stop(self) -> bool:
         """End every process of Airflow; True where there was one. The nodes of a run go on."""
-        if not self._pid_file.exists():
+        if not self.home.exists():
             return False
         with self._acquire_lock():
             session = self.read_session()
-            if session is None:
-                return False
-            stopped = session.end_members()
+            stopped = session is not None and session.end_members()
+            stopped |= self._end_unrecorded()
             self._pid_file.unlink(missing_ok=True)
             return stopped
 
@@ -122,21 +124,29 @@ class EmbeddedAirflow:
             ) from None
 
     def _start_supervisor(self, port: int) -> AirflowSession:
-        logs = self.home / "logs"
-        logs.mkdir(exist_ok=True)
-        with (logs / "supervisor.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "brokerproof.orchestration.airflow_supervisor", str(self.home), *COMPONENTS],
-                env=build_airflow_environment(self._settings, port),
-                cwd=self.home,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        session = AirflowSession(pid=process.pid, created=psutil.Process(process.pid).create_time(), port=port)
-        write_private_file(self._pid_file, json.dumps(asdict(session)))
+        start_process(
+            [sys.executable, "-m", "brokerproof.orchestration.airflow_supervisor", str(self.home), *COMPONENTS],
+            mark=self._mark,
+            variable=SERVICE_MARK,
+            record=self._pid_file,
+            facts={"port": port},
+            log=self.home / "logs" / "supervisor.log",
+            environment=build_airflow_environment(self._settings, port),
+            working_directory=self.home,
+        )
+        session = self.read_session()
+        assert session is not None, "it was recorded just now"
         return session
+
+    def _end_unrecorded(self) -> bool:
+        """End an Airflow whose starter was killed before it could record it; True where there was one."""
+        found = False
+        for process in list(marked_processes(self.home, variable=SERVICE_MARK)):
+            with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+                leader = os.getsid(process.pid)
+                created = psutil.Process(leader).create_time() if psutil.pid_exists(leader) else 0.0
+                found |= AirflowSession(pid=leader, created=created, port=0).end_members()
+        return found
 
     def _wait_until_healthy(self, session: AirflowSession) -> None:
         def is_healthy() -> bool:

@@ -5,7 +5,6 @@ SQLite in var/history.db by default, any database of SQLAlchemy's through `BROKE
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from sqlalchemy.orm import Session, selectinload
 
 from brokerproof.experiment.verdict import DECISIVE
 from brokerproof.results.history_database import (
-    DATABASE_URL,
     describe_url,
     lock_for_writing,
     make_engine,
@@ -56,10 +54,9 @@ def open_history(url: str | None = None, *, path: Path | None = None) -> History
     The database is `url`, else `$BROKERPROOF_DATABASE_URL`, else SQLite in `path`, else in history.db of
     `$BROKERPROOF_VAR`. Raises HistoryError where the database cannot be reached or a newer Brokerproof made it.
     """
-    text = url or os.environ.get(DATABASE_URL)
-    database = (
-        parse_url(text) if text else URL.create("sqlite", database=str(path or from_environment().var / "history.db"))
-    )
+    settings = from_environment()
+    text = url or settings.database_url
+    database = parse_url(text) if text else URL.create("sqlite", database=str(path or settings.var / "history.db"))
     with translate_errors(database):
         engine = make_engine(database)
         migrate_schema(engine)

@@ -13,8 +13,9 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from brokerproof.errors import BrokerproofError
+from brokerproof.settings import variable
 
-DATABASE_URL = "BROKERPROOF_DATABASE_URL"
+DATABASE_URL = variable("database_url")
 LOCK_TIMEOUT_S = 60
 
 # Every Brokerproof uses this number and nothing else does; its value has no meaning.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from brokerproof.errors import BrokerproofError, RunError
+from brokerproof.machine.files import whole_file
 from brokerproof.settings import from_environment
 from brokerproof.spark.class_data_archive import locate_archive
 from brokerproof.spark.submission import submit_locally
@@ -15,15 +15,11 @@ def dump_archive() -> None:
     """Run the warm-up job and keep the archive that Java writes. Raises RunError where the job or the dump fails."""
     path = locate_archive()
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    options = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={temporary} -Xlog:disable"
-    try:
+    with whole_file(path) as unfinished:
+        options = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"
         submit_locally(from_environment(), "warm_up", [], conf={"spark.driver.extraJavaOptions": options})
-        if not temporary.exists():
-            raise RunError(f"Java wrote no class data to {temporary}; is there room on the disk?")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        if not unfinished.exists():
+            raise RunError(f"Java wrote no class data to {unfinished}; is there room on the disk?")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def build_spark_environment(settings: Settings, temporary: Path) -> dict[str, st
         "JAVA_HOME": str(spark_java_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join([str(settings.plugins), str(settings.spark_jobs)]),
+        "PYTHONPATH": settings.python_path(os.environ.get("PYTHONPATH")),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(temporary),
         "TMPDIR": str(temporary),

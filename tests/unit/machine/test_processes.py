@@ -17,6 +17,7 @@ from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError
 from brokerproof.machine.processes import (
     MARK,
+    SERVICE_MARK,
     Mark,
     end_processes,
     living,
@@ -97,6 +98,19 @@ def test_a_mark_of_another_kind_is_another_mark(tmp_path: Path) -> None:
     assert list(marked_processes(tmp_path)) == []
     server.kill()
     server.wait()
+
+
+def test_the_starters_own_marks_do_not_pass_on(tmp_path: Path) -> None:
+    """A task of Airflow starts a run's monitor, which is no process of Airflow's."""
+    process = start_process(
+        SLEEPER,
+        mark=Mark(tmp_path / "run", "monitor"),
+        record=tmp_path / "monitor.json",
+        log=tmp_path / "log",
+        environment={**os.environ, SERVICE_MARK: str(Mark(tmp_path, "airflow")), MARK: str(Mark(tmp_path, "node"))},
+    )
+    assert list(marked_processes(tmp_path, variable=SERVICE_MARK)) == []
+    assert mark_of(psutil.Process(process.pid)) == Mark(tmp_path / "run", "monitor")
 
 
 def test_a_starter_that_is_killed_takes_no_process_with_it(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from brokerproof.clock import wait_until
+from brokerproof.machine.processes import SERVICE_MARK, Mark, start_process
 from brokerproof.orchestration import embedded_airflow
 from brokerproof.orchestration.airflow_environment import build_airflow_environment
 from brokerproof.orchestration.airflow_session import AirflowSession
@@ -79,6 +81,59 @@ def test_a_taken_port_is_left_to_its_owner(settings: Settings, monkeypatch: pyte
         port = taken.getsockname()[1]
         monkeypatch.setenv("AIRFLOW__API__PORT", str(port))
         assert embedded_airflow._find_free_port() != port
+
+
+def test_an_airflow_whose_starter_was_killed_before_it_was_recorded_is_ended(settings: Settings) -> None:
+    leader = (
+        "import subprocess, sys, time;"
+        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid, flush=True);"
+        "time.sleep(60)"
+    )
+    started = start_process(
+        [sys.executable, "-c", leader],
+        mark=Mark(settings.airflow_home, "airflow"),
+        variable=SERVICE_MARK,
+        record=settings.airflow_home / "supervisor.json",
+        log=settings.airflow_home / "supervisor.log",
+        environment=os.environ,
+    )
+    # A process that a task started to outlive Airflow, such as a run's monitor.
+    monitor = start_process(
+        [sys.executable, "-c", "import time; time.sleep(60)"],
+        mark=Mark(settings.runs / "r", "monitor"),
+        record=settings.runs / "r" / "monitor.json",
+        log=settings.runs / "r" / "monitor.log",
+        environment={**os.environ, SERVICE_MARK: str(Mark(settings.airflow_home, "airflow"))},
+    )
+    try:
+        log = settings.airflow_home / "supervisor.log"
+        wait_until(lambda: log.read_text().strip(), timeout_s=30, what="the leader to start a member")
+        member = psutil.Process(int(log.read_text()))
+        (settings.airflow_home / "supervisor.json").unlink()
+        assert not EmbeddedAirflow(settings).read_status().running
+        assert EmbeddedAirflow(settings).stop()
+        assert not psutil.pid_exists(started.pid)
+        assert not member.is_running() or member.status() == psutil.STATUS_ZOMBIE
+        assert monitor.poll() is None
+        assert not EmbeddedAirflow(settings).stop()
+    finally:
+        for process in (started, monitor):
+            process.kill()
+            process.wait()
+
+
+def test_airflow_has_the_settings_of_its_starter_and_finds_the_users_modules(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "log=logserver.system:LOG")
+    monkeypatch.setenv("BROKERPROOF_CACHE", "somewhere")
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    settings = from_environment()
+    settings.airflow_home.mkdir(parents=True)
+    environment = build_airflow_environment(settings, 1)
+    assert from_environment(environment) == settings
+    assert environment["BROKERPROOF_CACHE"] == str(Path("somewhere").resolve())
+    assert environment["PYTHONPATH"].split(os.pathsep) == [str(settings.plugins), str(settings.spark_jobs), "/mine"]
 
 
 def test_tasks_find_airflow_at_its_port(settings: Settings) -> None:

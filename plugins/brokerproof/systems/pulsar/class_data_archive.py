@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from brokerproof.errors import NodeError
 from brokerproof.experiment.topology import Role
+from brokerproof.machine.files import whole_file
 from brokerproof.machine.java import cache_directory
 
 log = logging.getLogger(__name__)
@@ -30,22 +33,27 @@ def archive(role: Role, *, java: Path, version: str, heap_mb: int) -> Path:
 def dump(path: Path, *, java: Path, pid: int) -> bool:
     """Make an archive from a running node; whether it worked. The node goes on as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
-        result = subprocess.run(
-            [java.parent / "jcmd", str(pid), "VM.cds", "static_dump", str(temporary)],
-            capture_output=True,
-            timeout=_DUMP_TIMEOUT_S,
-            check=False,
-        )
-        if result.returncode != 0 or not temporary.exists():
-            log.warning("Java kept no class data in %s: %s", path, result.stdout.decode(errors="replace").strip())
-            return False
-        temporary.replace(path)
-    except subprocess.TimeoutExpired:
+        with whole_file(path) as unfinished:
+            # Java lists the classes beside the archive, and leaves the list where it fails.
+            with _removed_in_the_end(unfinished.with_name(f"{unfinished.name}.classlist")):
+                result = subprocess.run(
+                    [java.parent / "jcmd", str(pid), "VM.cds", "static_dump", str(unfinished)],
+                    capture_output=True,
+                    timeout=_DUMP_TIMEOUT_S,
+                    check=False,
+                )
+            if result.returncode != 0 or not unfinished.exists():
+                raise NodeError(result.stdout.decode(errors="replace").strip())
+    except (NodeError, subprocess.TimeoutExpired) as error:
+        log.warning("Java kept no class data in %s: %s", path, error)
         return False
-    finally:
-        # Java lists the classes beside the archive, and leaves the list where it fails.
-        for left in (temporary, temporary.with_name(f"{temporary.name}.classlist")):
-            left.unlink(missing_ok=True)
     return True
+
+
+@contextmanager
+def _removed_in_the_end(path: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,41 @@
+"""Class data of a running node is kept whole or not at all. A stand-in for jcmd writes what it is told to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from brokerproof.systems.pulsar import class_data_archive
+
+# `jcmd PID VM.cds static_dump FILE`
+WRITES = 'echo classes > "$4.classlist"; echo data > "$4"'
+FAILS = 'echo classes > "$4.classlist"; echo half > "$4"; echo "no such option"; exit 1'
+WRITES_NOTHING = 'echo "Java says no"'
+
+
+def dump(tmp_path: Path, act: str) -> tuple[bool, list[str]]:
+    """Whether it worked, and the files beside the archive."""
+    jcmd = tmp_path / "java" / "bin" / "jcmd"
+    jcmd.parent.mkdir(parents=True)
+    jcmd.write_text(f"#!/bin/sh\n{act}\n")
+    jcmd.chmod(0o755)
+    path = tmp_path / "cache" / "a.jsa"
+    worked = class_data_archive.dump(path, java=jcmd.with_name("java"), pid=1)
+    return worked, sorted(left.name for left in path.parent.iterdir())
+
+
+def test_an_archive_is_kept_and_nothing_else(tmp_path: Path) -> None:
+    assert dump(tmp_path, WRITES) == (True, ["a.jsa"])
+
+
+@pytest.mark.parametrize(("act", "reason"), [(FAILS, "no such option"), (WRITES_NOTHING, "Java says no")])
+def test_one_that_fails_is_said_and_leaves_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, act: str, reason: str
+) -> None:
+    assert dump(tmp_path, act) == (False, [])
+    assert reason in caplog.text
+
+
+def test_one_that_takes_too_long_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_data_archive, "_DUMP_TIMEOUT_S", 0.2)
+    assert dump(tmp_path, f"{WRITES}; exec sleep 30") == (False, [])

@@ -1,0 +1,119 @@
+"""The settings of the machine: one model, refused in sentences, the same in every process that is started."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from brokerproof.errors import InputError
+from brokerproof.machine import slots
+from brokerproof.machine.processes import MARK, SERVICE_MARK
+from brokerproof.settings import Settings, from_environment, variable
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("MAX_CLUSTERS", "x", "`x` is no number of clusters (write a whole number from 1 on, like `2`)"),
+        ("MAX_CLUSTERS", "0", "`0` is no number of clusters (write a whole number from 1 on, like `2`)"),
+        ("MAX_CLUSTERS", "1.5", "`1.5` is no number of clusters (write a whole number from 1 on, like `2`)"),
+        ("SPARK_DRIVER_MEMORY", "2 GB", "`2 GB` is no size (write it like `1g` or `800m`)"),
+        ("HOME", "/", "holds no topologies/ (set it to Brokerproof's directory, not to /)"),
+        ("SYSTEMS", "log", "`log` names no messaging system (write `name=module:attribute`, comma separated)"),
+        ("SYSTEMS", "a=b:c,d=e", "`d=e` names no messaging system (write `name=module:attribute`, comma separated)"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_said_with_its_variable_and_a_remedy(
+    name: str, value: str, sentence: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        from_environment({f"BROKERPROOF_{name}": value})
+    assert str(error.value) == f"BROKERPROOF_{name}: {sentence}"
+
+
+def test_whoever_asks_for_slots_gets_that_sentence_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERPROOF_MAX_CLUSTERS", "x")
+    with pytest.raises(InputError, match="BROKERPROOF_MAX_CLUSTERS: `x` is no number of clusters"):
+        slots.capacity()
+
+
+def test_without_variables_everything_is_where_the_readme_says() -> None:
+    settings = from_environment({})
+    assert (settings.home, settings.var, settings.scenarios) == (ROOT, ROOT / "var", ROOT / "dags" / "scenarios")
+    assert (settings.max_clusters, settings.database_url, settings.systems) == (None, None, {})
+
+
+def test_an_empty_variable_is_as_good_as_none() -> None:
+    assert from_environment({variable(name): "" for name in Settings.model_fields}) == from_environment({})
+
+
+def test_what_follows_from_a_setting_follows_it(tmp_path: Path) -> None:
+    (tmp_path / "topologies").mkdir()
+    settings = from_environment({"BROKERPROOF_HOME": str(tmp_path)})
+    assert settings.scenarios == tmp_path / "dags" / "scenarios"
+    assert settings.runs == tmp_path / "var" / "runs"
+
+
+def test_systems_are_listed_by_name() -> None:
+    settings = from_environment({"BROKERPROOF_SYSTEMS": "log=logserver.system:LOG, other=a.b:C,"})
+    assert settings.systems == {"log": "logserver.system:LOG", "other": "a.b:C"}
+
+
+def test_a_password_of_the_database_is_not_shown() -> None:
+    settings = from_environment({"BROKERPROOF_DATABASE_URL": "postgresql://u:secret@h/d"})
+    assert settings.database_url == "postgresql://u:secret@h/d"
+    assert "secret" not in repr(settings)
+
+
+def test_another_process_has_the_same_settings_wherever_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "VAR": "here/var",
+        "CACHE": "here/cache",
+        "LEASES": "leases",
+        "MAX_CLUSTERS": "7",
+        "DATABASE_URL": "sqlite:///x.db",
+        "SPARK_DRIVER_MEMORY": "800m",
+        "SYSTEMS": "log=logserver.system:LOG,other=a.b:C",
+    }.items():
+        monkeypatch.setenv(f"BROKERPROOF_{name}", value)
+    settings = from_environment()
+    code = "from brokerproof.settings import from_environment; print(repr(from_environment().to_environment()))"
+    environment = {**os.environ, **settings.to_environment()}
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert said.strip() == repr(settings.to_environment())
+    assert from_environment(settings.to_environment()) == settings
+
+
+def test_the_users_python_path_stays_behind_the_projects() -> None:
+    settings = from_environment({})
+    ours = [str(ROOT / "plugins"), str(ROOT / "spark_jobs")]
+    assert settings.python_path(None).split(":") == ours
+    assert settings.python_path(f"/mine:{ours[0]}:/more").split(":") == [*ours, "/mine", "/more"]
+
+
+def test_the_readme_lists_every_setting_as_it_is() -> None:
+    listed = re.findall(r"^\| `(BROKERPROOF_\w+)` \| (.+) \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    extras = {name: field.json_schema_extra for name, field in Settings.model_fields.items()}
+    assert listed == [
+        (variable(name), field.description, extras[name]["default"])  # type: ignore[index]
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def test_no_variable_is_read_past_the_settings() -> None:
+    """Whatever else is called BROKERPROOF_… marks a process, or is a test's own."""
+    known = {variable(name) for name in Settings.model_fields} | {MARK, SERVICE_MARK}
+    folders = [ROOT / name for name in ("plugins", "spark_jobs", "dags", "tools")]
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+    named = {name for path in files for name in re.findall(r"BROKERPROOF_[A-Z_]+[A-Z]", path.read_text())}
+    assert named <= known
