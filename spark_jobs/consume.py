@@ -3,90 +3,104 @@
 Usage: spark-submit consume.py RUN_DIR
 
 One Spark task a consumer, all at once. It ends by condition: the load has finished, and the clusters themselves say
-that replication and then every subscription is drained; or at a deadline, and then the drain is not proven.
+that replication and then every subscription is drained; or at a deadline, and then the drain is not proven. Each
+consumer leaves a record of its end, and the job one of what the clusters said.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
 
-import pyarrow as pa
 from brokerproof import clock
 from brokerproof.errors import AdminError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Subscription
 from brokerproof.run.directory import Run
-from brokerproof.run.live_status import LiveStatus, read_live_status
-from brokerproof.systems.clients import Consumer, Position
+from brokerproof.run.live_status import LiveStatus
+from brokerproof.run.records import (
+    ConsumerEnd,
+    ConsumersStop,
+    FaultEffective,
+    LoadEnd,
+    StepProblem,
+    SubscriptionDrain,
+    SubscriptionDrains,
+    read_record,
+    remove_record,
+    write_record,
+)
+from brokerproof.systems.clients import Consumer
 from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import abilities_of, clients_for, observation_of, topic_of
+from deliveries import ConfirmedAcks, Deliveries
 from pyspark import BarrierTaskContext
-from spark_session import append, batch, close, kept, one_task_each, run_argument, schema, session, told
+from spark_session import Batches, make_batch, run_of_arguments, run_tasks, start_session
+from task_problems import close_clients, defer_error, join_problems
 
 _FLUSH_S = 1.0
-# A delivery waits this long for the confirmation of its ack before it is written without one.
-_CONFIRM_S = 20.0
 # Warm-up and start of the load, on top of the phases and the settling.
 _SLACK_S = 360.0
 
 
-def consumers_of(run: Run) -> list[dict[str, Any]]:
-    """One entry a task."""
-    return [
-        {
-            "subscription": subscription.name,
-            "cluster": subscription.home(run.topology),
-            "consumer": f"{subscription.name}-c{number}",
-        }
+@dataclass(frozen=True, kw_only=True)
+class ConsumerTask:
+    """One consumer: its name, and the subscription on the cluster where it begins."""
+
+    number: int
+    cluster: str
+    subscription: str
+    consumer: str
+
+
+def plan_consumers(run: Run) -> list[ConsumerTask]:
+    """The consumers of the workload, one task each."""
+    places = [
+        (subscription.home(run.topology), subscription.name, number)
         for subscription in run.scenario.workload.subscriptions
         for number in range(subscription.consumers)
     ]
+    return [
+        ConsumerTask(number=index, cluster=cluster, subscription=name, consumer=f"{name}-c{number}")
+        for index, (cluster, name, number) in enumerate(places)
+    ]
 
 
-class Consumption:
-    """One consumer's life: a thread that receives and acknowledges, one that learns which acks are confirmed."""
+class MovingConsumer:
+    """Receives and acknowledges, on one cluster after the other where the subscription moves."""
 
-    def __init__(self, run: Run, index: int, task: dict[str, Any]) -> None:
+    def __init__(self, run: Run, task: ConsumerTask) -> None:
         self.run, self.task = run, task
         self.subscription: Subscription = next(
             one
             for one in run.scenario.workload.subscriptions
-            if one.name == task["subscription"] and one.home(run.topology) == task["cluster"]
+            if one.name == task.subscription and one.home(run.topology) == task.cluster
         )
-        self.cluster: str = task["cluster"]
-        self.live = LiveStatus(run, f"consume-{index}")
-        self.unconfirmed: deque[dict[str, Any]] = deque()
-        self.delivered = 0
-        # Whether the cluster says what it took for acknowledged: else no delivery waits for that.
-        self.confirms = Ability.CONFIRMED_ACKS in abilities_of(run)
-        # The cluster that was asked, and the position before which it has everything acknowledged.
-        self.confirmed: tuple[str, dict[int, Position]] = ("", {})
-        self.confirmed_at = 0
+        # Where it is now.
+        self.cluster = task.cluster
+        self.confirms_acks = Ability.CONFIRMED_ACKS in abilities_of(run)
+        self.deliveries = Deliveries(await_confirmation=self.confirms_acks)
         self.leaving = threading.Event()
         self.stopping = threading.Event()
         self.error: BaseException | None = None
 
     def receive_all(self) -> None:
-        """Receive until told to stop, on one cluster after the other where the subscription moves."""
+        """Receive on every cluster of the subscription until `stopping` is set."""
         for incarnation, cluster in enumerate(self.subscription.places(self.run.topology)):
             if incarnation and self.stopping.is_set():
                 return
             clients = clients_for(self.run, cluster, self.subscription.region)
             try:
-                consumer = clients.consumer(self.subscription, self.task["consumer"])
+                consumer = clients.consumer(self.subscription, self.task.consumer)
                 self.cluster = cluster
-                self.live.show(subscribed=True, cluster=cluster, delivered=self.delivered)
                 while not self.stopping.is_set() and (incarnation or not self.leaving.is_set()):
                     self._receive(consumer, incarnation)
                 while self.stopping.is_set() and self._receive(consumer, incarnation):
                     pass
             finally:
                 # A cluster that is left may be gone, and closing then waits for it.
-                closing = threading.Thread(target=close, kwargs={"client": clients}, name="close", daemon=True)
+                closing = threading.Thread(target=close_clients, kwargs={"client": clients}, name="close", daemon=True)
                 closing.start()
                 if self.stopping.is_set():
                     closing.join()
@@ -96,170 +110,149 @@ class Consumption:
         moves = self.subscription.moves
         if moves is None or self.leaving.is_set():
             return
-        effective = self.run.state(f"effective-{moves.after}")
-        if effective is not None and clock.now_us() >= effective["at"] + moves.after_s * 1e6:
+        effective = read_record(self.run, FaultEffective, moves.after)
+        if effective is not None and clock.now_us() >= effective.at + moves.after_s * 1e6:
             self.leaving.set()
+
+    def confirm_acks(self, observation: Observation) -> None:
+        """Ask the cluster again and again what it took for acknowledged; the client's own acks have no receipt."""
+        while not self.stopping.wait(1.0):
+            cluster = self.cluster
+            try:
+                positions = observation.acknowledged(cluster, self.task.subscription)
+            except AdminError:
+                continue  # Nobody answers: nothing is confirmed meanwhile.
+            self.deliveries.confirm(ConfirmedAcks(cluster=cluster, positions=positions, at=clock.now_us()))
 
     def _receive(self, consumer: Consumer, incarnation: int) -> bool:
         received = consumer.receive(0.2)
         if received is None:
             return False
-        segment, offset, index = received.position or (None, None, None)
-        self.unconfirmed.append(
-            {
-                "cluster": self.cluster,
-                "incarnation": incarnation,
-                "arrival": self.delivered,
-                "received_at": clock.now_us(),
-                "producer": received.producer,
-                "seq": received.seq,
-                "key": received.key,
-                "payload_hash": received.payload_hash,
-                "partition": received.partition,
-                "ledger_id": segment,
-                "entry_id": offset,
-                "batch_index": index,
-                "redelivery_count": received.redelivery_count,
-                "published_at": received.published_at,
-                "replicated_from": received.replicated_from,
-                "acknowledged_at": None,
-            }
-        )
-        self.delivered += 1
+        self.deliveries.add(received, cluster=self.cluster, incarnation=incarnation)
         consumer.acknowledge(received)
         return True
 
-    def confirm(self, observation: Observation) -> None:
-        """Ask the cluster up to where the subscription is acknowledged; the client's own acks have no receipt."""
-        while not self.stopping.wait(1.0):
-            try:
-                cluster = self.cluster
-                confirmed = observation.acknowledged(cluster, self.task["subscription"])
-            except AdminError:
-                continue  # nobody answers: nothing is confirmed meanwhile
-            self.confirmed_at = clock.now_us()
-            self.confirmed = cluster, confirmed
 
-    def take(self, *, last: bool = False) -> list[dict[str, Any]]:
-        """Deliveries whose ack is confirmed, or which have waited long enough for that, in order of arrival."""
-        rows = []
-        (asked, confirmed), confirmed_at = self.confirmed, self.confirmed_at
-        last = last or not self.confirms
-        waited_since = clock.now_us() - int(_CONFIRM_S * 1e6)
-        while self.unconfirmed:
-            row = self.unconfirmed[0]
-            mark = confirmed.get(row["partition"]) if row["cluster"] == asked else None
-            if (
-                mark is not None
-                and (row["ledger_id"], row["entry_id"]) < mark[:2]
-                and row["received_at"] <= confirmed_at
-            ):
-                row["acknowledged_at"] = confirmed_at
-            elif not last and row["received_at"] > waited_since:
-                break
-            rows.append(self.unconfirmed.popleft())
-        return rows
-
-
-def _deliver_one(run: Run, index: int, task: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def consume_messages(run: Run, task: ConsumerTask) -> Batches:
+    """The task of one consumer: rows of the table `deliveries`, and a record of its end."""
     BarrierTaskContext.get().barrier()
-    consumption = Consumption(run, index, task)
+    consumer, live = MovingConsumer(run, task), LiveStatus(run, f"consume-{task.number}")
     constant = {
         "run_id": run.run_id,
         "topic": topic_of(run),
-        "subscription": task["subscription"],
-        "consumer": task["consumer"],
+        "subscription": task.subscription,
+        "consumer": task.consumer,
     }
 
-    def work() -> None:
+    def receive() -> None:
         try:
-            consumption.receive_all()
+            consumer.receive_all()
         except BaseException as error:
-            consumption.error = error
+            consumer.error = error
 
-    thread = threading.Thread(target=work, name="receive", daemon=True)
+    thread = threading.Thread(target=receive, name="receive", daemon=True)
     thread.start()
-    if consumption.confirms:
-        threading.Thread(target=consumption.confirm, args=(observation_of(run),), name="confirm", daemon=True).start()
+    if consumer.confirms_acks:
+        threading.Thread(target=consumer.confirm_acks, args=(observation_of(run),), name="confirm", daemon=True).start()
     while thread.is_alive():
         thread.join(_FLUSH_S)
-        if run.state("consume_stop") is not None:
-            consumption.stopping.set()
-        consumption.leave_in_time()
-        consumption.live.show(delivered=consumption.delivered)
-        if rows := consumption.take():
-            yield batch("deliveries", rows, constant)
-    if rows := consumption.take(last=True):
-        yield batch("deliveries", rows, constant)
-    consumption.live.show(problem=kept(run, task["consumer"], consumption.error))
+        if read_record(run, ConsumersStop) is not None:
+            consumer.stopping.set()
+        consumer.leave_in_time()
+        live.show(cluster=consumer.cluster, delivered=consumer.deliveries.count)
+        if rows := consumer.deliveries.take():
+            yield make_batch("deliveries", rows, constant)
+    if rows := consumer.deliveries.take(last=True):
+        yield make_batch("deliveries", rows, constant)
+    problem = defer_error(run, task.consumer, consumer.error)
+    write_record(
+        run,
+        ConsumerEnd(
+            task=task.number,
+            consumer=task.consumer,
+            delivered=consumer.deliveries.count,
+            problem=problem,
+            at=clock.now_us(),
+        ),
+    )
 
 
-def watch(run: Run, ended: threading.Event) -> None:
-    """Decide when to stop, and leave the evidence for it in state/consume.json and state/consume_stop.json."""
+def watch_drains(run: Run, ended: threading.Event) -> None:
+    """Decide when the consumers stop, and leave what the clusters said about every subscription by then.
+
+    `ended` is set where they ended by themselves.
+    """
     observation = observation_of(run)
-    phases, settle_s = run.scenario.phases, run.scenario.settle_s
-    deadline = time.monotonic() + phases.total_s + 2 * settle_s + _SLACK_S
-    finished_at: float | None = None
-    drained: list[dict[str, Any]] = []
+    settle_s = run.scenario.settle_s
+    deadline = time.monotonic() + run.scenario.phases.total_s + 2 * settle_s + _SLACK_S
+    load_ended_at: float | None = None
+    drains: list[SubscriptionDrain] = []
     behind: list[str] = []
     while not ended.wait(0.5):
-        load = run.state("load")
-        if finished_at is None and (load is not None or run.state("problem-load") is not None):
-            finished_at = time.monotonic()
-        if finished_at is None and time.monotonic() < deadline:
+        if load_ended_at is None and _load_has_ended(run):
+            load_ended_at = time.monotonic()
+        if load_ended_at is None and time.monotonic() < deadline:
             continue
-        # In this order: what replication brings later would find a subscription that counts as drained.
-        behind = [f"{path['from']} to {path['to']}" for path in observation.replicated() if not path["drained"]]
-        drained = observation.drained()
-        all_drained = not behind and bool(drained) and all(row["drained"] for row in drained)
-        late = finished_at is None or time.monotonic() > finished_at + settle_s
-        if all_drained or late:
+        # Replication is asked first: what it brings later would reach a subscription that counts as drained.
+        behind = [f"{way.sender} to {way.receiver}" for way in observation.replicated() if not way.drained]
+        drains = observation.drained()
+        is_late = load_ended_at is None or time.monotonic() > load_ended_at + settle_s
+        if is_late or (drains and not behind and all(drain.drained for drain in drains)):
             break
-    for row in drained:
-        if behind:
-            # What comes later finds nobody who consumes it.
-            row["drained"] = False
-            row["why"] += f"; replication had not drained from {', '.join(behind)}"
-        if not row["drained"]:
-            row["why"] += f"; not drained {settle_s:.0f} s after the load"
-    run.leave_state(
-        "consume",
-        {"subscriptions": drained or [_unproven(run, "the consumers ended by themselves")], "at": clock.now_us()},
+    drains = [_conclude_drain(drain, behind, settle_s) for drain in drains] or [_prove_nothing(run)]
+    write_record(run, SubscriptionDrains(subscriptions=tuple(drains), at=clock.now_us()))
+    write_record(run, ConsumersStop(at=clock.now_us()))
+
+
+def _load_has_ended(run: Run) -> bool:
+    return read_record(run, LoadEnd) is not None or read_record(run, StepProblem, "load") is not None
+
+
+def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float) -> SubscriptionDrain:
+    """What a subscription came to, with the ways on which replication is still `behind`."""
+    if drain.drained and not behind:
+        return drain
+    # A message that is replicated after this moment has no consumer any more.
+    behind_too = f"; replication had not drained from {', '.join(behind)}" if behind else ""
+    why = f"{drain.why}{behind_too}; not drained {settle_s:.0f} s after the load"
+    return drain.model_copy(update={"drained": False, "why": why})
+
+
+def _prove_nothing(run: Run) -> SubscriptionDrain:
+    return SubscriptionDrain(
+        cluster=next(iter(run.topology.clusters)),
+        topic=topic_of(run),
+        partition=-1,
+        subscription="",
+        drained=False,
+        why="the consumers ended by themselves",
     )
-    run.leave_state("consume_stop", {"at": clock.now_us()})
-
-
-def _unproven(run: Run, why: str) -> dict[str, Any]:
-    return {
-        "cluster": next(iter(run.topology.clusters)),
-        "topic": topic_of(run),
-        "partition": -1,
-        "subscription": "",
-        "drained": False,
-        "why": why,
-    }
 
 
 def main() -> None:
-    run = run_argument()
-    tasks = consumers_of(run)
+    """Consume, and end with the problems of the consumers where they had any."""
+    run = run_of_arguments()
+    tasks = plan_consumers(run)
     if not tasks:
-        run.leave_state("consume", {"subscriptions": [], "at": clock.now_us()})
+        write_record(run, SubscriptionDrains(subscriptions=(), at=clock.now_us()))
         return
-    spark = session("consume")
+    for task in tasks:
+        # What an earlier attempt left would pass for what this one came to.
+        remove_record(run, ConsumerEnd, task.number)
+    spark = start_session("consume")
     ended = threading.Event()
-    watcher = threading.Thread(target=watch, args=(run, ended), name="watch")
-    watcher.start()
+    watching = threading.Thread(target=watch_drains, args=(run, ended), name="watch")
+    watching.start()
     try:
-        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
-            one_task_each(run, tasks, _deliver_one), schema("deliveries"), barrier=True
-        )
-        append(frame, run, "deliveries")
+        run_tasks(spark, run, "deliveries", tasks, consume_messages, at_once=True)
     finally:
         ended.set()
-        watcher.join()
+        watching.join()
     spark.stop()
-    if problem := told(read_live_status(run, f"consume-{index}").get("problem") for index in range(len(tasks))):
+    ends = [(task, read_record(run, ConsumerEnd, task.number)) for task in tasks]
+    if problem := join_problems(
+        f"{task.consumer} left no record of its end" if end is None else end.problem for task, end in ends
+    ):
         raise SystemExit(problem)
 
 

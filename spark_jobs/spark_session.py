@@ -1,10 +1,10 @@
-"""The Spark session of a job."""
+"""What every job asks of Spark: a session, tasks that run side by side, and tables in the schemas of a run."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from brokerproof.errors import BrokerproofError
@@ -12,49 +12,43 @@ from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 Task = TypeVar("Task")
+Batches = Iterator[pa.RecordBatch]
 
 
-class Closeable(Protocol):
-    """A client of the messaging system, or a part of one."""
-
-    def close(self) -> None:
-        """Close it."""
-
-
-def session(name: str) -> SparkSession:
-    """The session; everything else comes from spark-submit."""
+def start_session(name: str) -> SparkSession:
+    """The session of a job. Everything else about it comes from spark-submit."""
     return SparkSession.builder.appName(f"brokerproof-{name}").config("spark.sql.session.timeZone", "UTC").getOrCreate()
 
 
-def schema(table: str) -> StructType:
-    """A table's schema in Spark's terms."""
-    return from_arrow_schema(SCHEMAS[table])
+def run_tasks(
+    spark: SparkSession,
+    run: Run,
+    table: str,
+    tasks: Sequence[Task],
+    work: Callable[[Run, Task], Batches],
+    *,
+    at_once: bool = False,
+) -> None:
+    """Run `work` as one Spark task for each of `tasks`, and append the rows that it yields to a table of the run.
 
+    `at_once`: no task starts before all of them have a place, and too few places are an error at once.
+    """
+    directory, schema = run.directory, from_arrow_schema(SCHEMAS[table])
 
-def append(frame: DataFrame, run: Run, table: str) -> None:
-    """Write what a job made. One action a job: an action repeats side effects."""
-    frame.write.mode("append").parquet(run.table(table))
-
-
-def one_task_each(
-    run: Run, tasks: list[Task], work: Callable[[Run, int, Task], Iterator[pa.RecordBatch]]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What `mapInArrow` runs on a frame of task numbers: `work` on the task of each number."""
-    directory = run.directory
-
-    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run_numbered(batches: Batches) -> Batches:
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
-                yield from work(Run(directory), number, tasks[number])
+                yield from work(Run(directory), tasks[number])
 
-    return each
+    numbers: DataFrame = spark.range(0, len(tasks), 1, len(tasks))
+    # One action a job, because a second one would repeat what the tasks do to the cluster.
+    numbers.mapInArrow(run_numbered, schema, barrier=at_once).write.mode("append").parquet(run.table(table))
 
 
-def batch(table: str, rows: list[dict[str, Any]], constant: Mapping[str, Any]) -> pa.RecordBatch:
-    """Rows of a table; `constant` has the columns that are the same in all of them."""
+def make_batch(table: str, rows: Sequence[Mapping[str, Any]], constant: Mapping[str, Any]) -> pa.RecordBatch:
+    """Rows of a table as Arrow has them. `constant` has the columns that are the same in all rows."""
     columns = [
         pa.array(
             [constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows],
@@ -65,32 +59,8 @@ def batch(table: str, rows: list[dict[str, Any]], constant: Mapping[str, Any]) -
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[table])
 
 
-def close(**what: Closeable) -> None:
-    """Close clients that have done their work. One that cannot close, as with a broker that hangs, is said."""
-    for name, each in what.items():
-        try:
-            each.close()
-        except Exception as error:
-            print(f"the {name} did not close: {error!r}", file=sys.stderr)
-
-
-def kept(run: Run, who: str, error: BaseException | None) -> str | None:
-    """What a task says of an error instead of raising it, because Spark would throw away what all tasks had recorded.
-
-    Before the load was steady there is nothing to keep, and the sooner the job fails the better: then it is raised.
-    """
-    if error is not None and run.state("timeline") is None:
-        raise error
-    return None if error is None else f"{who}: {type(error).__name__}: {error}"
-
-
-def told(problems: Iterable[str | None]) -> str:
-    """What went wrong in a job's tasks, in one line; empty where nothing did."""
-    return "; ".join(dict.fromkeys(problem for problem in problems if problem))
-
-
-def run_argument() -> Run:
-    """The run whose directory is the job's first argument."""
+def run_of_arguments() -> Run:
+    """The run whose directory is the job's first argument. Ends the job where that is no run."""
     if len(sys.argv) < 2:
         raise SystemExit(f"usage: {sys.argv[0]} RUN_DIR")
     try:

@@ -80,9 +80,7 @@ def read(geo: Stretched, cluster: str) -> list[Received]:
 
 
 def drain(observation: PulsarObservation) -> None:
-    wait_until(
-        lambda: all(way["drained"] for way in observation.replicated()), timeout_s=60, what="replication to drain"
-    )
+    wait_until(lambda: all(way.drained for way in observation.replicated()), timeout_s=60, what="replication to drain")
 
 
 def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(geo: Stretched) -> None:
@@ -177,9 +175,9 @@ def test_replication_is_not_drained_while_the_other_cluster_is_down_and_is_after
     assert us.alive_brokers() == sorted(brokers)
     publish(geo, EU, 20)
     to_us, from_us = geo.observation.replicated()
-    assert (to_us["drained"], from_us["drained"]) == (False, False)
-    assert "the replicator of the topic is at" in to_us["why"]
-    assert "no node answers" in from_us["why"]
+    assert (to_us.drained, from_us.drained) == (False, False)
+    assert "the replicator of the topic is at" in to_us.why
+    assert "no node answers" in from_us.why
     before = len(read(geo, EU))
     wait_until(lambda: us.alive_brokers() == [], timeout_s=60, what="the end of their sessions")
     specs = geo.provisioning.specs()
@@ -223,7 +221,7 @@ def test_a_subscription_with_replicated_state_goes_on_elsewhere_where_it_stood(
             time.sleep(0.5)
         observation = PulsarObservation(run)
         wait_until(
-            lambda: all(way["drained"] for way in observation.replicated()), timeout_s=60, what="replication to drain"
+            lambda: all(way.drained for way in observation.replicated()), timeout_s=60, what="replication to drain"
         )
         again = 0
         other = us.consumer(mover, "c0")

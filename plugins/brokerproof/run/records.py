@@ -330,8 +330,8 @@ class LogRead(Record):
     cluster: str
     topic: str
     partition: int
-    # The last position that the cluster confirms, in the system's own words; None for an empty log.
-    last_confirmed: str | None
+    # The position behind its last message, in words; None for an empty log.
+    end: str | None
     read_to_end: bool
     why: str
     # Read from it, None where nobody tried.
@@ -349,9 +349,12 @@ class LogsRead(Record):
 
     @classmethod
     def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """Logs had no number then."""
+        """Logs had no number then, and their end was the position of the last message."""
         content = super().upgrade(content, key)
-        return content | {"logs": _numbered(LogRead, content.get("logs"))}
+        logs = content.get("logs")
+        if isinstance(logs, list):
+            logs = [{**log, "end": log.get("last_confirmed")} if isinstance(log, Mapping) else log for log in logs]
+        return content | {"logs": _numbered(LogRead, logs)}
 
 
 def _numbered(model: type[Model], rows: Any) -> Any:

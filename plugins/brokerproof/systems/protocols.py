@@ -17,6 +17,7 @@ from brokerproof.machine.finding import Finding
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample
+from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.systems.clients import Clients, Position
 
@@ -178,16 +179,16 @@ class Observation(Protocol):
         A counter that starts again with each owner.
         """
 
-    def drained(self) -> list[dict[str, Any]]:
-        """For each partition and subscription: cluster, topic, partition, subscription, drained, backlog, why.
+    def drained(self) -> list[SubscriptionDrain]:
+        """For each partition and subscription, whether it has got everything.
 
-        A subscription that moves counts where it goes. A cluster that does not answer is not drained, and why says so.
+        A subscription that moves counts where it goes. One of a cluster that does not answer has not, and says why.
         """
 
-    def replicated(self) -> list[dict[str, Any]]:
-        """For each way that the topic is replicated: topic, from, to, drained, backlog, why; nothing where no way is.
+    def replicated(self) -> list[ReplicationDrain]:
+        """For each way that the topic is replicated, whether everything has arrived; nothing without such a way.
 
-        `drained` where everything that is in the log of `from` is in that of `to`; False where nobody could be asked.
+        Where nobody can be asked it has not.
         """
 
     def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:

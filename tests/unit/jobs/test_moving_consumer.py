@@ -13,6 +13,7 @@ from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.run.directory import Run
+from brokerproof.run.records import FaultEffective, write_record
 from brokerproof.systems.clients import Position, Received
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +47,7 @@ class Clients:
 
 
 @pytest.fixture
-def consumption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> consume.Consumption:
+def consumer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> consume.MovingConsumer:
     scenario, topology = load_scenario(
         ROOT / "dags/scenarios/geo_replicated_subscription.yaml",
         ROOT / "topologies",
@@ -54,45 +55,31 @@ def consumption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> consume.Cons
     )
     run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
     monkeypatch.setattr(consume, "clients_for", lambda run, cluster, region: Clients(cluster))
-    return consume.Consumption(run, 0, consume.consumers_of(run)[0])
+    return consume.MovingConsumer(run, consume.plan_consumers(run)[0])
 
 
 @pytest.fixture
-def thread(consumption: consume.Consumption) -> Iterator[threading.Thread]:
-    receiving = threading.Thread(target=consumption.receive_all, daemon=True)
+def thread(consumer: consume.MovingConsumer) -> Iterator[threading.Thread]:
+    receiving = threading.Thread(target=consumer.receive_all, daemon=True)
     receiving.start()
     yield receiving
-    consumption.stopping.set()
+    consumer.stopping.set()
 
 
 def test_it_goes_after_the_fault_and_its_time_and_does_not_wait_for_what_it_leaves(
-    consumption: consume.Consumption, thread: threading.Thread
+    consumer: consume.MovingConsumer, thread: threading.Thread
 ) -> None:
-    wait_until(lambda: consumption.delivered > 5, timeout_s=10, what="messages of eu")
-    consumption.leave_in_time()
-    assert not consumption.leaving.is_set(), "no fault took effect"
+    wait_until(lambda: consumer.deliveries.count > 5, timeout_s=10, what="messages of eu")
+    consumer.leave_in_time()
+    assert not consumer.leaving.is_set(), "no fault took effect"
     effective = clock.now_us()
-    consumption.run.leave_state("effective-eu_destroyed", {"at": effective})
-    while not consumption.leaving.is_set():
-        consumption.leave_in_time()
+    write_record(consumer.run, FaultEffective(fault="eu_destroyed", at=effective))
+    while not consumer.leaving.is_set():
+        consumer.leave_in_time()
     assert clock.now_us() - effective >= 0.3 * 1e6
-    wait_until(lambda: consumption.cluster == US, timeout_s=10, what="the move")
-    before = consumption.delivered
-    wait_until(lambda: consumption.delivered > before + 5, timeout_s=10, what="messages of us")
-    rows = list(consumption.unconfirmed)
+    wait_until(lambda: consumer.cluster == US, timeout_s=10, what="the move")
+    before = consumer.deliveries.count
+    wait_until(lambda: consumer.deliveries.count > before + 5, timeout_s=10, what="messages of us")
+    rows = consumer.deliveries.take(last=True)
     assert {(row["cluster"], row["producer"], row["incarnation"]) for row in rows} == {(EU, EU, 0), (US, US, 1)}
     assert [row["arrival"] for row in rows] == list(range(len(rows)))
-
-
-def test_what_one_cluster_confirms_says_nothing_of_the_other(consumption: consume.Consumption) -> None:
-    received_at = clock.now_us() - 1_000_000
-    for cluster in (EU, US):
-        consumption.unconfirmed.append(
-            {"cluster": cluster, "partition": -1, "ledger_id": 1, "entry_id": 5, "received_at": received_at}
-            | {"acknowledged_at": None}
-        )
-    consumption.confirmed, consumption.confirmed_at = (US, {-1: Position(1, 9, None)}), clock.now_us()
-    assert consumption.take() == [], "the first waits for a confirmation of its own cluster"
-    eu, us = consumption.take(last=True)
-    assert eu["acknowledged_at"] is None
-    assert us["acknowledged_at"] == consumption.confirmed_at

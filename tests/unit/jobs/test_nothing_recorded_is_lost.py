@@ -15,10 +15,18 @@ from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read_live_status
+from brokerproof.run.records import (
+    ConsumerEnd,
+    ConsumersStop,
+    LogRead,
+    PhaseTimes,
+    ProducerEnd,
+    read_record,
+    write_record,
+)
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled
 from brokerproof.systems.protocols import Log
-from spark_session import told
 
 ROOT = Path(__file__).parents[3]
 
@@ -85,11 +93,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def published(run: Run, monkeypatch: pytest.MonkeyPatch, clients: Clients) -> list[dict[str, Any]]:
     monkeypatch.setattr(load, "clients_for", lambda *_: clients)
-    return [row for rows in load._publish_one(run, 0, load.producers_of(run)[0]) for row in rows.to_pylist()]
+    return [row for rows in load.publish_messages(run, load.plan_producers(run)[0]) for row in rows.to_pylist()]
 
 
 def steady(run: Run) -> None:
-    run.leave_state("timeline", {"ends_at": clock.now_us() + 1_000_000})
+    now = clock.now_us()
+    write_record(run, PhaseTimes(steady_at=now, impact_at=now, recovery_at=now, ends_at=now + 1_000_000))
 
 
 def test_a_producer_that_cannot_be_closed_has_published_all_the_same(
@@ -99,8 +108,10 @@ def test_a_producer_that_cannot_be_closed_has_published_all_the_same(
     rows = published(run, monkeypatch, Clients())
     assert [row["seq"] for row in rows if row["outcome"] == "unknown"] == [3]
     assert len(rows) > 20
-    said = read_live_status(run, "load-0")
-    assert (said["finished"], said["problem"]) == (True, None)
+    end = read_record(run, ProducerEnd, 0)
+    assert end is not None
+    assert (end.scheduled, end.acked, end.unknown, end.problem) == (len(rows), len(rows) - 1, 1, None)
+    assert read_live_status(run, "load-0")["acked"] == end.acked
     assert "the producer did not close" in capsys.readouterr().err
 
 
@@ -110,15 +121,15 @@ def test_a_producer_that_breaks_keeps_what_it_had_sent(run: Run, monkeypatch: py
     assert sorted(row["seq"] for row in rows) == list(range(11))
     # The one that nobody answered, and the one at which the client broke.
     assert sorted(row["seq"] for row in rows if row["outcome"] == "unknown") == [3, 10]
-    said = read_live_status(run, "load-0")
-    assert said["finished"] is False
-    assert told([said["problem"], None]) == "mycluster-p0: BrokenError: the client gave up"
+    end = load.conclude_load(run, load.plan_producers(run)[:1])
+    assert (end.finished, end.why) == (False, "mycluster-p0: BrokenError: the client gave up")
 
 
 def test_before_the_load_was_steady_it_fails_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     started = time.monotonic()
     with pytest.raises(BrokenError, match="gave up"):
         published(run, monkeypatch, Clients(breaks_after=10))
+    assert read_record(run, ProducerEnd, 0) is None
     assert time.monotonic() - started < 10
 
 
@@ -126,31 +137,34 @@ def test_a_log_whose_reader_breaks_is_not_read_to_its_end_and_keeps_what_was_rea
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_back, "clients_for", lambda *_: Clients(breaks_after=7))
-    task = Log(cluster="mycluster", partition=-1, end=Position(1, 10))
-    rows = [row for rows in read_back._read_one(run, 0, task) for row in rows.to_pylist()]
+    task = read_back.ReadTask(number=0, log=Log(cluster="mycluster", partition=-1, end=Position(1, 10)))
+    rows = [row for rows in read_back.read_log(run, task) for row in rows.to_pylist()]
     assert len(rows) == 7
-    said = read_live_status(run, "read-back-0")
-    assert said["read_to_end"] is False
-    assert said["why"] == "BrokenError at 1:7: the client gave up"
+    read = read_record(run, LogRead, 0)
+    assert read is not None
+    assert (read.read_to_end, read.messages) == (False, 7)
+    assert read.why == "BrokenError at 1:7: the client gave up"
 
 
 def delivered(run: Run, monkeypatch: pytest.MonkeyPatch, clients: Clients) -> list[dict[str, Any]]:
     monkeypatch.setattr(consume, "clients_for", lambda *_: clients)
     monkeypatch.setattr(consume, "observation_of", lambda _: SimpleNamespace(acknowledged=lambda *_: {}))
     monkeypatch.setattr(consume.BarrierTaskContext, "get", lambda: SimpleNamespace(barrier=lambda: None))
-    return [row for rows in consume._deliver_one(run, 0, consume.consumers_of(run)[0]) for row in rows.to_pylist()]
+    return [row for rows in consume.consume_messages(run, consume.plan_consumers(run)[0]) for row in rows.to_pylist()]
 
 
 def test_a_consumer_that_cannot_be_closed_has_received_all_the_same(
     run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steady(run)
-    run.leave_state("consume_stop", {"at": clock.now_us()})
+    write_record(run, ConsumersStop(at=clock.now_us()))
     clients = Clients(breaks_after=10**9)
     monkeypatch.setattr(clients, "receive", lambda _: clients.read(0) if clients.count < 50 else None)
     rows = delivered(run, monkeypatch, clients)
     assert [row["seq"] for row in rows] == list(range(1, 51))
-    assert read_live_status(run, "consume-0")["problem"] is None
+    end = read_record(run, ConsumerEnd, 0)
+    assert end is not None
+    assert (end.delivered, end.problem) == (50, None)
     assert "the client did not close: BrokenError('nobody answers')" in capsys.readouterr().err
 
 
@@ -158,7 +172,9 @@ def test_a_consumer_that_breaks_keeps_what_it_had_received(run: Run, monkeypatch
     steady(run)
     rows = delivered(run, monkeypatch, Clients(breaks_after=7))
     assert [row["seq"] for row in rows] == list(range(1, 8))
-    assert told([read_live_status(run, "consume-0")["problem"]]).endswith("BrokenError: the client gave up")
+    end = read_record(run, ConsumerEnd, 0)
+    assert end is not None
+    assert end.problem == "audit-c0: BrokenError: the client gave up"
 
 
 def test_a_consumer_that_breaks_before_the_load_was_steady_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

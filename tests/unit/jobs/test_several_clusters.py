@@ -13,6 +13,17 @@ import read_back
 from brokerproof import clock, monitor
 from brokerproof.checks import load_scenario
 from brokerproof.run.directory import Run
+from brokerproof.run.live_status import LiveStatus, read_live_status
+from brokerproof.run.records import (
+    ConsumersStop,
+    LoadEnd,
+    ReplicationDrain,
+    ReplicationDrains,
+    SubscriptionDrain,
+    SubscriptionDrains,
+    read_record,
+    write_record,
+)
 from brokerproof.systems.protocols import Log
 
 ROOT = Path(__file__).parents[3]
@@ -33,15 +44,15 @@ class Clusters:
         self.unloaded: list[str] = []
         self.unread: str | None = None
 
-    def replicated(self) -> list[dict[str, Any]]:
+    def replicated(self) -> list[ReplicationDrain]:
         self.asked.append("replicated")
         drained = self.asked.count("replicated") > self.replicated_after
-        return [{"topic": "t", "from": EU, "to": US, "drained": drained, "backlog": 0, "why": "12 behind"}]
+        return [ReplicationDrain(topic="t", sender=EU, receiver=US, drained=drained, backlog=0, why="12 behind")]
 
-    def drained(self) -> list[dict[str, Any]]:
+    def drained(self) -> list[SubscriptionDrain]:
         self.asked.append("drained")
         drained = self.asked.count("drained") > self.drained_after
-        return [{"cluster": US, "topic": "t", "partition": -1, "subscription": "audit", "drained": drained, "why": ""}]
+        return [SubscriptionDrain(cluster=US, topic="t", partition=-1, subscription="audit", drained=drained, why="")]
 
     def logs(self) -> list[Log]:
         return [Log(cluster=name, partition=-1, why=self.unread if name == EU else None) for name in (EU, US)]
@@ -51,30 +62,44 @@ class Clusters:
 
 
 def test_every_cluster_gets_its_producers_and_a_key_belongs_to_one_of_all(tmp_path: Path) -> None:
-    tasks = load.producers_of(run_of(tmp_path))
-    assert [(task["cluster"], task["producer"]) for task in tasks] == [
+    tasks = load.plan_producers(run_of(tmp_path))
+    assert [(task.cluster, task.producer) for task in tasks] == [
         (EU, "cluster-eu-p0"),
         (EU, "cluster-eu-p1"),
         (US, "cluster-us-p0"),
         (US, "cluster-us-p1"),
     ]
-    keys = [key for task in tasks for key in task["keys"]]
+    keys = [key for task in tasks for key in task.keys]
     assert len(keys) == len(set(keys)) == 100
-    assert sum(task["rate"] for task in tasks) == 1000
+    assert sum(task.rate for task in tasks) == 1000
 
 
 def test_subscriptions_of_one_name_are_consumed_on_both_clusters(tmp_path: Path) -> None:
     run = run_of(tmp_path, **{"workload.subscriptions.1.type": "exclusive"})
-    tasks = consume.consumers_of(run)
-    assert [(task["cluster"], task["subscription"]) for task in tasks] == [(EU, "audit"), (US, "audit")]
-    types = [consume.Consumption(run, index, task).subscription.type for index, task in enumerate(tasks)]
+    tasks = consume.plan_consumers(run)
+    assert [(task.cluster, task.subscription) for task in tasks] == [(EU, "audit"), (US, "audit")]
+    types = [consume.MovingConsumer(run, task).subscription.type for task in tasks]
     assert types == ["failover", "exclusive"]
+
+
+def left_by(run: Run) -> tuple[SubscriptionDrain, ...]:
+    """What is left about the subscriptions."""
+    drains = read_record(run, SubscriptionDrains)
+    assert drains is not None
+    return drains.subscriptions
+
+
+def replication_of(run: Run) -> tuple[ReplicationDrain, ...]:
+    """What is left about replication."""
+    replication = read_record(run, ReplicationDrains)
+    assert replication is not None
+    return replication.drains
 
 
 def watched(run: Run, clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consume, "observation_of", lambda run: clusters)
-    run.leave_state("load", {"finished": True})
-    consume.watch(run, threading.Event())
+    write_record(run, LoadEnd(finished=True, why="", scheduled=0, producers=(), at=0))
+    consume.watch_drains(run, threading.Event())
 
 
 def test_consuming_goes_on_until_replication_has_drained_although_the_subscriptions_have(
@@ -84,7 +109,7 @@ def test_consuming_goes_on_until_replication_has_drained_although_the_subscripti
     watched(run, clusters, monkeypatch)
     # In each round replication is asked first: what it brings later would not be seen as a backlog.
     assert clusters.asked == ["replicated", "drained"] * 3
-    assert all(row["drained"] for row in run.state("consume")["subscriptions"])
+    assert all(drain.drained for drain in left_by(run))
 
 
 def test_consuming_ends_at_its_deadline_where_replication_never_drains(
@@ -92,44 +117,62 @@ def test_consuming_ends_at_its_deadline_where_replication_never_drains(
 ) -> None:
     run = run_of(tmp_path, settle_s=0.6)
     watched(run, Clusters(replicated_after=1000), monkeypatch)
-    assert run.state("consume_stop") is not None
-    # The subscription had, but what replication brings later finds nobody who consumes it.
-    (subscription,) = run.state("consume")["subscriptions"]
-    assert subscription["drained"] is False
-    assert "replication had not drained from cluster-eu to cluster-us; not drained" in subscription["why"]
+    assert read_record(run, ConsumersStop) is not None
+    # The subscription had, but a message that is replicated later has no consumer any more.
+    (subscription,) = left_by(run)
+    assert not subscription.drained
+    assert "replication had not drained from cluster-eu to cluster-us; not drained" in subscription.why
+
+
+def test_a_subscription_that_does_not_drain_is_left_as_not_drained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path, settle_s=0.6)
+    watched(run, Clusters(replicated_after=0, drained_after=1000), monkeypatch)
+    (subscription,) = left_by(run)
+    assert (subscription.drained, subscription.why) == (False, "; not drained 1 s after the load")
+
+
+def test_nothing_is_proven_where_the_consumers_ended_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, ended = run_of(tmp_path), threading.Event()
+    monkeypatch.setattr(consume, "observation_of", lambda run: Clusters(replicated_after=0))
+    ended.set()
+    consume.watch_drains(run, ended)
+    (subscription,) = left_by(run)
+    assert (subscription.drained, subscription.why) == (False, "the consumers ended by themselves")
 
 
 def test_reading_back_waits_for_replication_and_leaves_the_proof(tmp_path: Path) -> None:
     run, clusters = run_of(tmp_path), Clusters(replicated_after=1)
-    read_back._await_replication(run, clusters)  # type: ignore[arg-type]
+    read_back.await_replication(run, clusters)  # type: ignore[arg-type]
     assert clusters.asked == ["replicated", "replicated"]
-    (drain,) = run.state("replication")["drains"]
-    assert (drain["from"], drain["to"], drain["drained"]) == (EU, US, True)
+    (drain,) = replication_of(run)
+    assert (drain.sender, drain.receiver, drain.drained) == (EU, US, True)
 
 
 def test_replication_that_never_drains_is_left_as_not_drained(tmp_path: Path) -> None:
     run = run_of(tmp_path, settle_s=0.3)
-    read_back._await_replication(run, Clusters(replicated_after=1000))  # type: ignore[arg-type]
-    (drain,) = run.state("replication")["drains"]
-    assert not drain["drained"]
-    assert drain["why"] == "12 behind; not drained after 0 s"
+    read_back.await_replication(run, Clusters(replicated_after=1000))  # type: ignore[arg-type]
+    (drain,) = replication_of(run)
+    assert not drain.drained
+    assert drain.why == "12 behind; not drained after 0 s"
 
 
 def test_a_log_that_cannot_be_read_does_not_hide_the_other(tmp_path: Path) -> None:
     clusters = Clusters(replicated_after=0)
     clusters.unread = "no node answers"
     run = run_of(tmp_path)
-    logs = read_back._closed(run, clusters, clusters)  # type: ignore[arg-type]
+    logs = read_back.close_topic(run, clusters, clusters)  # type: ignore[arg-type]
     assert clusters.unloaded == [EU, US]
     assert [(log.cluster, log.why) for log in logs] == [(EU, "no node answers"), (US, None)]
-    evidence = read_back._read(run, logs[0], {"why": logs[0].why})
-    assert (evidence["cluster"], evidence["read_to_end"], evidence["why"]) == (EU, False, "no node answers")
 
 
 def test_the_display_adds_the_clusters_up(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     for part in range(4):
-        run.write_json(f"progress/load-{part}.json", {"acked": 10})
+        LiveStatus(run, f"load-{part}").show(acked=10)
     at = "topic:persistent://world/global/orders@"
     latest = {
         (f"{at}{EU}", "owner"): "broker-eu-1",
@@ -142,7 +185,7 @@ def test_the_display_adds_the_clusters_up(tmp_path: Path) -> None:
         (f"cluster:{US}", "under_replicated"): "2",
     }
     monitor._write_live(run, latest)
-    live = run.read_json("progress", "live.json")
+    live = read_live_status(run, "live")
     assert live["acked"] == 40
     assert live["owner"] == "broker-eu-1, broker-us-2"
     assert live["alive"] == {"broker": ["broker-eu-1", "broker-us-2"]}

@@ -50,7 +50,7 @@ LOG = LogRead(
     cluster="eu",
     topic="t",
     partition=-1,
-    last_confirmed="3:9",
+    end="3:10",
     read_to_end=False,
     why="nobody answers",
     messages=None,
@@ -250,7 +250,7 @@ def test_producers_and_logs_of_a_stored_run_have_numbers_now(stored: Run) -> Non
         (2, "cluster-us-p0", 25145),
         (3, "cluster-us-p1", 25145),
     ]
-    assert [(log.task, log.cluster, log.last_confirmed, log.read_to_end, log.messages) for log in back.logs] == [
+    assert [(log.task, log.cluster, log.end, log.read_to_end, log.messages) for log in back.logs] == [
         (0, "cluster-eu", "9:22584", True, 72413),
         (1, "cluster-us", "3:29195", True, 100580),
     ]

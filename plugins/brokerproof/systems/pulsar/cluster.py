@@ -15,6 +15,7 @@ from brokerproof.experiment.scenario import Subscription
 from brokerproof.experiment.topology import Role
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, Sample, Source, list_value, topic_source
+from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
 from brokerproof.systems.protocols import Log, SegmentCopies
 from brokerproof.systems.pulsar import metadata_store, topic
@@ -235,9 +236,9 @@ class PulsarCluster:
 
     # Drains
 
-    def drained(self) -> list[dict[str, Any]]:
+    def drained(self) -> list[SubscriptionDrain]:
         """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""
-        rows: list[dict[str, Any]] = []
+        drains: list[SubscriptionDrain] = []
         subscriptions = [one.name for one in self._subscriptions() if one.places(self.topology)[-1] == self.name]
         for number, path in self.partitions if subscriptions else []:
             try:
@@ -247,26 +248,26 @@ class PulsarCluster:
                 found, why = {}, str(error)
             for name in subscriptions:
                 backlog = int(found[name]["msgBacklog"]) if name in found else None
-                rows.append(
-                    {
-                        "cluster": self.name,
-                        "topic": self.topic,
-                        "partition": number,
-                        "subscription": name,
-                        "drained": backlog == 0,
-                        "backlog": backlog,
-                        "why": why if backlog is None else f"precise backlog {backlog}",
-                    }
+                drains.append(
+                    SubscriptionDrain(
+                        cluster=self.name,
+                        topic=self.topic,
+                        partition=number,
+                        subscription=name,
+                        drained=backlog == 0,
+                        backlog=backlog,
+                        why=why if backlog is None else f"precise backlog {backlog}",
+                    )
                 )
-        return rows
+        return drains
 
-    def replicated(self) -> list[dict[str, Any]]:
+    def replicated(self) -> list[ReplicationDrain]:
         """To each other cluster: whether the replicators' cursors are at the last confirmed entry of every partition.
 
         A cursor passes an entry when the other cluster has acknowledged it. The stats' own `replicationBacklog` is
         not enough: it is an estimate (`getNumberOfEntriesInBacklog(false)`), `getPreciseBacklog` or not.
         """
-        rows = []
+        drains = []
         for other in self.others:
             backlog, behind = 0, []
             try:
@@ -283,17 +284,17 @@ class PulsarCluster:
                     backlog += int(stats["replicationBacklog"]) if stats else 0
             except AdminError as error:
                 behind.append(str(error))
-            rows.append(
-                {
-                    "topic": self.topic,
-                    "from": self.name,
-                    "to": other,
-                    "drained": not behind and backlog == 0,
-                    "backlog": backlog,
-                    "why": "; ".join(behind) or f"every replicator at the end of its log, backlog {backlog}",
-                }
+            drains.append(
+                ReplicationDrain(
+                    topic=self.topic,
+                    sender=self.name,
+                    receiver=other,
+                    drained=not behind and backlog == 0,
+                    backlog=backlog,
+                    why="; ".join(behind) or f"every replicator at the end of its log, backlog {backlog}",
+                )
             )
-        return rows
+        return drains
 
     def acknowledged(self, subscription: str) -> dict[int, Position]:
         """For each partition, what is behind the cursor's mark-delete position."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from typing import Any
 
 from brokerproof.experiment.topology import Role
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample
+from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
 from brokerproof.systems.protocols import Log, SegmentCopies
 from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
@@ -71,13 +71,13 @@ class PulsarObservation:
         """One for each ensemble segment, from BookKeeper's metadata."""
         return [each for cluster in self.holding if cluster.name not in without for each in cluster.copies()]
 
-    def drained(self) -> list[dict[str, Any]]:
+    def drained(self) -> list[SubscriptionDrain]:
         """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""
-        return [row for cluster in self.holding for row in cluster.drained()]
+        return [drain for cluster in self.holding for drain in cluster.drained()]
 
-    def replicated(self) -> list[dict[str, Any]]:
+    def replicated(self) -> list[ReplicationDrain]:
         """From each replicator's cursor, whether it is at the last confirmed entry."""
-        return [row for name in self._homes for row in self.clusters[name].replicated()]
+        return [drain for name in self._homes for drain in self.clusters[name].replicated()]
 
     def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """For each partition, what is behind the cursor's mark-delete position."""

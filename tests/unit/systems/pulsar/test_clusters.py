@@ -96,7 +96,7 @@ def sound() -> tuple[Rest, Rest]:
 
 def test_replication_is_drained_when_every_replicator_is_at_the_end(run: Run) -> None:
     rows = observation_of(run, *sound()).replicated()
-    assert [(row["from"], row["to"], row["drained"]) for row in rows] == [(EU, US, True), (US, EU, True)]
+    assert [(way.sender, way.receiver, way.drained) for way in rows] == [(EU, US, True), (US, EU, True)]
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,15 @@ def test_replication_is_drained_when_every_replicator_is_at_the_end(run: Run) ->
 def test_replication_that_is_not_shown_to_be_drained_is_not(run: Run, answers: dict[str, Any], why: str) -> None:
     _, us = sound()
     eu_us, us_eu = observation_of(run, Rest(**answers), us).replicated()
-    assert (eu_us["drained"], us_eu["drained"]) == (False, True)
-    assert why in eu_us["why"]
+    assert (eu_us.drained, us_eu.drained) == (False, True)
+    assert why in eu_us.why
 
 
 def test_each_subscription_is_asked_of_its_own_cluster(run: Run) -> None:
     eu, us = sound()
     us.answers["stats"] = stats(replicating={EU: 0}, backlog=3)
     rows = observation_of(run, eu, us).drained()
-    assert [(row["cluster"], row["subscription"], row["drained"]) for row in rows] == [
+    assert [(drain.cluster, drain.subscription, drain.drained) for drain in rows] == [
         (EU, "audit", True),
         (US, "audit", False),
     ]
@@ -130,8 +130,8 @@ def test_each_subscription_is_asked_of_its_own_cluster(run: Run) -> None:
 def test_a_cluster_that_does_not_answer_is_not_drained_and_hides_nothing_of_the_other(run: Run) -> None:
     observation = observation_of(run, Rest(), sound()[1])
     eu, us = observation.drained()
-    assert (eu["drained"], us["drained"]) == (False, True)
-    assert "404" in eu["why"]
+    assert (eu.drained, us.drained) == (False, True)
+    assert "404" in eu.why
     unread, log = observation.logs()
     assert (unread.cluster, unread.end) == (EU, None)
     assert "404" in (unread.why or "")
@@ -163,7 +163,7 @@ def test_a_subscription_that_moves_has_to_drain_where_it_goes(tmp_path: Path) ->
     for rest in (eu, us):
         rest.answers["stats"]["subscriptions"] = {"mover": {"msgBacklog": 2, "msgOutCounter": 1}}
     observation = observation_of(run_of(tmp_path, "geo_replicated_subscription"), eu, us)
-    assert [(row["cluster"], row["subscription"], row["drained"]) for row in observation.drained()] == [
+    assert [(drain.cluster, drain.subscription, drain.drained) for drain in observation.drained()] == [
         (US, "mover", False)
     ]
 
