@@ -32,6 +32,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.systems.clients import Position, Reader, Received
+from brokerproof.systems.destinations import clusters_reached
 from brokerproof.systems.protocols import Administration, Log, Observation
 from brokerproof.systems.registry import administration_of, clients_for, observation_of, topic_of
 from spark_session import Batches, make_batch, run_of_arguments, run_tasks, start_session
@@ -153,7 +154,7 @@ def await_replication(run: Run, observation: Observation) -> None:
 def close_topic(run: Run, observation: Observation, administration: Administration) -> list[Log]:
     """Close the topic in every cluster, and return the logs to read; `why` of a log says why it cannot be read."""
     logs = observation.logs()
-    for cluster in run.scenario.workload.reached(run.topology):
+    for cluster in clusters_reached(run.topology, run.scenario.workload):
         try:
             administration.unload(cluster)
         except BrokerproofError as error:

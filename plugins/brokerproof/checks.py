@@ -12,11 +12,13 @@ from typing import Any
 from brokerproof.errors import InputError
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.scenario import Scenario
-from brokerproof.experiment.topology import Role, Topology, load_topology
+from brokerproof.experiment.topology import Topology, read_topology
 from brokerproof.experiment.yaml_models import apply_overrides, closest, parse, read_yaml
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.runtimes.registry import RUNTIMES
+from brokerproof.systems.destinations import clusters_reached
 from brokerproof.systems.registry import system_of
+from brokerproof.systems.roles import check_roles
 
 
 def load_scenario(path: Path, topologies: Path, settings: Mapping[str, Any] | None = None) -> tuple[Scenario, Topology]:
@@ -33,19 +35,33 @@ def load_scenario(path: Path, topologies: Path, settings: Mapping[str, Any] | No
         )
     try:
         topology = load_topology(scenario.topology, topologies, scenario.overrides)
-        topology = topology.model_copy(
-            update={
-                "settings": {
-                    role: {**topology.settings.get(role, {}), **scenario.settings.get(role, {})} for role in Role
-                }
-            }
-        )
+        system = system_of(topology)
+        for role in scenario.settings:
+            _known(role, system.roles, f"role of {system.name}", f"settings.{role}")
+        settings = {
+            role: {**topology.settings.get(role, {}), **scenario.settings.get(role, {})} for role in system.roles
+        }
+        topology = topology.model_copy(update={"settings": settings})
+        scenario = scenario.model_copy(update={"version": scenario.version or system.default_version})
         check(scenario, topology)
     except InputError as error:
         if error.file:
             raise
         raise InputError(error.problem, file=str(path), field=error.field, remedy=error.remedy) from None
     return scenario, topology
+
+
+def load_topology(name: str, directory: Path, overrides: Mapping[str, Any] | None = None) -> Topology:
+    """The topology in `directory/name.yaml`, checked by its system and with all defaults. Raises InputError."""
+    return read_topology(name, directory, overrides, check=check_topology)
+
+
+def check_topology(topology: Topology) -> Topology:
+    """The topology with all defaults of its system. Raises InputError where the system cannot run it."""
+    system = system_of(topology)
+    check_roles(topology, system)
+    heaps = {role: traits.heap_mb for role, traits in system.roles.items() if traits.heap_mb is not None}
+    return system.validate(topology.model_copy(update={"heap_mb": heaps | topology.heap_mb}))
 
 
 def check(scenario: Scenario, topology: Topology) -> None:
@@ -63,6 +79,8 @@ def check(scenario: Scenario, topology: Topology) -> None:
             _known(node, topology.nodes, "node", f"{at}.targets.nodes")
         if fault.targets.region:
             _known(fault.targets.region, topology.regions, "region", f"{at}.targets.region")
+        if fault.targets.role:
+            _known(fault.targets.role, system.roles, f"role of {system.name}", f"{at}.targets.role")
         if fault.targets.cluster:
             _known(fault.targets.cluster, topology.clusters, "cluster", f"{at}.targets.cluster")
         try:
@@ -72,8 +90,7 @@ def check(scenario: Scenario, topology: Topology) -> None:
     workload = scenario.workload
     for index, cluster in enumerate(workload.produce_on):
         _known(cluster, topology.clusters, "cluster", f"workload.produce_on.{index}")
-    for cluster in workload.homes(topology):
-        _known(workload.namespace, topology.clusters[cluster].namespaces, "namespace", "workload.namespace")
+    system.check(scenario, topology)
     _check_subscriptions(scenario, topology)
     for index, cluster in enumerate(scenario.destroyed):
         _known(cluster, topology.clusters, "cluster", f"destroyed.{index}")
@@ -98,18 +115,17 @@ def check(scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
-    workload = scenario.workload
+    workload, system = scenario.workload, system_of(topology)
+    topic, reached = system.topic(workload), clusters_reached(topology, workload)
     places: set[tuple[str, str]] = set()
     for index, subscription in enumerate(workload.subscriptions):
         at = f"workload.subscriptions.{index}"
         fields = [f"{at}.cluster", f"{at}.moves.to"]
         for cluster, field in zip(subscription.places(topology), fields, strict=False):
             _known(cluster, topology.clusters, "cluster", field)
-            if cluster not in workload.reached(topology):
+            if cluster not in reached:
                 raise InputError(
-                    f"nothing that is published reaches `{cluster}`",
-                    field=field,
-                    remedy=closest(cluster, workload.reached(topology)),
+                    f"nothing that is published reaches `{cluster}`", field=field, remedy=closest(cluster, reached)
                 )
             if (cluster, subscription.name) in places:
                 raise InputError(
@@ -120,9 +136,9 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
             places.add((cluster, subscription.name))
         if subscription.moves:
             _known(subscription.moves.after, [fault.name for fault in scenario.faults], "fault", f"{at}.moves.after")
-        if subscription.replicated and not topology.reached(subscription.home(topology), workload.namespace)[1:]:
+        if subscription.replicated and not system.reached(topology, subscription.home(topology), topic)[1:]:
             raise InputError(
-                f"`{workload.namespace}` is replicated to no other cluster",
+                f"`{topic}` is replicated to no other cluster",
                 field=f"{at}.replicated",
                 remedy="leave it out, or use a topology with `replicated_to`",
             )

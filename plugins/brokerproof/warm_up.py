@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 
 from brokerproof import lifecycle
+from brokerproof.checks import check_topology
 from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
@@ -33,7 +34,7 @@ def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
         return
     say(f"fetching {system} {version}, if it is not here yet, and keeping what Java learns of it (a minute, once)")
     warm_up.fetch()
-    topology = parse(Topology, dict(warm_up.topology), file="the warm-up's topology")
+    topology = check_topology(parse(Topology, dict(warm_up.topology), file="the warm-up's topology"))
     scenario = parse(
         Scenario,
         {

@@ -14,6 +14,7 @@ import pyarrow as pa
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.run.directory import Run
+from brokerproof.systems.registry import system_of
 
 from brokerproof_judging import partitioned_sql
 
@@ -50,13 +51,14 @@ def subscriptions(scenario: Scenario, topology: Topology) -> list[Subscribed]:
     ]
 
 
-def replicas(topology: Topology) -> list[tuple[str, str, str]]:
-    """(home, namespace, other cluster) wherever a message published in `home` has to reach the other cluster too."""
+def replicas(topology: Topology, topics: Iterable[str]) -> list[tuple[str, str, str]]:
+    """(home, topic, other cluster) wherever a message published in `home` has to reach the other cluster too."""
+    system = system_of(topology)
     return [
-        (home, namespace, other)
-        for home, cluster in topology.clusters.items()
-        for namespace, policies in cluster.namespaces.items()
-        for other in policies.replicated_to
+        (home, topic, other)
+        for topic in topics
+        for home in topology.clusters
+        for other in system.reached(topology, home, topic)
         if other != home
     ]
 

@@ -28,8 +28,8 @@ START_S = 1_700_000_000
 
 def generate(directory: str, messages: int) -> None:
     """Write a run of so many messages: every `PLANTED`-th part of them is lost, once each."""
+    from brokerproof.checks import load_topology
     from brokerproof.experiment.scenario import Scenario
-    from brokerproof.experiment.topology import load_topology
     from brokerproof.experiment.yaml_models import parse
     from brokerproof.run.directory import Run
     from brokerproof_judging import table_io

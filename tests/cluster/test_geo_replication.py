@@ -15,11 +15,11 @@ from brokerproof import lifecycle
 from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError
 from brokerproof.experiment.scenario import Subscription
-from brokerproof.experiment.topology import Role
 from brokerproof.results.outcome import outcome
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Received
 from brokerproof.systems.pulsar.observation import PulsarObservation
+from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.registry import clients_for
 
 from . import conftest

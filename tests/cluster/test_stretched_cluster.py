@@ -10,11 +10,12 @@ import pytest
 from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError
 from brokerproof.experiment.scenario import Fault, Targets
-from brokerproof.experiment.topology import Role
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.metadata_store import UNDER_REPLICATION
+from brokerproof.systems.pulsar.roles import Role
+from brokerproof.systems.pulsar.system import PULSAR
 from brokerproof.systems.registry import clients_for, system_named, topic_of
 from brokerproof.warm_up import prepare
 from kazoo.client import KazooClient
@@ -134,6 +135,7 @@ def test_a_killed_broker_is_seen_dead_and_comes_back(stretched: Stretched) -> No
         observation=stretched.observation,
         runtime=stretched.runtime,
         specs=stretched.provisioning.specs(),
+        roles=PULSAR.roles,
         link=None,
         fault=Fault(name="killed", kind=kind.name, targets=Targets(nodes=[name])),
     )

@@ -17,7 +17,6 @@ from brokerproof import lifecycle
 from brokerproof.clock import wait_until
 from brokerproof.errors import DeadlineError
 from brokerproof.experiment.scenario import Fault
-from brokerproof.experiment.topology import Role
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.network import Link
@@ -26,6 +25,8 @@ from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
+from brokerproof.systems.pulsar.roles import Role
+from brokerproof.systems.pulsar.system import PULSAR
 from brokerproof.systems.registry import clients_for
 
 from .conftest import ROOT
@@ -137,6 +138,7 @@ def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation
         observation=observation,
         runtime=lifecycle.runtime_of(wan),
         specs=provisioning.specs(),
+        roles=PULSAR.roles,
         link=Link(Path(wan.path("nodes"))),
         # The metadata store in witness stays in sight of both, so that BookKeeper takes all bookies for alive and tries
         # those of us in turns, 30 s each, as long as the cut lasts.

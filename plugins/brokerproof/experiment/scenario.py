@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, SubscriptionType, Suite
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.experiment.topology import Role, Topology
+from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.experiment.yaml_models import Document, closest
 
@@ -74,7 +74,7 @@ class Subscription(Document):
 class Workload(Document):
     """Who publishes and who consumes what, and how fast."""
 
-    namespace: str = Field(description="`tenant/namespace` of the topic")
+    namespace: str | None = Field(None, description="`tenant/namespace` of the topic, where the system has such")
     topic: str = Field("orders", pattern=r"^[a-z][a-z0-9-]*$")
     partitions: int = Field(0, ge=0, description="0 for a topic without partitions")
     rate: int = Field(1000, ge=1, description="messages per second, of all producers of one cluster together")
@@ -105,11 +105,6 @@ class Workload(Document):
         """The clusters that are published to."""
         return self.produce_on or list(topology.clusters)[:1]
 
-    def reached(self, topology: Topology) -> list[str]:
-        """The clusters whose logs have to hold messages: those published to, and those replicated to."""
-        homes = self.homes(topology)
-        return list(dict.fromkeys(name for home in homes for name in topology.reached(home, self.namespace)))
-
 
 class Phases(Document):
     """The timeline's three phases, one after the other, in seconds from the moment the target rate was held."""
@@ -130,9 +125,11 @@ class Targets(Document):
     nodes: list[str] = Field(default_factory=list)
     cluster: str | None = None
     region: str | None = None
-    role: Role | None = None
-    now: Literal["topic_owner", "ledger_bookie"] | None = Field(
-        None, description="the topic's owner, or the bookies of the open ledger's ensemble, when the fault is injected"
+    role: str | None = None
+    now: Literal["topic_owner", "topic_holders", "ledger_bookie"] | None = Field(
+        None,
+        description="the topic's owner, or the nodes that hold its newest messages, when the fault is injected; "
+        "`ledger_bookie` is an old word for `topic_holders`",
     )
     count: int | None = Field(None, ge=1, description="no more than this many of them")
 
@@ -179,7 +176,7 @@ class When(Document):
     """A condition that a fault waits for before it is injected."""
 
     rereplicated: str | None = Field(
-        None, description="name of an earlier fault, whose ledgers are all replicated again"
+        None, description="name of an earlier fault; all data that its nodes held is replicated again"
     )
     unhealthy: str | None = Field(
         None, description="name of an earlier fault, none of whose nodes passes its health check, as a monitor sees it"
@@ -257,11 +254,11 @@ class Scenario(Document):
     tags: list[str] = Field(default_factory=list)
     topology: str
     overrides: dict[str, Any] = Field(default_factory=dict, description="values of the topology, by dotted path")
-    settings: dict[Role, dict[str, str | int | float | bool]] = Field(
+    settings: dict[str, dict[str, str | int | float | bool]] = Field(
         default_factory=dict, description="the system's own configuration keys, by role, over the topology's"
     )
     runtime: str = "process"
-    version: str = Field("4.0.8", description="version of the messaging system")
+    version: str = Field("", description="version of the messaging system; its own default without one")
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     tighten: list[Anomaly] = Field(
         default_factory=list, description="anomalies illegal here though the guarantee allows them"

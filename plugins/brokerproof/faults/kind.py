@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
     from brokerproof.network import Network
     from brokerproof.runtimes.protocols import NodeSpec, Runtime
-    from brokerproof.systems.protocols import Administration, Observation, Provisioning
+    from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits
 
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,8 @@ class Surroundings:
     observation: Observation
     runtime: Runtime
     specs: Mapping[str, NodeSpec]
+    # What the system's roles do, by their names.
+    roles: Mapping[str, RoleTraits]
     # None where the topology has no links.
     link: Network | None
     fault: Fault

@@ -1,8 +1,8 @@
 """The kinds of fault that are done to the link: to what the targets and the nodes of other regions say to each other.
 
-A target that is a whole region takes its clients along, and one that is all brokers of a region takes along what those
-say to other brokers as clients; a single broker's lookups and reads from other brokers share an address with those of
-its neighbours, and go on.
+A target that is a whole region takes its clients along, and one that is all nodes of a region that serve takes along
+what those say to others as clients; what a single one of them asks of others shares an address with what its neighbours
+ask, and goes on.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.scenario import Direction, Fault, OnLink
-from brokerproof.experiment.topology import Role, brokers_in, clients_in
+from brokerproof.experiment.topology import brokers_in, clients_in
 from brokerproof.faults.kind import Kind, Surroundings, register
 from brokerproof.network import Condition, matches
+from brokerproof.systems.roles import is_listed, serves
 
 if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
@@ -80,7 +81,7 @@ class OfLink(Kind):
     def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """All nodes that were concerned are listed alive by the cluster and say that they are healthy.
 
-        Their own word alone would not do: a bookie whose session is over says that it is well until it notices.
+        Their own word alone would not do: a node whose session is over says that it is well until it notices.
         """
         traffic = traffic_of(around, targets)
         concerned = {*traffic.senders, *traffic.receivers} & around.specs.keys() - around.kept_down
@@ -89,7 +90,7 @@ class OfLink(Kind):
             listed = {name for names in around.observation.alive().values() for name in names}
         except AdminError:
             return None
-        if any(around.specs[name].role is not Role.METADATA for name in concerned - listed):
+        if any(is_listed(around.roles[around.specs[name].role]) for name in concerned - listed):
             return None
         return super().healed(around, sorted(concerned))
 
@@ -222,10 +223,10 @@ def _with_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
     names = set(targets)
     for region in {spec.region for spec in around.specs.values()}:
         inside = {name: spec.role for name, spec in around.specs.items() if spec.region == region}
-        brokers = {name for name, role in inside.items() if role is Role.BROKER}
+        serving = {name for name, role in inside.items() if serves(around.roles[role])}
         if inside.keys() <= set(targets):
             names |= {clients_in(region), brokers_in(region)}
-        elif brokers and brokers <= set(targets):
+        elif serving and serving <= set(targets):
             names.add(brokers_in(region))
     return names
 

@@ -15,7 +15,7 @@ def resolve(targets: Targets, topology: Topology, observation: Observation) -> l
     elif targets.now == "topic_owner":
         owner = observation.owner(targets.cluster)
         names = [owner] if owner else []
-    elif targets.now == "ledger_bookie":
+    elif targets.now is not None:
         names = observation.holders(targets.cluster)
     else:
         names = list(topology.nodes)
@@ -23,7 +23,7 @@ def resolve(targets: Targets, topology: Topology, observation: Observation) -> l
         name
         for name in names
         if (targets.region is None or topology.nodes[name].region == targets.region)
-        and (targets.role is None or topology.nodes[name].role is targets.role)
+        and (targets.role is None or topology.nodes[name].role == targets.role)
         and (targets.cluster is None or name in topology.clusters[targets.cluster].nodes)
     ][: targets.count]
     if not names:

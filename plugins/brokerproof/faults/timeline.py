@@ -12,7 +12,6 @@ from typing import Any
 from brokerproof import clock
 from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError, RunError
 from brokerproof.experiment.scenario import Fault, When
-from brokerproof.experiment.topology import Role
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS, harmful
 from brokerproof.faults.targets import resolve
@@ -29,7 +28,8 @@ from brokerproof.run.records import (
 from brokerproof.run.tables import FaultState
 from brokerproof.runtimes.protocols import Runtime
 from brokerproof.systems.protocols import Administration, Observation, Provisioning
-from brokerproof.systems.registry import topic_of
+from brokerproof.systems.registry import system_of, topic_of
+from brokerproof.systems.roles import nodes_that, serves, stores
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Timeline:
         self.run, self.scenario, self.topic = run, run.scenario, topic_of(run)
         self.provisioning, self.administration, self.observation = provisioning, administration, observation
         self.runtime, self.link = runtime, link
-        self.specs = provisioning.specs()
+        self.specs, self.roles = provisioning.specs(), system_of(run.topology).roles
         self.show = show
         self.problems: list[str] = []
         self._injected: dict[str, list[str]] = {}
@@ -166,14 +166,14 @@ class Timeline:
         self._record(fault, targets, FaultState.EFFECTIVE, evidence)
 
     def _silent(self) -> list[str]:
-        """The clusters of which nobody is left to ask: no broker, or no bookie."""
+        """The clusters of which nobody is left to ask: none that serves, or none that stores."""
         standing_by = {name for name, node in self.run.topology.nodes.items() if node.standby}
         down = {node for nodes in self._in_force() for node in nodes}
         down |= {name for name in standing_by if not self.runtime.alive(name)}
         return [
             name
-            for name, cluster in self.run.topology.clusters.items()
-            if any(down.issuperset(cluster.names(role=role)) for role in (Role.BROKER, Role.BOOKIE))
+            for name in self.run.topology.clusters
+            if any(down.issuperset(nodes_that(trait, self.run.topology, name)) for trait in (serves, stores))
         ]
 
     def _await(self, fault: Fault, when: When) -> None:
@@ -239,6 +239,7 @@ class Timeline:
             observation=self.observation,
             runtime=self.runtime,
             specs=self.specs,
+            roles=self.roles,
             link=self.link,
             fault=fault,
             kept_down=frozenset(name for names in self._in_force(fault.name) for name in names),

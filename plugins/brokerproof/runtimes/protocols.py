@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from brokerproof.experiment.topology import Role
 from brokerproof.network import Network, Plan
 
 
@@ -15,7 +14,7 @@ class NodeSpec:
     """Everything that a runtime needs to start a node; made by a system."""
 
     name: str
-    role: Role
+    role: str
     region: str
     address: str
     # Program and arguments; `{node}` stands for the node's directory.

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario, Workload
 from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.yaml_models import Document
 from brokerproof.machine.finding import Finding
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
@@ -217,6 +218,10 @@ class System(Protocol):
         """What it can do beyond what every system can."""
 
     @property
+    def policies(self) -> type[Document]:
+        """The model of what stands beside the nodes of a cluster in a topology's file."""
+
+    @property
     def packages(self) -> Sequence[str]:
         """The Python packages that its clients and its distribution need."""
 
@@ -228,9 +233,9 @@ class System(Protocol):
         """The versions that can be run."""
 
     def validate(self, topology: Topology) -> Topology:
-        """The topology with the defaults of its policies filled in.
+        """The topology with the defaults of its policies filled in; its roles are known to be right.
 
-        A cluster's policies are what its file says beside `nodes`. Raises InputError, its field inside the topology.
+        Raises InputError, its field inside the topology, where no cluster of the system can be like that.
         """
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
@@ -239,8 +244,8 @@ class System(Protocol):
     def topic(self, workload: Workload) -> str:
         """The full name of the workload's topic."""
 
-    def reached(self, topology: Topology, home: str, workload: Workload) -> list[str]:
-        """The clusters whose logs have to hold what is published in `home`, `home` first."""
+    def reached(self, topology: Topology, home: str, topic: str) -> list[str]:
+        """The clusters whose logs have to hold what is published to a topic in `home`, `home` first."""
 
     def warm_up(self, version: str) -> WarmUp | None:
         """What makes the first run of a version as fast as the next. Raises InputError for an unknown version."""

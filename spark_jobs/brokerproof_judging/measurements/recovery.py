@@ -9,10 +9,11 @@ from typing import Any
 
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.experiment.topology import Role
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, Source, names_in, split
 from brokerproof.run.tables import Outcome
+from brokerproof.systems.registry import system_of
+from brokerproof.systems.roles import coordinates, is_listed, nodes_that, roles_that
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -27,8 +28,6 @@ FAULT_METRICS = tuple(
     name for name, metric in METRICS.items() if metric.suite is Suite.RECOVERY and metric.subject == "fault"
 )
 
-# Roles of which a cluster lists who is alive.
-_LISTED = (Role.BROKER, Role.BOOKIE)
 # Kinds of source that are sampled all the time; others speak only when something happens.
 _SAMPLED = {Source.CLUSTER, Source.TOPIC, Source.NODE}
 
@@ -130,21 +129,22 @@ def _never(series: Iterable[Series], span: Span, what: str) -> Answer:
 
 def _detected(run: Run, samples: Samples, fault: FaultTimes, span: Span) -> Answer:
     """Until the first sample in which no target is listed alive, in every list that a target belongs to."""
+    listed = roles_that(system_of(run.topology), is_listed)
     lists: dict[tuple[str, str], set[str]] = {}
     for target in fault.targets:
         node = run.topology.nodes.get(target)
-        if node is not None and node.role in _LISTED:
+        if node is not None and node.role in listed:
             source = Source.CLUSTER.of(run.topology.cluster_of(target))
             lists.setdefault((source, Metric.ALIVE.of(node.role)), set()).add(target)
     if not lists:
-        return None, "no target is a broker or a bookie, and others are listed nowhere", False
+        return None, f"no target is a {' or a '.join(listed)}, and others are listed nowhere", False
     for source, metric in lists:
         # The cluster's own nodes say who lives, or where they are gone its metadata store; without either the lists are
         # silent until somebody is back.
         cluster, role = split(source)[1], split(metric)[1]
         nodes = run.topology.clusters[cluster].nodes
         running = {name for name, node in nodes.items() if node.role == role and not node.standby}
-        if running | set(run.topology.metadata_nodes(cluster)) <= set(fault.targets):
+        if running.union(nodes_that(coordinates, run.topology, cluster)) <= set(fault.targets):
             return None, f"neither a {role} of {cluster} nor its metadata store was left to say who lives", False
     after = {name: [each for each in samples.series.get(name, []) if each[0] >= span.start_us] for name in lists}
     gone = [

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, split
 from brokerproof.run.tables import Outcome
+from brokerproof.systems.destinations import replication_ways
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -24,13 +25,7 @@ def of_lag(run: Run, timeline: Timeline, messages: DataFrame) -> Iterator[Measur
     when a broker stored a replicated message. A message that was delivered there before its ack arrived has a lag of
     0. Nothing is measured of a way without a subscription at its end.
     """
-    topology, workload = run.topology, run.scenario.workload
-    ways = [
-        (home, other)
-        for home in workload.homes(topology)
-        for other in topology.reached(home, workload.namespace)
-        if other != home
-    ]
+    ways = replication_ways(run.topology, run.scenario.workload)
     if not ways:
         return
     lag = F.unix_micros("first_received_at") - F.unix_micros("settled_at")

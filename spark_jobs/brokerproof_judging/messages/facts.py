@@ -68,8 +68,7 @@ _TRIED = f"""
     ),
     spread AS (
         SELECT p.* EXCLUDE (cluster), p.cluster AS home, r.cluster,
-            r.cluster = p.cluster AND p.outcome = '{Outcome.ACKED}' AND p.ledger_id IS NOT NULL AS names,
-            regexp_extract(p.topic, '^[a-z-]+://([^/]+/[^/]+)/', 1) AS namespace
+            r.cluster = p.cluster AND p.outcome = '{Outcome.ACKED}' AND p.ledger_id IS NOT NULL AS names
         FROM published p JOIN reached r ON r.home = p.cluster
     )
     SELECT {columns(*MESSAGE, "cluster", of="s")}, s.partition,
@@ -84,7 +83,7 @@ _TRIED = f"""
         CASE WHEN outcome = '{Outcome.ACKED}' THEN settled_at END AS acked_at,
         settled_at,
         NULL::BIGINT AS found_hash
-    FROM spread s LEFT JOIN replicas r ON r.home = s.home AND r.namespace = s.namespace AND r.cluster = s.cluster
+    FROM spread s LEFT JOIN replicas r ON r.home = s.home AND r.topic = s.topic AND r.cluster = s.cluster
     UNION ALL BY NAME
     SELECT {columns(*LOG)}, partition, {columns(*POSITION)}, 0 AS attempts, 0 AS acks, 0 AS failures, 0 AS named,
         1 AS stored, payload_hash AS found_hash
@@ -272,8 +271,7 @@ class Facts:
     """
 
     directory: str
-    clusters: Sequence[str]
-    replicas: Sequence[tuple[str, str, str]]
+    topology: Topology
     subscriptions: Sequence[tuple[str, str, str | None]]
     evidence: EvidenceTables
     clock_error_us: int
@@ -295,8 +293,7 @@ class Facts:
         """The facts of a run; `directory` is where its places go."""
         return cls(
             directory=directory,
-            clusters=list(topology.clusters),
-            replicas=replicas(topology),
+            topology=topology,
             subscriptions=[(each.cluster, each.name, each.moved_from) for each in subscriptions(scenario, topology)],
             evidence=evidence,
             clock_error_us=clock_error_us,
@@ -308,11 +305,15 @@ class Facts:
 
     def __call__(self, part: int, connection: partitioned_sql.Connection) -> partitioned_sql.Batches:
         """One row: the part's number and what is told of it, as JSON."""
+        published = f"SELECT DISTINCT topic FROM rows WHERE kind = {_PUBLISHED}"
+        topics = [topic for (topic,) in connection.execute(published).fetchall()]
         partitioned_sql.give(
             connection,
             {
-                "clusters": partitioned_sql.table("name string", [(name,) for name in self.clusters]),
-                "replicas": partitioned_sql.table("home string, namespace string, cluster string", self.replicas),
+                "clusters": partitioned_sql.table("name string", [(name,) for name in self.topology.clusters]),
+                "replicas": partitioned_sql.table(
+                    "home string, topic string, cluster string", replicas(self.topology, topics)
+                ),
                 "subscriptions": partitioned_sql.table(
                     "cluster string, subscription string, moved_from string", self.subscriptions
                 ),

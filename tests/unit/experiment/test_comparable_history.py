@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from brokerproof.checks import load_scenario
-from brokerproof.experiment.topology import load_topology
+from brokerproof.checks import load_scenario, load_topology
 from brokerproof.results.comparability import compute_digest
 
 ROOT = Path(__file__).parents[3]

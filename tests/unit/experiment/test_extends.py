@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from brokerproof.checks import load_scenario
+from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import InputError
 from brokerproof.experiment.layered_file import merge, read_layered_file
-from brokerproof.experiment.topology import Topology, load_topology
+from brokerproof.experiment.topology import Topology
 
 ROOT = Path(__file__).parents[3]
 
@@ -105,8 +105,8 @@ def test_a_chain_of_files_is_read_to_its_end(directory: Path) -> None:
     write(directory / "middle.yaml", title="m", description="d", extends="base", **nodes_of({"broker-eu-2": None}))
     mine = load_extending(directory, {"extends": "middle", "clusters": {"one": {"placement": {"local_reads": True}}}})
     assert "broker-eu-2" not in mine.nodes
-    assert mine.clusters["one"].placement.local_reads
-    assert mine.settings["broker"] == {"a": 1, "b": 2}  # type: ignore[index]
+    assert mine.clusters["one"].policies["placement"]["local_reads"]
+    assert mine.settings["broker"] == {"a": 1, "b": 2}
 
 
 def test_overrides_of_a_scenario_come_after(directory: Path) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from brokerproof.checks import load_scenario
+from brokerproof.checks import load_scenario, load_topology
 from brokerproof.cli import main
 from brokerproof.errors import InputError
-from brokerproof.experiment.topology import load_topology
 
 ROOT = Path(__file__).parents[3]
 LONG = "v" * 5000

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 import yaml
-from brokerproof.checks import load_scenario
+from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import InputError
 from brokerproof.experiment.scenario import Scenario, Targets
-from brokerproof.experiment.topology import Role, Topology, load_topology
+from brokerproof.experiment.topology import Topology
 from brokerproof.faults.targets import resolve
 from brokerproof.runtimes.addresses import addresses
+from brokerproof.systems.destinations import clusters_reached
+from brokerproof.systems.pulsar.roles import Role
+from brokerproof.systems.pulsar.system import PULSAR
 
 ROOT = Path(__file__).parents[3]
 EU, US = "cluster-eu", "cluster-us"
@@ -47,15 +50,15 @@ def test_clusters_share_a_metadata_store_that_is_none_of_theirs() -> None:
 
 def test_what_is_published_to_one_cluster_reaches_the_other(tmp_path: Path) -> None:
     scenario, topology = load(tmp_path)
-    assert topology.reached(US, "world/global") == [US, EU]
+    assert PULSAR.reached(topology, US, "persistent://world/global/orders") == [US, EU]
     assert scenario.workload.homes(topology) == [EU, US]
-    assert scenario.workload.reached(topology) == [EU, US]
+    assert clusters_reached(topology, scenario.workload) == [EU, US]
 
 
 def test_without_produce_on_the_first_cluster_is_home_and_the_other_is_reached(tmp_path: Path) -> None:
     scenario, topology = load(tmp_path, {"workload.produce_on": []})
     assert scenario.workload.homes(topology) == [EU]
-    assert scenario.workload.reached(topology) == [EU, US]
+    assert clusters_reached(topology, scenario.workload) == [EU, US]
 
 
 def test_a_fault_can_be_done_to_a_whole_cluster_and_spares_the_shared_store() -> None:

@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from brokerproof.checks import load_topology
 from brokerproof.clock import wait_until
 from brokerproof.errors import InputError, RunError
 from brokerproof.experiment.scenario import Fault
-from brokerproof.experiment.topology import Topology, load_topology
+from brokerproof.experiment.topology import Topology
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.machine.processes import end_processes, marked_processes
 from brokerproof.network import Link, Plan, sample_links, shapes_of, start_link
 from brokerproof.runtimes import addresses
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, METADATA_PORT, Addressing
+from brokerproof.systems.pulsar.system import PULSAR
 
 TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 PATIENCE_S = 10.0
@@ -90,6 +92,7 @@ class Wan:
             observation=self.nodes,  # type: ignore[arg-type]
             runtime=self.nodes,  # type: ignore[arg-type]
             specs=specs,  # type: ignore[arg-type]
+            roles=PULSAR.roles,
             link=self.link,
             fault=fault,
             kept_down=kept_down,

@@ -270,6 +270,7 @@ def test_a_runtime_that_cannot_freeze_says_so(tmp_path: Path) -> None:
         observation=nodes,  # type: ignore[arg-type]
         runtime=object(),  # type: ignore[arg-type]
         specs=nodes.specs(),
+        roles={},
         link=None,
         fault=fault,
     )

@@ -16,7 +16,6 @@ import psutil
 import pytest
 from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError, NodeError
-from brokerproof.experiment.topology import Role
 from brokerproof.machine.processes import marked_processes
 from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec
@@ -25,7 +24,7 @@ from brokerproof.runtimes.protocols import NodeSpec
 def spec(name: str = "n1", **changes: object) -> NodeSpec:
     values: dict[str, object] = {
         "name": name,
-        "role": Role.BROKER,
+        "role": "broker",
         "region": "eu",
         "address": "127.0.0.1",
         "command": (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"),
@@ -258,9 +257,8 @@ import os, signal, sys, time
 from pathlib import Path
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.runtimes.processes import ProcessRuntime
-from brokerproof.experiment.topology import Role
 runtime = ProcessRuntime(Path({str(runtime.nodes)!r}))
-node = NodeSpec(name="n1", role=Role.BROKER, region="eu", address="127.0.0.1",
+node = NodeSpec(name="n1", role="broker", region="eu", address="127.0.0.1",
                 command=(sys.executable, "-c", "import time; time.sleep(600)"))
 runtime.prepare(node)
 runtime.start(node)

@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from brokerproof.experiment.topology import Role, Topology, brokers_in, clients_in
+from brokerproof.experiment.topology import Topology, brokers_in, clients_in
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
+from brokerproof.systems.pulsar.replication import regions_replicating_to
+from brokerproof.systems.pulsar.roles import Role
 
 METADATA_PORT, BOOKIE_PORT, BROKER_PORT = 2181, 3181, 6650
 METADATA_ADMIN_PORT, METADATA_METRICS_PORT = 9990, 8000
@@ -25,7 +27,7 @@ BROKER_HTTP_PORT = 8080
 CLIENTS_PORT = 6652
 
 # Found by name, at the one port that other regions need.
-_NAMED = {Role.METADATA: METADATA_PORT, Role.BOOKIE: BOOKIE_PORT}
+_NAMED: Mapping[str, int] = {Role.METADATA: METADATA_PORT, Role.BOOKIE: BOOKIE_PORT}
 
 
 def listener(place: str) -> str:
@@ -76,10 +78,10 @@ class Addressing:
 
     def registration(self, cluster: str) -> dict[str, str]:
         """With what a cluster is registered, for brokers of the others: its broker service URL and, across links, the
-        listener to ask for. It is one for all of them, so they have to be in one region (topology.py sees to that).
+        listener to ask for. It is one for all of them, so topology_rules.py wants them in one region.
         """
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
-        regions = self.topology.regions_replicating_to(cluster) if self.topology.links else []
+        regions = regions_replicating_to(self.topology, cluster) if self.topology.links else []
         if not regions:
             return {"brokerServiceUrl": "pulsar://" + ",".join(self.service(broker, None) for broker in brokers)}
         (region,) = regions
@@ -128,11 +130,11 @@ class Addressing:
         nodes = self.topology.nodes
         for viewer, node in nodes.items():
             for target, other in nodes.items():
-                if node.role is not Role.METADATA and other.region != node.region and other.role in _NAMED:
+                if node.role != Role.METADATA and other.region != node.region and other.role in _NAMED:
                     yield viewer, node.region, target, _NAMED[other.role]
         for place, region in self.topology.places.items():
             for target, other in nodes.items():
-                if other.role is Role.BROKER and other.region != region:
+                if other.role == Role.BROKER and other.region != region:
                     yield place, region, target, BROKER_PORT
 
     def _seen(self, viewer: str, name: str) -> str:

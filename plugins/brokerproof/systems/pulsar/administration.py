@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from brokerproof.experiment.topology import BookiePlacement, Role
 from brokerproof.run.directory import Run
-from brokerproof.systems.pulsar import policies
+from brokerproof.systems.pulsar import configuration
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
+from brokerproof.systems.pulsar.policies import BookiePlacement, policies_of
+from brokerproof.systems.pulsar.roles import Role
 
 
 class PulsarAdministration:
@@ -23,13 +24,15 @@ class PulsarAdministration:
         Brokers restart where they have to know their own region, because they look it up once.
         """
         for cluster in self.clusters.values():
-            policies.register(cluster.brokers, self._registrations)
+            configuration.register(cluster.brokers, self._registrations)
         for name, cluster in self.clusters.items():
-            policies.apply(cluster.brokers, name, self.topology, self._addressing.hosts, self.run.scenario.workload)
+            configuration.apply(
+                cluster.brokers, name, self.topology, self._addressing.hosts, self.run.scenario.workload
+            )
         return [
             broker
             for cluster in self.topology.clusters.values()
-            if cluster.placement.bookies is not BookiePlacement.ANY
+            if policies_of(cluster).placement.bookies is not BookiePlacement.ANY
             for broker in cluster.names(role=Role.BROKER)
         ]
 
@@ -37,7 +40,9 @@ class PulsarAdministration:
         """Everything that `configure` set, read back from every cluster."""
         workload = self.run.scenario.workload
         for name, cluster in self.clusters.items():
-            policies.check(cluster.brokers, name, self.topology, self._addressing.hosts, workload, self._registrations)
+            configuration.check(
+                cluster.brokers, name, self.topology, self._addressing.hosts, workload, self._registrations
+            )
 
     def reassign(self, cluster: str | None = None) -> None:
         """Unload the bundles that the partitions are in: to unload a topic alone leaves it with its owner."""

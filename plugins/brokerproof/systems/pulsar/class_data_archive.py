@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from brokerproof.errors import NodeError
-from brokerproof.experiment.topology import Role
 from brokerproof.machine.files import whole_file
 from brokerproof.machine.java import cache_directory
 
@@ -23,7 +22,7 @@ log = logging.getLogger(__name__)
 _DUMP_TIMEOUT_S = 120.0
 
 
-def archive(role: Role, *, java: Path, version: str, heap_mb: int) -> Path:
+def archive(role: str, *, java: Path, version: str, heap_mb: int) -> Path:
     """Where the archive of a role is, or would be."""
     identity = f"{java.resolve()}|{(java.parents[1] / 'release').read_text(encoding='utf-8')}|{heap_mb}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]

@@ -9,12 +9,13 @@ from pulsar import MessageId
 
 from brokerproof.experiment.guarantees import SubscriptionType
 from brokerproof.experiment.scenario import Subscription
-from brokerproof.experiment.topology import Role, clients_in
+from brokerproof.experiment.topology import clients_in
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled, payload_hash
 from brokerproof.systems.pulsar import topic
 from brokerproof.systems.pulsar.addressing import Addressing, listener
+from brokerproof.systems.pulsar.roles import Role
 
 # Identity travels beside the payload, so that a corrupted payload still says whose it is. The client does not show the
 # broker's own `replicated_from` (3.13 has no accessor for it), so a message also says where it was published.

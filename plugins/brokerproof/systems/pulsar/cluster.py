@@ -12,10 +12,10 @@ import httpx
 from brokerproof import clock
 from brokerproof.errors import AdminError
 from brokerproof.experiment.scenario import Subscription
-from brokerproof.experiment.topology import Role
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, Sample, Source, list_value, topic_source
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
+from brokerproof.systems import destinations
 from brokerproof.systems.clients import Position
 from brokerproof.systems.protocols import Log, SegmentCopies
 from brokerproof.systems.pulsar import metadata_store, topic
@@ -27,6 +27,9 @@ from brokerproof.systems.pulsar.addressing import (
 )
 from brokerproof.systems.pulsar.admin import Admin
 from brokerproof.systems.pulsar.bookie_metrics import bookie_counters
+from brokerproof.systems.pulsar.policies import storing_regions
+from brokerproof.systems.pulsar.replication import clusters_reached
+from brokerproof.systems.pulsar.roles import Role
 
 # The cursor of a replicator is called so, with the other cluster's name behind it (`replicatorPrefix` in broker.conf).
 _REPLICATOR = "pulsar.repl."
@@ -65,12 +68,12 @@ class PulsarCluster:
     @cached_property
     def metadata_store(self) -> Admin:
         """AdminServer of the metadata store's nodes."""
-        names = self.topology.metadata_nodes(self.name)
+        names = metadata_store.nodes(self.topology, self.name)
         urls = [f"http://{self._addresses[name]}:{METADATA_ADMIN_PORT}" for name in names]
         return Admin(urls, timeout_s=self._patience_s)
 
     def _admin(self, role: Role, port: int) -> Admin:
-        stores = {self.topology.nodes[name].region for name in self.topology.metadata_nodes(self.name)}
+        stores = {self.topology.nodes[name].region for name in metadata_store.nodes(self.topology, self.name)}
         # A node that is cut off from the metadata store answers from memory, so those beside it are asked first.
         names = sorted(self.cluster.names(role=role), key=lambda name: self.topology.nodes[name].region not in stores)
         return Admin([f"http://{self._addresses[name]}:{port}" for name in names], timeout_s=self._patience_s)
@@ -78,7 +81,7 @@ class PulsarCluster:
     @cached_property
     def partitions(self) -> list[tuple[int, str]]:
         """(number, admin path) of each partition; number -1 for a topic without."""
-        path = "/admin/v2/persistent/" + self.topic.removeprefix("persistent://")
+        path = topic.admin_path(self.topic)
         count = self.run.scenario.workload.partitions
         if count == 0:
             return [(-1, path)]
@@ -87,7 +90,7 @@ class PulsarCluster:
     @cached_property
     def others(self) -> list[str]:
         """The clusters that the topic is replicated to from here."""
-        return self.topology.reached(self.name, self.run.scenario.workload.namespace)[1:]
+        return clusters_reached(self.topology, self.name, topic.namespace_of(self.topic))[1:]
 
     # Who is there
 
@@ -145,7 +148,7 @@ class PulsarCluster:
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
         """One for each thing that can be slow or dead by itself."""
-        here = self.name in self.run.scenario.workload.reached(self.topology)
+        here = self.name in destinations.clusters_reached(self.topology, self.run.scenario.workload)
         return {
             "brokers": self._sample_brokers,
             "bookies": self._sample_bookies,
@@ -207,7 +210,7 @@ class PulsarCluster:
         writable = set(self.alive_bookies())
         required = [
             region
-            for region in self.cluster.regions
+            for region in storing_regions(self.cluster)
             if writable.intersection(self.cluster.names(role=Role.BOOKIE, region=region))
         ]
         found: list[SegmentCopies] = []
@@ -346,7 +349,7 @@ class PulsarCluster:
         """Unload the bundles that the partitions are in: to unload a topic alone leaves it with its owner."""
         for _, path in self.partitions:
             bundle = self.brokers.get(path.replace("/admin/v2/", "/lookup/v2/topic/", 1) + "/bundle")
-            self.brokers.change("PUT", f"/admin/v2/namespaces/{self.run.scenario.workload.namespace}/{bundle}/unload")
+            self.brokers.change("PUT", f"/admin/v2/namespaces/{topic.namespace_of(self.topic)}/{bundle}/unload")
 
     def unload(self) -> None:
         """Close the topic, so that what follows is read from bookies and not from a broker's cache."""

@@ -8,6 +8,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from brokerproof.errors import NodeError
 from brokerproof.experiment.topology import Topology
+from brokerproof.systems.pulsar.roles import Role
 
 # Where nodes register themselves, by `ADDRESS:PORT`, for as long as their sessions last (`LOADBALANCE_BROKERS_ROOT` of
 # Pulsar, `AVAILABLE_NODE` of BookKeeper).
@@ -17,6 +18,11 @@ UNDER_REPLICATION = "/ledgers/underreplication/LAYOUT"
 # As a bookie writes it: `LedgerRereplicationLayoutFormat` in protobuf's text format.
 _LAYOUT = b'type: "BASIC"\nversion: 1\n'
 _TIMEOUT_S = 20.0
+
+
+def nodes(topology: Topology, cluster: str) -> list[str]:
+    """The nodes of a cluster's metadata store: the shared one, or its own."""
+    return list(topology.shared_metadata) or topology.clusters[cluster].names(role=Role.METADATA)
 
 
 def chroot(topology: Topology, cluster: str) -> str:

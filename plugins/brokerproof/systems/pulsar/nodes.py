@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from brokerproof.experiment.topology import BookiePlacement, Cluster, Node, RepairPlacement, Role, Topology
+from brokerproof.experiment.topology import Cluster, Node, Topology
 from brokerproof.machine.disk_space import FULL_SHARE
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.systems.protocols import Program
-from brokerproof.systems.pulsar import class_data_archive
+from brokerproof.systems.pulsar import class_data_archive, metadata_store
 from brokerproof.systems.pulsar.addressing import (
     BOOKIE_HTTP_PORT,
     BOOKIE_PORT,
@@ -25,7 +25,8 @@ from brokerproof.systems.pulsar.addressing import (
     Addressing,
 )
 from brokerproof.systems.pulsar.distribution import Distribution
-from brokerproof.systems.pulsar.metadata_store import chroot
+from brokerproof.systems.pulsar.policies import BookiePlacement, RepairPlacement, policies_of
+from brokerproof.systems.pulsar.roles import Role
 
 _REGION_AWARE = "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy"
 
@@ -109,12 +110,12 @@ class Layout:
 
         In a shared one with a chroot, `…/CLUSTER`.
         """
-        return self.configuration_url(cluster_name, hosts) + chroot(self.topology, cluster_name)
+        return self.configuration_url(cluster_name, hosts) + metadata_store.chroot(self.topology, cluster_name)
 
     def configuration_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
         """`HOST:2181,…` of what the cluster knows tenants, namespaces and other clusters from."""
         hosts = hosts or self.addressing.hosts
-        return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in self.topology.metadata_nodes(cluster_name))
+        return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in metadata_store.nodes(self.topology, cluster_name))
 
     def service_url(self, cluster: Cluster) -> str:
         """What clients connect to, all hosts in one."""
@@ -126,7 +127,11 @@ class Layout:
 def node_specs(layout: Layout, cluster_name: str) -> dict[str, NodeSpec]:
     """The specs of a cluster's nodes, by name."""
     cluster = layout.topology.clusters[cluster_name]
-    make = {Role.METADATA: _metadata, Role.BOOKIE: _bookie, Role.BROKER: _broker}
+    make: Mapping[str, Callable[[Layout, str, str, Node], NodeSpec]] = {
+        Role.METADATA: _metadata,
+        Role.BOOKIE: _bookie,
+        Role.BROKER: _broker,
+    }
     return {name: make[node.role](layout, cluster_name, name, node) for name, node in cluster.nodes.items()}
 
 
@@ -228,7 +233,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         "numHighPriorityWorkerThreads": 2,
         "numJournalCallbackThreads": 2,
     }
-    if cluster.placement.repair is RepairPlacement.REGION_AWARE:
+    if policies_of(cluster).placement.repair is RepairPlacement.REGION_AWARE:
         # As shipped, auto-recovery knows no regions and puts a copy anywhere; these three let it look them up.
         settings |= {
             "ensemblePlacementPolicy": _REGION_AWARE,
@@ -264,7 +269,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
 
 def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
     cluster = layout.topology.clusters[cluster_name]
-    placement = cluster.placement
+    placement = policies_of(cluster).placement
     address = layout.addresses[name]
     pinned = placement.bookies is BookiePlacement.PINNED
     settings: dict[str, object] = {

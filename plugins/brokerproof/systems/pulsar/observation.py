@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 
-from brokerproof.experiment.topology import Role
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
+from brokerproof.systems.destinations import clusters_reached
 from brokerproof.systems.protocols import Log, SegmentCopies
 from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
+from brokerproof.systems.pulsar.roles import Role
 
 
 class PulsarObservation:
@@ -33,7 +34,7 @@ class PulsarObservation:
     @cached_property
     def holding(self) -> list[PulsarCluster]:
         """The clusters that the topic is in: those published to, and those replicated to."""
-        return [self.clusters[name] for name in self.run.scenario.workload.reached(self.topology)]
+        return [self.clusters[name] for name in clusters_reached(self.topology, self.run.scenario.workload)]
 
     def owner(self, cluster: str | None = None) -> str | None:
         """From the lookup service, which may assign the topic if nobody owns it."""

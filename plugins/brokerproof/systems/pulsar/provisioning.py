@@ -7,7 +7,6 @@ from functools import cached_property
 
 import httpx
 
-from brokerproof.experiment.topology import Role
 from brokerproof.machine.java import java_home
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
@@ -16,6 +15,7 @@ from brokerproof.systems.protocols import Program
 from brokerproof.systems.pulsar import class_data_archive, metadata_store, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.distribution import distribution
+from brokerproof.systems.pulsar.roles import Role
 
 
 class PulsarProvisioning:

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario, Workload
-from brokerproof.experiment.topology import Role, Topology
+from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.yaml_models import closest
 from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits, WarmUp
-from brokerproof.systems.pulsar import topic
+from brokerproof.systems.pulsar import topology_rules
 from brokerproof.systems.pulsar.distribution import CHECKSUMS, distribution, examine
+from brokerproof.systems.pulsar.policies import ClusterPolicies, policies_of
+from brokerproof.systems.pulsar.replication import clusters_reached
+from brokerproof.systems.pulsar.roles import TRAITS
+from brokerproof.systems.pulsar.topic import full_name, namespace_of
 
 
 class Pulsar:
     """Brokers serve, bookies store, a metadata store coordinates."""
 
     name = "pulsar"
-    roles: Mapping[str, RoleTraits] = {
-        Role.METADATA: RoleTraits(coordinates=True, heap_mb=128),
-        Role.BOOKIE: RoleTraits(stores=True, heap_mb=192),
-        Role.BROKER: RoleTraits(serves=True, may_stand_by=True, heap_mb=320),
-    }
+    roles: Mapping[str, RoleTraits] = TRAITS
     abilities = frozenset(Ability)
+    policies = ClusterPolicies
     packages = ("pulsar-client", "jgo")
     default_version = "4.0.8"
 
@@ -33,19 +36,30 @@ class Pulsar:
         return list(CHECKSUMS)
 
     def validate(self, topology: Topology) -> Topology:
-        """As it is."""
-        return topology
+        """Quorums, regions, namespaces, and what crosses links."""
+        return topology_rules.validate(topology)
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
-        """Nothing beyond what the topology says."""
+        """The workload's namespace is there in every cluster that is published to."""
+        workload = scenario.workload
+        if workload.namespace is None:
+            raise InputError("is missing", field="workload.namespace", remedy="add it")
+        for cluster in workload.homes(topology):
+            known = policies_of(topology.clusters[cluster]).namespaces
+            if workload.namespace not in known:
+                raise InputError(
+                    f"no namespace is called `{workload.namespace}`",
+                    field="workload.namespace",
+                    remedy=closest(workload.namespace, known),
+                )
 
     def topic(self, workload: Workload) -> str:
         """A persistent topic of the workload's namespace."""
-        return topic.full_name(workload)
+        return full_name(workload)
 
-    def reached(self, topology: Topology, home: str, workload: Workload) -> list[str]:
-        """Where the namespace is replicated to."""
-        return topology.reached(home, workload.namespace)
+    def reached(self, topology: Topology, home: str, topic: str) -> list[str]:
+        """Where the topic's namespace is replicated to."""
+        return clusters_reached(topology, home, namespace_of(topic))
 
     # The parts are imported when a run needs them: a scenario's file is checked without Pulsar's client.
 

@@ -10,7 +10,7 @@ import json
 
 import pytest
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.experiment.topology import Role
+from brokerproof.systems.pulsar.roles import Role
 from brokerproof_judging.measurements import recovery
 from brokerproof_judging.measurements.run_times import FaultTimes, Span
 from brokerproof_judging.measurements.samples import Samples

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from brokerproof.checks import load_topology
 from brokerproof.experiment.guarantees import DEFINITIONS, Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
-from brokerproof.experiment.topology import load_topology
 from brokerproof.run.directory import Run
 from pyspark.sql import SparkSession
 

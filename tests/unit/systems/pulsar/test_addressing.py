@@ -6,8 +6,9 @@ import socket
 from pathlib import Path
 
 import pytest
+from brokerproof.checks import load_topology
 from brokerproof.errors import InputError, MachineError
-from brokerproof.experiment.topology import Topology, load_topology
+from brokerproof.experiment.topology import Topology
 from brokerproof.machine.disk_space import FULL_SHARE
 from brokerproof.machine.java import java_home
 from brokerproof.network import Plan, shapes_of

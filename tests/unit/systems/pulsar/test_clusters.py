@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof.checks import load_scenario
+from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError
-from brokerproof.experiment.topology import load_topology
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import addresses
 from brokerproof.systems.clients import Position
 from brokerproof.systems.protocols import Log
-from brokerproof.systems.pulsar import client, nodes, policies
+from brokerproof.systems.pulsar import client, configuration, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
@@ -229,7 +228,7 @@ def test_a_cluster_registered_elsewhere_is_named() -> None:
     topology = load_topology("geo_replication", ROOT / "topologies")
     registrations = {EU: {"serviceUrl": "http://eu"}, US: {"serviceUrl": "http://us"}}
     rest = Rest()
-    policies.register(rest, registrations)  # type: ignore[arg-type]
+    configuration.register(rest, registrations)  # type: ignore[arg-type]
     # One that registered itself is known already, in another's words.
     assert rest.changed == [f"{method} /admin/v2/clusters/{name}" for name in (EU, US) for method in ("PUT", "POST")]
 
@@ -238,7 +237,7 @@ def test_a_cluster_registered_elsewhere_is_named() -> None:
             return {"serviceUrl": "http://eu"} if "/clusters/" in path else {}
 
     with pytest.raises(AdminError, match="serviceUrl of cluster-us is 'http://eu', not 'http://us'"):
-        policies.check(
+        configuration.check(
             Answers(),  # type: ignore[arg-type]
             EU,
             topology,

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof.checks import load_scenario
+from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError, InputError, MachineError
 from brokerproof.experiment.scenario import Workload
-from brokerproof.experiment.topology import Topology, load_topology
+from brokerproof.experiment.topology import Topology
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import addresses
-from brokerproof.systems.pulsar import distribution, policies
+from brokerproof.systems.pulsar import configuration, distribution
 from brokerproof.systems.pulsar.bookie_metrics import bookie_counters
 from brokerproof.systems.pulsar.nodes import configured
 from brokerproof.systems.pulsar.observation import PulsarObservation
@@ -51,8 +51,8 @@ class Cluster:
 def test_what_was_set_is_read_back(topology: Topology) -> None:
     cluster, workload = Cluster(), Workload(namespace="mytenant/eu")
     at = addresses(topology, 0)
-    policies.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
-    policies.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
+    configuration.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
+    configuration.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_what_was_set_is_read_back(topology: Topology) -> None:
 def test_a_setting_that_did_not_take_is_named(topology: Topology, forgotten: str, named: str) -> None:
     cluster, workload = Cluster(forgotten), Workload(namespace="mytenant/eu")
     at = addresses(topology, 0)
-    policies.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
+    configuration.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
     with pytest.raises(AdminError, match=named):
-        policies.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
+        configuration.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
 
 
 class Requests(Cluster):
@@ -92,14 +92,14 @@ class Requests(Cluster):
 def test_racks_come_first_then_tenants_then_namespaces_and_every_policy_is_asked_for_once(topology: Topology) -> None:
     cluster, workload = Requests(), Workload(namespace="mytenant/eu", partitions=4)
     at = addresses(topology, 0)
-    policies.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
+    configuration.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
     kinds = [path.split("/")[3] for path in cluster.changed]
     assert list(dict.fromkeys(kinds)) == ["bookies", "tenants", "namespaces", "clusters", "persistent"]
     eu = [path.removeprefix("PUT ").removeprefix("POST ") for path in cluster.changed if "mytenant/eu" in path]
     namespace = "/admin/v2/namespaces/mytenant/eu"
     assert eu[:4] == [namespace, *(f"{namespace}/{name}" for name in ("retention", "persistence", "deduplication"))]
     with pytest.raises(AdminError, match=r"1 setting.*partitions of orders is 3, not 4"):
-        policies.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
+        configuration.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
     assert len(cluster.asked) == len(set(cluster.asked))
 
 

@@ -1,0 +1,27 @@
+"""Where the messages of a workload have to arrive: in the clusters published to, and in those replicated to."""
+
+from __future__ import annotations
+
+from brokerproof.experiment.scenario import Workload
+from brokerproof.experiment.topology import Topology
+from brokerproof.systems.registry import system_of
+
+
+def clusters_reached(topology: Topology, workload: Workload) -> list[str]:
+    """The clusters whose logs have to hold messages."""
+    system = system_of(topology)
+    topic = system.topic(workload)
+    homes = workload.homes(topology)
+    return list(dict.fromkeys(name for home in homes for name in system.reached(topology, home, topic)))
+
+
+def replication_ways(topology: Topology, workload: Workload) -> list[tuple[str, str]]:
+    """(home, other) for each cluster that is published to and each other one that must get its messages."""
+    system = system_of(topology)
+    topic = system.topic(workload)
+    return [
+        (home, other)
+        for home in workload.homes(topology)
+        for other in system.reached(topology, home, topic)
+        if other != home
+    ]

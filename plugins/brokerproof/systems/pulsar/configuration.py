@@ -1,0 +1,255 @@
+"""What a topology lays over a Pulsar cluster: racks, tenants, namespaces, isolation.
+
+Each policy is stated once, with how it is set and how it is read back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.errors import AdminError
+from brokerproof.experiment.scenario import Workload
+from brokerproof.experiment.topology import Cluster, Topology
+from brokerproof.systems.pulsar.addressing import BOOKIE_PORT
+from brokerproof.systems.pulsar.admin import Admin
+from brokerproof.systems.pulsar.policies import BookiePlacement, IsolationPolicy, Namespace, Placement, policies_of
+from brokerproof.systems.pulsar.replication import clusters_reached
+from brokerproof.systems.pulsar.roles import Role
+
+_RACKS = "/admin/v2/bookies/racks-info"
+# Everything has to be there when it is read back, whatever was consumed.
+_RETENTION = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+# What a cluster is registered with: {"serviceUrl": …, "brokerServiceUrl": …} and, across links, {"listenerName": …}.
+Registration = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A request that sets something; a status in `accept` counts as done."""
+
+    method: str
+    path: str
+    body: Any
+    accept: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value that the cluster must answer with: what people call it, and how to find it in the answer."""
+
+    name: str
+    wanted: Any
+    read: Callable[[Any], Any] = lambda answer: answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """One thing that is laid over a cluster: how to set it, and where and as which values to read it back."""
+
+    changes: Sequence[Change]
+    path: str = ""
+    values: Sequence[Value] = ()
+
+
+def register(brokers: Admin, registrations: Mapping[str, Registration]) -> None:
+    """Make clusters known, by name, to the cluster that `brokers` belong to.
+
+    Each registered itself when it was made, as it sees itself; this sets how the others see it.
+    Apart from `apply`, because a tenant can be allowed only clusters that are known.
+    """
+    _set(brokers, _registrations(registrations))
+
+
+def apply(brokers: Admin, cluster_name: str, topology: Topology, hosts: Mapping[str, str], workload: Workload) -> None:
+    """Set everything. Raises AdminError where the cluster refuses something."""
+    _set(brokers, _policies(cluster_name, topology, hosts, workload))
+
+
+def check(
+    brokers: Admin,
+    cluster_name: str,
+    topology: Topology,
+    hosts: Mapping[str, str],
+    workload: Workload,
+    registrations: Mapping[str, Registration],
+) -> None:
+    """Read everything back. Raises AdminError naming every setting that did not take."""
+    wrong: list[str] = []
+    answers: dict[str, Any] = {}
+    for policy in (*_registrations(registrations), *_policies(cluster_name, topology, hosts, workload)):
+        for value in policy.values:
+            if policy.path not in answers:
+                answers[policy.path] = brokers.get(policy.path)
+            found = value.read(answers[policy.path])
+            if found != value.wanted:
+                wrong.append(f"{value.name} is {found!r}, not {value.wanted!r}")
+    if wrong:
+        raise AdminError(f"the cluster did not take {len(wrong)} setting(s): " + "; ".join(wrong))
+
+
+def _set(brokers: Admin, policies: Sequence[Policy]) -> None:
+    for policy in policies:
+        for change in policy.changes:
+            brokers.change(change.method, change.path, change.body, accept=change.accept)
+
+
+def _registrations(registrations: Mapping[str, Registration]) -> list[Policy]:
+    return [
+        Policy(
+            # A cluster that is known already is changed by the second request.
+            changes=[
+                Change("PUT", f"/admin/v2/clusters/{name}", dict(registration), accept=(409,)),
+                Change("POST", f"/admin/v2/clusters/{name}", dict(registration)),
+            ],
+            path=f"/admin/v2/clusters/{name}",
+            values=[Value(f"{key} of {name}", value, _key(key)) for key, value in registration.items()],
+        )
+        for name, registration in registrations.items()
+    ]
+
+
+def _policies(cluster_name: str, topology: Topology, hosts: Mapping[str, str], workload: Workload) -> list[Policy]:
+    """All that the topology and the workload ask of a cluster, in the order in which it can be set."""
+    cluster = topology.clusters[cluster_name]
+    policies = policies_of(cluster)
+    wanted = [_rack(*row) for row in racks(cluster, policies.placement, hosts)]
+    wanted += [
+        _tenant(name, list(topology.clusters)) for name in sorted({name.split("/")[0] for name in policies.namespaces})
+    ]
+    for name, namespace in policies.namespaces.items():
+        wanted += _namespace(name, namespace, clusters_reached(topology, cluster_name, name))
+        if policies.placement.bookies is BookiePlacement.PINNED:
+            wanted.append(_affinity(name, policies.placement.pinned_to))
+        if namespace.isolation:
+            wanted.append(_isolation(cluster_name, name, isolation(name, namespace.isolation, cluster, hosts)))
+    if workload.partitions:
+        wanted.append(_partitions(workload, workload.partitions))
+    return wanted
+
+
+def _rack(key: str, rack: str, group: str) -> Policy:
+    return Policy(
+        changes=[Change("POST", f"{_RACKS}/{key}?group={group}", {"rack": rack, "hostname": key})],
+        path=_RACKS,
+        values=[
+            Value(
+                f"rack of {key} in group {group}",
+                rack,
+                lambda answer: answer.get(group, {}).get(key, {}).get("rack"),
+            )
+        ],
+    )
+
+
+def _tenant(name: str, clusters: list[str]) -> Policy:
+    """Not read back: without a cluster that it is allowed, the cluster refuses its namespaces."""
+    body = {"adminRoles": [], "allowedClusters": clusters}
+    return Policy(changes=[Change("PUT", f"/admin/v2/tenants/{name}", body, accept=(409,))])
+
+
+def _namespace(name: str, namespace: Namespace, clusters: list[str]) -> list[Policy]:
+    at = f"/admin/v2/namespaces/{name}"
+    persistence = {
+        "bookkeeperEnsemble": namespace.persistence.ensemble,
+        "bookkeeperWriteQuorum": namespace.persistence.write_quorum,
+        "bookkeeperAckQuorum": namespace.persistence.ack_quorum,
+    }
+    return [
+        Policy(
+            changes=[Change("PUT", at, {"replication_clusters": clusters}, accept=(409,))],
+            path=f"{at}/replication",
+            values=[Value(f"clusters of {name}", sorted(clusters), sorted)],
+        ),
+        Policy(
+            changes=[Change("POST", f"{at}/retention", _RETENTION)],
+            path=f"{at}/retention",
+            values=[Value(f"retention of {name}", _RETENTION)],
+        ),
+        Policy(
+            changes=[Change("POST", f"{at}/persistence", persistence)],
+            path=f"{at}/persistence",
+            values=[
+                Value(
+                    f"persistence of {name}", persistence, lambda answer: {key: answer.get(key) for key in persistence}
+                )
+            ],
+        ),
+        Policy(
+            changes=[Change("POST", f"{at}/deduplication", namespace.deduplication)],
+            path=f"{at}/deduplication",
+            values=[Value(f"deduplication of {name}", namespace.deduplication, bool)],
+        ),
+    ]
+
+
+def _affinity(namespace: str, group: str | None) -> Policy:
+    key, path = "bookkeeperAffinityGroupPrimary", f"/admin/v2/namespaces/{namespace}/persistence/bookieAffinity"
+    return Policy(
+        changes=[Change("POST", path, {key: group})],
+        path=path,
+        values=[Value(f"bookie affinity of {namespace}", group, _key(key))],
+    )
+
+
+def _isolation(cluster_name: str, namespace: str, wanted: Mapping[str, Any]) -> Policy:
+    name = namespace.replace("/", "-")
+    path = f"/admin/v2/clusters/{cluster_name}/namespaceIsolationPolicies/{name}"
+    return Policy(
+        changes=[Change("POST", path, wanted)],
+        path=path,
+        values=[Value(f"isolation policy {name}, {key}", value, _key(key)) for key, value in wanted.items()],
+    )
+
+
+def _partitions(workload: Workload, count: int) -> Policy:
+    path = f"/admin/v2/persistent/{workload.namespace}/{workload.topic}/partitions"
+    return Policy(
+        changes=[Change("PUT", path, count, accept=(409,))],
+        path=path,
+        values=[Value(f"partitions of {workload.topic}", count, _key("partitions"))],
+    )
+
+
+def _key(key: str) -> Callable[[Any], Any]:
+    return lambda answer: answer.get(key)
+
+
+def racks(cluster: Cluster, placement: Placement, hosts: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(key, rack, group) of every bookie and broker.
+
+    A broker is looked up by its host alone, under the port 0 that BookKeeper gives to the local node
+    (`BookieSocketAddress.createDummyBookieIdForHostname`). With pinned copies a region's bookies form a group of its
+    name, which namespaces are bound to.
+    """
+    pinned = placement.bookies is BookiePlacement.PINNED
+    rows = []
+    for name, node in cluster.nodes.items():
+        if node.role == Role.METADATA:
+            continue
+        port = BOOKIE_PORT if node.role == Role.BOOKIE else 0
+        # Without region awareness Pulsar refuses a rack's name that has two parts.
+        rack = f"/{node.region}-{node.rack}" if pinned else f"/{node.region}/{node.rack}"
+        rows.append((f"{hosts[name]}:{port}", rack, node.region if pinned else "default"))
+    return rows
+
+
+def isolation(name: str, policy: IsolationPolicy, cluster: Cluster, hosts: Mapping[str, str]) -> dict[str, Any]:
+    """The body of a namespace isolation policy: brokers of a region by their addresses."""
+
+    def brokers_of(region: str | None) -> list[str]:
+        if region is None:
+            return []
+        return [re.escape(hosts[broker]) for broker in cluster.names(role=Role.BROKER, region=region)]
+
+    return {
+        "namespaces": [name],
+        "primary": brokers_of(policy.primary),
+        "secondary": brokers_of(policy.secondary),
+        "auto_failover_policy": {
+            "policy_type": "min_available",
+            "parameters": {"min_limit": str(policy.min_limit), "usage_threshold": str(policy.usage_threshold)},
+        },
+    }

@@ -1,0 +1,23 @@
+"""What a node of Pulsar can be, and what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from brokerproof.systems.protocols import RoleTraits
+
+
+class Role(StrEnum):
+    """A node's role, as topologies name it."""
+
+    METADATA = "metadata"
+    BOOKIE = "bookie"
+    BROKER = "broker"
+
+
+TRAITS: Mapping[str, RoleTraits] = {
+    Role.METADATA: RoleTraits(coordinates=True, heap_mb=128),
+    Role.BOOKIE: RoleTraits(stores=True, heap_mb=192),
+    Role.BROKER: RoleTraits(serves=True, may_stand_by=True, heap_mb=320),
+}

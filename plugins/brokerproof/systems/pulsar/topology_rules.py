@@ -1,0 +1,118 @@
+"""What makes a topology one that Pulsar can run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brokerproof.errors import InputError
+from brokerproof.experiment.topology import Cluster, Topology
+from brokerproof.experiment.yaml_models import closest
+from brokerproof.systems.pulsar.policies import ClusterPolicies, policies_of, storing_regions
+from brokerproof.systems.pulsar.replication import clusters_reached, regions_replicating_to
+from brokerproof.systems.pulsar.roles import Role
+
+# The prefix of the URLs of metadata stores, without its colon.
+_STORE_PREFIX = "zk"
+
+
+def validate(topology: Topology) -> Topology:
+    """The topology with all defaults of its policies. Raises InputError, its field inside the topology."""
+    policies: dict[str, ClusterPolicies] = {}
+    for name, cluster in topology.clusters.items():
+        at = f"clusters.{name}"
+        try:
+            policies[name] = policies_of(cluster)
+            _check_placement(cluster, policies[name])
+            _check_namespaces(cluster, policies[name])
+        except InputError as error:
+            raise InputError(error.problem, field=f"{at}.{error.field}", remedy=error.remedy) from None
+    complete = topology.model_copy(
+        update={
+            "clusters": {
+                name: Cluster.model_validate({"nodes": cluster.nodes, **policies[name].model_dump(mode="json")})
+                for name, cluster in topology.clusters.items()
+            }
+        }
+    )
+    for name in policies:
+        _check_replication(complete, policies, name)
+    if topology.links:
+        _check_names_across_links(complete)
+        _check_listeners_across_links(complete)
+    return complete
+
+
+def _check_placement(cluster: Cluster, policies: ClusterPolicies) -> None:
+    if policies.placement.pinned_to is not None:
+        _check_region(cluster, policies.placement.pinned_to, "placement.pinned_to")
+
+
+def _check_namespaces(cluster: Cluster, policies: ClusterPolicies) -> None:
+    bookies = cluster.names(role=Role.BOOKIE, region=policies.placement.pinned_to)
+    for name, namespace in policies.namespaces.items():
+        at = f"namespaces.{name}"
+        if name.count("/") != 1:
+            raise InputError("is no namespace", field=at, remedy="write `tenant/namespace`")
+        if namespace.persistence.ensemble > len(bookies):
+            raise InputError(
+                f"impossible quorum: an ensemble of {namespace.persistence.ensemble} with {len(bookies)} bookies",
+                field=f"{at}.persistence.ensemble",
+                remedy="lower it or add bookies",
+            )
+        if namespace.isolation:
+            _check_region(cluster, namespace.isolation.primary, f"{at}.isolation.primary")
+            if namespace.isolation.secondary is not None:
+                _check_region(cluster, namespace.isolation.secondary, f"{at}.isolation.secondary")
+
+
+def _check_region(cluster: Cluster, region: str, field: str) -> None:
+    regions = storing_regions(cluster)
+    if region not in regions:
+        raise InputError(f"no node is in region `{region}`", field=field, remedy=closest(region, regions))
+
+
+def _check_replication(topology: Topology, policies: Mapping[str, ClusterPolicies], cluster: str) -> None:
+    """A namespace that is replicated has to be in the other cluster; in one configuration store it is one."""
+    for name, here in policies[cluster].namespaces.items():
+        at = f"clusters.{cluster}.namespaces.{name}.replicated_to"
+        for other in here.replicated_to:
+            if other not in topology.clusters:
+                raise InputError(f"no cluster is called `{other}`", field=at, remedy=closest(other, topology.clusters))
+            there = policies[other].namespaces.get(name)
+            if there is None:
+                raise InputError(
+                    f"`{other}` has no namespace `{name}`", field=at, remedy=f"add it to clusters.{other}.namespaces"
+                )
+            of_each_cluster: dict[str, Any] = {"isolation": None, "replicated_to": []}
+            different = here.model_copy(update=of_each_cluster) != there.model_copy(update=of_each_cluster)
+            reached_from_both = [set(clusters_reached(topology, each, name)) for each in (cluster, other)]
+            if topology.shared_metadata and (different or reached_from_both[0] != reached_from_both[1]):
+                raise InputError(
+                    f"`{name}` is one namespace in the shared metadata store, and `{other}` describes it differently",
+                    field=at,
+                    remedy="give both the same clusters, persistence and deduplication",
+                )
+
+
+def _check_names_across_links(topology: Topology) -> None:
+    for name, node in topology.nodes.items():
+        if name == _STORE_PREFIX and node.role == Role.METADATA:
+            # Pulsar takes the prefix off `zk:zk:2181` twice.
+            raise InputError(
+                "is what Pulsar's URLs of metadata stores begin with",
+                field=topology.fields[name],
+                remedy="rename it `metadata`",
+            )
+
+
+def _check_listeners_across_links(topology: Topology) -> None:
+    for cluster in topology.clusters:
+        regions = regions_replicating_to(topology, cluster)
+        if len(regions) > 1:
+            raise InputError(
+                f"is replicated with across links from brokers in {' and '.join(regions)}, and Pulsar knows "
+                "another cluster by one listener only",
+                field=f"clusters.{cluster}",
+                remedy="leave out `links`, or put the brokers of each cluster into one region",
+            )
