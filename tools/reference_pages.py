@@ -15,6 +15,7 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.run.tables import SCHEMAS
 from brokerproof.settings import from_environment
+from brokerproof.systems.registry import system_named, system_names
 
 _NOTE = "`make docs` writes this page from the code; change the code, not the page.\n"
 
@@ -24,7 +25,8 @@ def write_pages() -> dict[str, str]:
     return {
         "scenario-reference.md": _write_page("Fields of a scenario", _describe_model(Scenario.model_json_schema())),
         "topology-reference.md": _write_page(
-            "Fields of a topology", chain(_describe_extends(), _describe_model(Topology.model_json_schema()))
+            "Fields of a topology",
+            chain(_describe_extends(), _describe_model(Topology.model_json_schema()), _describe_policies()),
         ),
         "anomalies.md": _write_page("Anomalies, and when they are illegal", _tabulate_anomalies()),
         "measurements.md": _write_page("Measurements of placement and recovery", _tabulate_measurements()),
@@ -44,6 +46,15 @@ def _describe_extends() -> Iterator[str]:
     yield "extend another topology. A scenario's `overrides` are applied to the result.\n"
     yield "`settings: {extends: NAME}`, in a topology or in a scenario, does the same with the file"
     yield "`topologies/settings/NAME.yaml`.\n"
+
+
+def _describe_policies() -> Iterator[str]:
+    for name in system_names():
+        system = system_named(name)
+        yield f"# Policies of a cluster of `{name}`\n"
+        roles = ", ".join(f"`{role}`" for role in system.roles)
+        yield f"They stand beside `nodes`, whose roles are {roles}.\n"
+        yield from _describe_model(system.policies.model_json_schema())
 
 
 def _describe_model(schema: Mapping[str, Any]) -> Iterator[str]:

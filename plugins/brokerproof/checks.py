@@ -11,7 +11,7 @@ from typing import Any
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.layered_file import extend_field
-from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
 from brokerproof.experiment.topology import Topology, read_topology
 from brokerproof.experiment.yaml_models import apply_overrides, closest, parse, read_yaml
 from brokerproof.faults.registry import FAULT_KINDS
@@ -42,7 +42,8 @@ def load_scenario(path: Path, topologies: Path, settings: Mapping[str, Any] | No
             role: {**topology.settings.get(role, {}), **scenario.settings.get(role, {})} for role in system.roles
         }
         topology = topology.model_copy(update={"settings": settings})
-        scenario = scenario.model_copy(update={"version": scenario.version or system.default_version})
+        if scenario.version == DEFAULT_VERSION:
+            scenario = scenario.model_copy(update={"version": system.default_version})
         check(scenario, topology)
     except InputError as error:
         if error.file:

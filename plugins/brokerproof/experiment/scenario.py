@@ -14,6 +14,9 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.experiment.yaml_models import Document, closest
 
+# The version that the messaging system itself prefers.
+DEFAULT_VERSION = "default"
+
 _NAME = r"^[a-z][a-z0-9_]*$"
 
 
@@ -258,7 +261,7 @@ class Scenario(Document):
         default_factory=dict, description="the system's own configuration keys, by role, over the topology's"
     )
     runtime: str = "process"
-    version: str = Field("", description="version of the messaging system; its own default without one")
+    version: str = Field(DEFAULT_VERSION, description="version of the messaging system")
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     tighten: list[Anomaly] = Field(
         default_factory=list, description="anomalies illegal here though the guarantee allows them"
