@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from brokerproof.checks import load_scenario
+from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import InputError
-from brokerproof.experiment.topology import load_topology
+from brokerproof.systems.pulsar.policies import policies_of
 from brokerproof.systems.pulsar.system import PULSAR
 
 ROOT = Path(__file__).parents[3]
@@ -213,7 +213,8 @@ def test_an_override_of_one_alias_spares_the_others(tmp_path: Path) -> None:
     """geo_replication describes its namespace once and refers to it from the other cluster."""
     namespaces = [f"clusters.{cluster}.namespaces.world/global.persistence" for cluster in ("cluster-eu", "cluster-us")]
     topology = load_topology("geo_replication", TOPOLOGIES, {f"{each}.ack_quorum": 1 for each in namespaces})
-    assert {cluster.namespaces["world/global"].persistence.ack_quorum for cluster in topology.clusters.values()} == {1}
+    namespaces = [policies_of(cluster).namespaces["world/global"] for cluster in topology.clusters.values()]
+    assert {namespace.persistence.ack_quorum for namespace in namespaces} == {1}
     with pytest.raises(InputError, match="describes it differently"):
         load_topology("geo_replication", TOPOLOGIES, {f"{namespaces[0]}.ack_quorum": 1})
 
