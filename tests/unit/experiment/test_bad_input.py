@@ -213,8 +213,8 @@ def test_an_override_of_one_alias_spares_the_others(tmp_path: Path) -> None:
     """geo_replication describes its namespace once and refers to it from the other cluster."""
     namespaces = [f"clusters.{cluster}.namespaces.world/global.persistence" for cluster in ("cluster-eu", "cluster-us")]
     topology = load_topology("geo_replication", TOPOLOGIES, {f"{each}.ack_quorum": 1 for each in namespaces})
-    namespaces = [policies_of(cluster).namespaces["world/global"] for cluster in topology.clusters.values()]
-    assert {namespace.persistence.ack_quorum for namespace in namespaces} == {1}
+    global_namespaces = [policies_of(cluster).namespaces["world/global"] for cluster in topology.clusters.values()]
+    assert {namespace.persistence.ack_quorum for namespace in global_namespaces} == {1}
     with pytest.raises(InputError, match="describes it differently"):
         load_topology("geo_replication", TOPOLOGIES, {f"{namespaces[0]}.ack_quorum": 1})
 
