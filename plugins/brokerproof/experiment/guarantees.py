@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from brokerproof.experiment.abilities import Ability
+
 
 class Guarantee(StrEnum):
     """What a scenario's configuration promises."""
@@ -70,6 +72,8 @@ class Definition:
     meaning: str
     illegal_under: frozenset[Guarantee]
     needs_order: bool = False
+    # What a messaging system must be able to do: without it the anomaly is not applicable.
+    needs: Ability | None = None
 
 
 _ALWAYS = frozenset(Guarantee)
@@ -79,9 +83,14 @@ _EFFECTIVELY_ONCE = frozenset({Guarantee.EFFECTIVELY_ONCE})
 
 
 def _define(
-    suite: Suite, illegal_under: frozenset[Guarantee], meaning: str, *, needs_order: bool = False
+    suite: Suite,
+    illegal_under: frozenset[Guarantee],
+    meaning: str,
+    *,
+    needs_order: bool = False,
+    needs: Ability | None = None,
 ) -> Definition:
-    return Definition(suite=suite, meaning=meaning, illegal_under=illegal_under, needs_order=needs_order)
+    return Definition(suite=suite, meaning=meaning, illegal_under=illegal_under, needs_order=needs_order, needs=needs)
 
 
 DEFINITIONS: Mapping[Anomaly, Definition] = {
@@ -94,6 +103,7 @@ DEFINITIONS: Mapping[Anomaly, Definition] = {
         Suite.COMPLETENESS,
         _ALWAYS,
         "was acked and is not stored in another cluster that had to hold it, after its drain",
+        needs=Ability.REPLICATION,
     ),
     Anomaly.UNDELIVERED: _define(
         Suite.COMPLETENESS, _ALWAYS, "is stored and was never delivered to a subscription there that drained"
@@ -106,28 +116,51 @@ DEFINITIONS: Mapping[Anomaly, Definition] = {
     Anomaly.FAILED_BUT_STORED: _define(Suite.COMPLETENESS, _ALWAYS, "failed for certain, and is stored"),
     Anomaly.CORRUPTED: _define(Suite.COMPLETENESS, _ALWAYS, "is stored or was delivered with another payload hash"),
     Anomaly.STORED_TWICE: _define(
-        Suite.UNIQUENESS, _EFFECTIVELY_ONCE, "is stored at two positions or more of one cluster's topic"
+        Suite.UNIQUENESS,
+        _EFFECTIVELY_ONCE,
+        "is stored at two positions or more of one cluster's topic",
+        needs=Ability.POSITIONS,
     ),
     Anomaly.DELIVERED_TWICE: _define(
         Suite.UNIQUENESS,
         _NEVER,
         "was delivered again from the same position before an earlier delivery's ack was confirmed",
+        needs=Ability.POSITIONS,
     ),
     Anomaly.REDELIVERED_AFTER_ACK: _define(
-        Suite.UNIQUENESS, _EFFECTIVELY_ONCE, "was delivered again although an earlier delivery's ack had been confirmed"
+        Suite.UNIQUENESS,
+        _EFFECTIVELY_ONCE,
+        "was delivered again although an earlier delivery's ack had been confirmed",
+        needs=Ability.CONFIRMED_ACKS,
     ),
-    Anomaly.POSITION_CONFLICT: _define(Suite.UNIQUENESS, _ALWAYS, "shares a position with another message"),
+    Anomaly.POSITION_CONFLICT: _define(
+        Suite.UNIQUENESS, _ALWAYS, "shares a position with another message", needs=Ability.POSITIONS
+    ),
     Anomaly.POSITION_MISMATCH: _define(
-        Suite.UNIQUENESS, _ALWAYS, "is stored in its home, but at none of the positions that its acks named"
+        Suite.UNIQUENESS,
+        _ALWAYS,
+        "is stored in its home, but at none of the positions that its acks named",
+        needs=Ability.POSITIONS,
     ),
     Anomaly.STORED_OUT_OF_ORDER: _define(
-        Suite.ORDERING, _ALWAYS, "is first stored behind a later message of its producer and key", needs_order=True
+        Suite.ORDERING,
+        _ALWAYS,
+        "is first stored behind a later message of its producer and key",
+        needs_order=True,
+        needs=Ability.POSITIONS,
     ),
     Anomaly.DELIVERED_OUT_OF_ORDER: _define(
-        Suite.ORDERING, _ALWAYS, "is first delivered after a later message of its producer and key", needs_order=True
+        Suite.ORDERING,
+        _ALWAYS,
+        "is first delivered after a later message of its producer and key",
+        needs_order=True,
+        needs=Ability.POSITIONS,
     ),
     Anomaly.POSITION_REGRESSED: _define(
-        Suite.ORDERING, _ALWAYS, "was acked at or below a position whose ack was settled before it was sent"
+        Suite.ORDERING,
+        _ALWAYS,
+        "was acked at or below a position whose ack was settled before it was sent",
+        needs=Ability.POSITIONS,
     ),
 }
 
