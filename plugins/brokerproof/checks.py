@@ -13,7 +13,7 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
 from brokerproof.experiment.topology import Topology, read_topology
-from brokerproof.experiment.yaml_models import apply_overrides, closest, parse, read_yaml
+from brokerproof.experiment.yaml_models import apply_overrides, parse, read_yaml, suggest_name
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.runtimes.registry import RUNTIMES
 from brokerproof.systems.destinations import clusters_reached
@@ -74,7 +74,9 @@ def check(scenario: Scenario, topology: Topology) -> None:
         at = f"faults.{index}"
         if fault.kind not in FAULT_KINDS:
             raise InputError(
-                f"no fault kind is called `{fault.kind}`", field=f"{at}.kind", remedy=closest(fault.kind, FAULT_KINDS)
+                f"no fault kind is called `{fault.kind}`",
+                field=f"{at}.kind",
+                remedy=suggest_name(fault.kind, FAULT_KINDS),
             )
         for node in fault.targets.nodes:
             _known(node, topology.nodes, "node", f"{at}.targets.nodes")
@@ -126,7 +128,7 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
             _known(cluster, topology.clusters, "cluster", field)
             if cluster not in reached:
                 raise InputError(
-                    f"nothing that is published reaches `{cluster}`", field=field, remedy=closest(cluster, reached)
+                    f"nothing that is published reaches `{cluster}`", field=field, remedy=suggest_name(cluster, reached)
                 )
             if (cluster, subscription.name) in places:
                 raise InputError(
@@ -147,4 +149,4 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
 
 def _known(name: str, known: Any, noun: str, field: str) -> None:
     if name not in known:
-        raise InputError(f"no {noun} is called `{name}`", field=field, remedy=closest(name, known))
+        raise InputError(f"no {noun} is called `{name}`", field=field, remedy=suggest_name(name, known))

@@ -15,7 +15,7 @@ from brokerproof.checks import load_scenario
 from brokerproof.commands.exit_status import ExitStatus, derive_exit_status
 from brokerproof.commands.output import print_json
 from brokerproof.errors import InputError, shorten
-from brokerproof.experiment.yaml_models import closest
+from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.orchestration.airflow_client import AirflowClient
 from brokerproof.orchestration.airflow_credentials import USER
 from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
@@ -82,5 +82,5 @@ def _parse_overrides(options: argparse.Namespace) -> dict[str, Any]:
 def _find_scenario_file(settings: Settings, name: str) -> Path:
     known = [path.stem for path in settings.scenario_files()]
     if name not in known:
-        raise InputError(f"no scenario is called `{name}`", remedy=closest(name, known))
+        raise InputError(f"no scenario is called `{name}`", remedy=suggest_name(name, known))
     return settings.scenario_file(name)

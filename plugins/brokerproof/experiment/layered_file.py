@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.errors import InputError
-from brokerproof.experiment.yaml_models import closest, list_yaml, read_yaml
+from brokerproof.experiment.yaml_models import list_yaml, read_yaml, suggest_name
 
 _EXTENDS = "extends"
 
@@ -102,7 +102,7 @@ def _find(name: Any, directory: Path, *, file: Path, field: str) -> Path:
             f"no file of {directory.name}/ is called `{name}`",
             file=str(file),
             field=field,
-            remedy=closest(str(name), known),
+            remedy=suggest_name(str(name), known),
         )
     return known[name]
 

@@ -7,10 +7,10 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from brokerproof.errors import InputError
-from brokerproof.experiment.yaml_models import Document
+from brokerproof.experiment.yaml_models import FrozenModel
 
 
-class Quality(Document):
+class Quality(FrozenModel):
     """How traffic fares in one direction."""
 
     delay_ms: float = Field(0, ge=0, le=60_000, description="one way")

@@ -12,7 +12,7 @@ from brokerproof.experiment.guarantees import Anomaly, Guarantee, SubscriptionTy
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.experiment.yaml_models import Document, closest
+from brokerproof.experiment.yaml_models import FrozenModel, suggest_name
 
 # The version that the messaging system itself prefers.
 DEFAULT_VERSION = "default"
@@ -20,7 +20,7 @@ DEFAULT_VERSION = "default"
 _NAME = r"^[a-z][a-z0-9_]*$"
 
 
-class Client(Document):
+class Client(FrozenModel):
     """Settings of the system's own client that decide how it behaves under failure."""
 
     send_timeout_s: float = Field(0, ge=0, description="an unanswered message is given up after this long; 0 is never")
@@ -32,7 +32,7 @@ class Client(Document):
     receiver_queue: int = Field(1000, ge=1, description="messages that a consumer fetches ahead")
 
 
-class Move(Document):
+class Move(FrozenModel):
     """When consumers leave their cluster for another one, as clients do that were told of its failure."""
 
     to: str = Field(description="cluster that they subscribe on from then on, under the same name")
@@ -40,7 +40,7 @@ class Move(Document):
     after_s: float = Field(5, ge=0, description="seconds from its effect until they move")
 
 
-class Subscription(Document):
+class Subscription(FrozenModel):
     """A subscription and its consumers."""
 
     name: str = Field(pattern=_NAME)
@@ -74,7 +74,7 @@ class Subscription(Document):
         return [self.home(topology), *([self.moves.to] if self.moves else [])]
 
 
-class Workload(Document):
+class Workload(FrozenModel):
     """Who publishes and who consumes what, and how fast."""
 
     namespace: str | None = Field(None, description="`tenant/namespace` of the topic, where the system has such")
@@ -109,7 +109,7 @@ class Workload(Document):
         return self.produce_on or list(topology.clusters)[:1]
 
 
-class Phases(Document):
+class Phases(FrozenModel):
     """The timeline's three phases, one after the other, in seconds from the moment the target rate was held."""
 
     steady_s: float = Field(20, gt=0)
@@ -122,7 +122,7 @@ class Phases(Document):
         return self.steady_s + self.impact_s + self.recovery_s
 
 
-class Targets(Document):
+class Targets(FrozenModel):
     """Which nodes a fault is done to: by name, by cluster, region and role, or by what they do at that moment."""
 
     nodes: list[str] = Field(default_factory=list)
@@ -155,7 +155,7 @@ class Direction(StrEnum):
     TO_TARGETS = "to_targets"
 
 
-class OnLink(Document):
+class OnLink(FrozenModel):
     """What a fault of the link concerns of all that its targets and other regions say to each other, and how much."""
 
     regions: list[str] = Field(default_factory=list, description="the other regions; all of them by default")
@@ -175,7 +175,7 @@ class OnLink(Document):
         return self
 
 
-class When(Document):
+class When(FrozenModel):
     """A condition that a fault waits for before it is injected."""
 
     rereplicated: str | None = Field(
@@ -201,7 +201,7 @@ class When(Document):
         return ("unhealthy", self.unhealthy) if self.unhealthy else ("rereplicated", self.rereplicated or "")
 
 
-class Fault(Document):
+class Fault(FrozenModel):
     """One thing done to nodes or to the link between regions, on the timeline."""
 
     name: str = Field(pattern=_NAME)
@@ -216,7 +216,7 @@ class Fault(Document):
     permanent: bool = Field(False, description="never healed, as a destroyed datacenter")
 
 
-class Bound(Document):
+class Bound(FrozenModel):
     """The values that a measurement may have, both ends included."""
 
     min: float | None = None
@@ -231,7 +231,7 @@ class Bound(Document):
         return self
 
 
-class Expectation(Document):
+class Expectation(FrozenModel):
     """What the run must come to for the scenario to be content; a control expects `failed`."""
 
     verdict: Verdict = Verdict.PASSED
@@ -241,14 +241,14 @@ class Expectation(Document):
     failed_suites: list[Suite] = Field(default_factory=list, description="suites that must fail")
 
 
-class OwnerExpectation(Document):
+class OwnerExpectation(FrozenModel):
     """The region in which the topic's owner has to be at the end of a phase."""
 
     steady: str | None = None
     recovery: str | None = None
 
 
-class Scenario(Document):
+class Scenario(FrozenModel):
     """One experiment. Files in dags/scenarios/ hold one each; the file's name is the scenario's."""
 
     name: str = Field(pattern=_NAME)
@@ -290,7 +290,7 @@ class Scenario(Document):
         for key in bounds:
             metric = key.split("/")[0]
             if metric not in METRICS:
-                raise InputError(f"no metric is called `{metric}`", field=key, remedy=closest(metric, METRICS))
+                raise InputError(f"no metric is called `{metric}`", field=key, remedy=suggest_name(metric, METRICS))
         return bounds
 
     @model_validator(mode="after")
@@ -317,7 +317,9 @@ class Scenario(Document):
             if fault.when and fault.when.earlier[1] not in earlier:
                 field, name = fault.when.earlier
                 raise InputError(
-                    f"no earlier fault is called `{name}`", field=f"{at}.when.{field}", remedy=closest(name, earlier)
+                    f"no earlier fault is called `{name}`",
+                    field=f"{at}.when.{field}",
+                    remedy=suggest_name(name, earlier),
                 )
             earlier.append(fault.name)
         return self

@@ -16,12 +16,12 @@ from pydantic import ConfigDict, Field, model_validator
 from brokerproof.errors import InputError
 from brokerproof.experiment.layered_file import extend_field, read_layered_file
 from brokerproof.experiment.links import RegionLink
-from brokerproof.experiment.yaml_models import Document, apply_overrides, closest, list_yaml, parse
+from brokerproof.experiment.yaml_models import FrozenModel, apply_overrides, list_yaml, parse, suggest_name
 
 _NAME = r"^[a-z][a-z0-9-]*$"
 
 
-class Node(Document):
+class Node(FrozenModel):
     """One process (or container) of a cluster."""
 
     role: str = Field(description="what it does, one of the messaging system's roles")
@@ -32,7 +32,7 @@ class Node(Document):
     )
 
 
-class Cluster(Document):
+class Cluster(FrozenModel):
     """One cluster: its nodes by name, and beside them the policies that its messaging system defines."""
 
     # What stands beside `nodes` is read and checked by the system.
@@ -54,7 +54,7 @@ class Cluster(Document):
         ]
 
 
-class Topology(Document):
+class Topology(FrozenModel):
     """Everything that `provision` and `configure` set up."""
 
     title: str
@@ -96,7 +96,9 @@ class Topology(Document):
             at = f"links.{number}.between"
             for region in link.between:
                 if region not in self.regions:
-                    raise InputError(f"no node is in region `{region}`", field=at, remedy=closest(region, self.regions))
+                    raise InputError(
+                        f"no node is in region `{region}`", field=at, remedy=suggest_name(region, self.regions)
+                    )
             pair = frozenset(link.between)
             if len(pair) == 1:
                 raise InputError(
@@ -184,7 +186,7 @@ def read_topology(
     known = list_yaml(directory)
     path = directory / f"{name}.yaml"
     if name not in known:
-        raise InputError(f"no topology is called `{name}`", file=str(path), remedy=closest(name, known))
+        raise InputError(f"no topology is called `{name}`", file=str(path), remedy=suggest_name(name, known))
     layered = read_layered_file(path, own=("title", "description"))
     extended = extend_field(layered.content, "settings", directory / "settings", file=path)
     content = apply_overrides(extended, overrides or {}, source=f"overrides of topology {name}")

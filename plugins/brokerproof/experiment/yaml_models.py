@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from brokerproof.errors import InputError, shorten
 
 
-class Document(BaseModel):
+class FrozenModel(BaseModel):
     """Base of the models of everything that is read from a file: frozen, and without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-Model = TypeVar("Model", bound=Document)
+Model = TypeVar("Model", bound=FrozenModel)
 
 
 def list_yaml(directory: Path) -> dict[str, Path]:
@@ -80,7 +80,7 @@ def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *,
     return result
 
 
-def closest(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """A remedy: the known name that is most like `name`, or all known names where none is like it."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
@@ -127,9 +127,9 @@ def _describe_problem(error: Mapping[str, Any]) -> str:
     return f"{error['msg'][0].lower()}{error['msg'][1:]}, not {shorten(repr(error.get('input')))}"
 
 
-def _suggest_remedy(model: type[Document], error: Mapping[str, Any]) -> str:
+def _suggest_remedy(model: type[FrozenModel], error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
-        return closest(str(error["loc"][-1]), _field_names(model, error["loc"][:-1]))
+        return suggest_name(str(error["loc"][-1]), _field_names(model, error["loc"][:-1]))
     if error["type"] == "missing":
         return "add it"
     return "correct the value"

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from brokerproof.errors import BrokerproofError, InputError, MachineError
-from brokerproof.experiment.yaml_models import Document, closest, parse
+from brokerproof.experiment.yaml_models import FrozenModel, parse, suggest_name
 from brokerproof.network.network import EmulatedNetwork
 from brokerproof.network.poller import IN, OUT, Poller
 from brokerproof.network.shape import Condition
@@ -24,7 +24,7 @@ _LONGEST_PATH = 107
 _LONGEST_REQUEST = 1_048_576
 
 
-class Selection(Document):
+class Selection(FrozenModel):
     """Selects traffic by the names of its senders and receivers."""
 
     senders: list[str] = Field(min_length=1)
@@ -38,7 +38,7 @@ class Reset(Selection):
     id: str = Field(min_length=1)
 
 
-class Removal(Document):
+class Removal(FrozenModel):
     """Names the condition to remove."""
 
     id: str
@@ -89,7 +89,7 @@ class Control:
         handlers = self._handlers()
         try:
             if name not in handlers:
-                raise InputError(f"no request is called `{name}`", remedy=closest(name, handlers))
+                raise InputError(f"no request is called `{name}`", remedy=suggest_name(name, handlers))
             return {"ok": handlers[name](content)}
         except BrokerproofError as error:
             return {"error": str(error)}

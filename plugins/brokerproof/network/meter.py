@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from brokerproof.experiment.yaml_models import Document
+from brokerproof.experiment.yaml_models import FrozenModel
 
 # Four buckets per doubling, from 1 µs to more than an hour.
 _BUCKETS = 4 * 33
 
 
-class AddedDelay(Document):
+class AddedDelay(FrozenModel):
     """How much later than ordered the chunks of an interval were delivered."""
 
     count: int

@@ -7,7 +7,7 @@ import time
 from brokerproof import clock
 from brokerproof.errors import InputError
 from brokerproof.experiment.links import Quality
-from brokerproof.experiment.yaml_models import Document, closest
+from brokerproof.experiment.yaml_models import FrozenModel, suggest_name
 from brokerproof.network.line import Line
 from brokerproof.network.listener import Listener
 from brokerproof.network.meter import AddedDelay, Meter
@@ -20,7 +20,7 @@ from brokerproof.network.way import Way
 Regions = tuple[str, str]
 
 
-class Effect(Document):
+class Effect(FrozenModel):
     """The evidence that something was done: from `at` (microseconds since the epoch) on, to so much."""
 
     at: int
@@ -28,7 +28,7 @@ class Effect(Document):
     listeners: int
 
 
-class State(Document):
+class State(FrozenModel):
     """What is in force."""
 
     at: int
@@ -41,7 +41,7 @@ class State(Document):
     connections: int
 
 
-class PairMetrics(Document):
+class PairMetrics(FrozenModel):
     """Traffic from one region to another; bytes and connections since the start, `added` since the last metrics."""
 
     sender: str
@@ -56,7 +56,7 @@ class PairMetrics(Document):
     added: AddedDelay
 
 
-class Metrics(Document):
+class Metrics(FrozenModel):
     """What was measured; intervals reach from one request for metrics to the next."""
 
     at: int
@@ -117,7 +117,9 @@ class EmulatedNetwork:
     def remove(self, condition_id: str) -> Effect:
         """End a condition. Raises InputError where none has the id."""
         if condition_id not in self._conditions:
-            raise InputError(f"no condition is called `{condition_id}`", remedy=closest(condition_id, self._conditions))
+            raise InputError(
+                f"no condition is called `{condition_id}`", remedy=suggest_name(condition_id, self._conditions)
+            )
         condition = self._conditions.pop(condition_id)
         del self._effects[condition_id]
         self._apply()

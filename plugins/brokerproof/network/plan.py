@@ -8,12 +8,12 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from brokerproof.errors import InputError
-from brokerproof.experiment.yaml_models import Document, closest
+from brokerproof.experiment.yaml_models import FrozenModel, suggest_name
 from brokerproof.network.routes import Route
 from brokerproof.network.shape import Shape
 
 
-class Plan(Document):
+class Plan(FrozenModel):
     """All routes of a run. Between two regions without a shape, everything is passed on at once."""
 
     routes: list[Route] = Field(min_length=1)
@@ -53,7 +53,7 @@ class Plan(Document):
                     raise InputError(
                         f"no route touches region `{region}`",
                         field=f"shapes.{number}.{side}",
-                        remedy=closest(region, regions),
+                        remedy=suggest_name(region, regions),
                     )
             pair = (shape.sender, shape.receiver)
             if pair in seen:

@@ -8,10 +8,10 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from brokerproof.errors import InputError
-from brokerproof.experiment.yaml_models import Document
+from brokerproof.experiment.yaml_models import FrozenModel
 
 
-class Route(Document):
+class Route(FrozenModel):
     """How one viewer reaches one target: a connection to `listen_address` is passed on to `target_address`."""
 
     viewer: str = Field(min_length=1, description="node, or place of a client, that connects")

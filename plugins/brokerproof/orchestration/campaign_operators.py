@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 
 from brokerproof.errors import BrokerproofError, InputError, RunError
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.experiment.yaml_models import closest
+from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.orchestration.campaign_summary import summarize_outcomes, tabulate_outcomes
 from brokerproof.orchestration.run_id import make_run_id
 from brokerproof.orchestration.step import fail_with_sentence
@@ -35,7 +35,9 @@ class PlanOperator(BaseOperator):
         with fail_with_sentence(context):
             for name in chosen:
                 if name not in known:
-                    raise InputError(f"no scenario is called `{name}`", field="scenarios", remedy=closest(name, known))
+                    raise InputError(
+                        f"no scenario is called `{name}`", field="scenarios", remedy=suggest_name(name, known)
+                    )
         started = context["ti"].start_date
         return [{"trigger_dag_id": name, "trigger_run_id": make_run_id(name, started, "campaign")} for name in chosen]
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.experiment.yaml_models import closest
+from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.results.configurations import Configuration, list_configurations, list_effects
 from brokerproof.results.history import History
 from brokerproof.results.history_schema import RecordedRun
@@ -79,7 +79,7 @@ def _explain_no_run(history: History, scenarios: Sequence[str]) -> str:
     if scenarios and known:
         of = " or ".join(f"[bold]{escape(scenario)}[/]" for scenario in scenarios)
         return (
-            f"No run of {of} is recorded; {escape(closest(scenarios[0], known))}\n"
+            f"No run of {of} is recorded; {escape(suggest_name(scenarios[0], known))}\n"
             f"Run it with: python -m brokerproof run {escape(scenarios[0])}"
         )
     return (

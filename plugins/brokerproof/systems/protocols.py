@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario, Workload
 from brokerproof.experiment.topology import Topology
-from brokerproof.experiment.yaml_models import Document
+from brokerproof.experiment.yaml_models import FrozenModel
 from brokerproof.machine.finding import Finding
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
@@ -218,7 +218,7 @@ class System(Protocol):
         """What it can do beyond what every system can."""
 
     @property
-    def policies(self) -> type[Document]:
+    def policies(self) -> type[FrozenModel]:
         """The model of what stands beside the nodes of a cluster in a topology's file."""
 
     @property

@@ -8,7 +8,7 @@ from importlib import import_module
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.topology import Topology
-from brokerproof.experiment.yaml_models import closest
+from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.run.directory import Run
 from brokerproof.settings import from_environment
 from brokerproof.systems.clients import Clients
@@ -27,7 +27,7 @@ def system_named(name: str) -> System:
     """The system of a name. Raises InputError where there is none, or where its module cannot be imported."""
     places = _places()
     if name not in places:
-        raise InputError(f"no system is called `{name}`", field="system", remedy=closest(name, places))
+        raise InputError(f"no system is called `{name}`", field="system", remedy=suggest_name(name, places))
     module, _, attribute = places[name].partition(":")
     try:
         system: System = getattr(import_module(module), attribute)

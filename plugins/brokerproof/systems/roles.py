@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.topology import Cluster, Topology
-from brokerproof.experiment.yaml_models import closest
+from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.systems.protocols import RoleTraits, System
 from brokerproof.systems.registry import system_of
 
@@ -53,7 +53,7 @@ def check_roles(topology: Topology, system: System) -> None:
             raise InputError(
                 f"no role of {system.name} is called `{node.role}`",
                 field=f"{at}.role",
-                remedy=closest(node.role, system.roles),
+                remedy=suggest_name(node.role, system.roles),
             )
         if node.standby and not system.roles[node.role].may_stand_by:
             able = [f"{role}s" for role in roles_that(system, lambda traits: traits.may_stand_by)]
@@ -73,7 +73,7 @@ def check_roles(topology: Topology, system: System) -> None:
                 raise InputError(
                     f"no role of {system.name} is called `{role}`",
                     field=f"{field}.{role}",
-                    remedy=closest(role, system.roles),
+                    remedy=suggest_name(role, system.roles),
                 )
     for name, cluster in topology.clusters.items():
         _check_cluster(cluster, system, at=f"clusters.{name}.nodes", shared=topology.shared_metadata)

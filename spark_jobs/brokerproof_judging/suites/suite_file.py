@@ -12,7 +12,7 @@ import fsspec
 from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.guarantees import DEFINITIONS, Suite
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.experiment.yaml_models import closest
+from brokerproof.experiment.yaml_models import suggest_name
 
 # The kinds of expectation, each with the keyword that says what it is about, and all keywords it takes. Nothing else
 # is let through: `row_condition`, `mostly` and `result_format` can each turn a no into a yes.
@@ -86,7 +86,10 @@ def _entry(entry: Any, path: str, field: str) -> Written:
     kind = str(entry.get("type"))
     if kind not in KINDS:
         raise InputError(
-            f"no kind of expectation is called `{kind}`", file=path, field=f"{field}.type", remedy=closest(kind, KINDS)
+            f"no kind of expectation is called `{kind}`",
+            file=path,
+            field=f"{field}.type",
+            remedy=suggest_name(kind, KINDS),
         )
     about, keywords = KINDS[kind]
     kwargs = entry.get("kwargs")
@@ -116,14 +119,14 @@ def _only_known(content: Mapping[str, Any], known: frozenset[str], path: str, fi
     for name in content:
         if name not in known:
             where = ".".join(part for part in (field, name) if part)
-            raise InputError(f"unknown field `{name}`", file=path, field=where, remedy=closest(name, known))
+            raise InputError(f"unknown field `{name}`", file=path, field=where, remedy=suggest_name(name, known))
 
 
 def _complete(names: list[str], needed: list[str], path: str, suite: Suite) -> None:
     for name in names:
         if name not in needed:
             raise InputError(
-                f"`{name}` is not judged by {suite}", file=path, field="expectations", remedy=closest(name, needed)
+                f"`{name}` is not judged by {suite}", file=path, field="expectations", remedy=suggest_name(name, needed)
             )
         if names.count(name) > 1:
             raise InputError(f"two expectations are about `{name}`", file=path, field="expectations", remedy="keep one")

@@ -14,7 +14,7 @@ import httpx
 from filelock import FileLock
 
 from brokerproof.errors import InputError, MachineError
-from brokerproof.experiment.yaml_models import closest
+from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.finding import Finding
 from brokerproof.machine.java import cache_directory
 
@@ -60,7 +60,7 @@ def distribution(version: str) -> Distribution:
     """
     if version not in CHECKSUMS:
         raise InputError(
-            f"no checksum of Pulsar {version} is pinned", field="version", remedy=closest(version, CHECKSUMS)
+            f"no checksum of Pulsar {version} is pinned", field="version", remedy=suggest_name(version, CHECKSUMS)
         )
     cache = cache_directory()
     home = cache / f"apache-pulsar-{version}"

@@ -9,11 +9,11 @@ from pydantic import Field, model_validator
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.topology import Cluster
-from brokerproof.experiment.yaml_models import Document, parse
+from brokerproof.experiment.yaml_models import FrozenModel, parse
 from brokerproof.systems.pulsar.roles import Role
 
 
-class Persistence(Document):
+class Persistence(FrozenModel):
     """How many bookies hold each entry."""
 
     ensemble: int = Field(2, ge=1)
@@ -30,7 +30,7 @@ class Persistence(Document):
         return self
 
 
-class IsolationPolicy(Document):
+class IsolationPolicy(FrozenModel):
     """Which region's brokers own a namespace's topics, and which take over."""
 
     primary: str = Field(description="region whose brokers own the topics")
@@ -39,7 +39,7 @@ class IsolationPolicy(Document):
     usage_threshold: int = Field(100, ge=0, le=100, description="percent of load before the secondary ones help")
 
 
-class Namespace(Document):
+class Namespace(FrozenModel):
     """A namespace's policies."""
 
     isolation: IsolationPolicy | None = None
@@ -63,7 +63,7 @@ class RepairPlacement(StrEnum):
     SHIPPED = "shipped"
 
 
-class Placement(Document):
+class Placement(FrozenModel):
     """Where copies go and where reads come from."""
 
     bookies: BookiePlacement = BookiePlacement.REGION_AWARE
@@ -80,7 +80,7 @@ class Placement(Document):
         return self
 
 
-class ClusterPolicies(Document):
+class ClusterPolicies(FrozenModel):
     """What stands beside the nodes of a cluster of Pulsar: its placement, its namespaces by `tenant/name`."""
 
     placement: Placement = Placement()

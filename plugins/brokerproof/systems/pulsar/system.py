@@ -8,7 +8,7 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario, Workload
 from brokerproof.experiment.topology import Topology
-from brokerproof.experiment.yaml_models import closest
+from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
@@ -50,7 +50,7 @@ class Pulsar:
                 raise InputError(
                     f"no namespace is called `{workload.namespace}`",
                     field="workload.namespace",
-                    remedy=closest(workload.namespace, known),
+                    remedy=suggest_name(workload.namespace, known),
                 )
 
     def topic(self, workload: Workload) -> str:

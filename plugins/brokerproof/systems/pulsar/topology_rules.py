@@ -7,7 +7,7 @@ from typing import Any
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.topology import Cluster, Topology
-from brokerproof.experiment.yaml_models import closest
+from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.systems.pulsar.policies import ClusterPolicies, policies_of, storing_regions
 from brokerproof.systems.pulsar.replication import clusters_reached, regions_replicating_to
 from brokerproof.systems.pulsar.roles import Role
@@ -69,7 +69,7 @@ def _check_namespaces(cluster: Cluster, policies: ClusterPolicies) -> None:
 def _check_region(cluster: Cluster, region: str, field: str) -> None:
     regions = storing_regions(cluster)
     if region not in regions:
-        raise InputError(f"no node is in region `{region}`", field=field, remedy=closest(region, regions))
+        raise InputError(f"no node is in region `{region}`", field=field, remedy=suggest_name(region, regions))
 
 
 def _check_replication(topology: Topology, policies: Mapping[str, ClusterPolicies], cluster: str) -> None:
@@ -78,7 +78,9 @@ def _check_replication(topology: Topology, policies: Mapping[str, ClusterPolicie
         at = f"clusters.{cluster}.namespaces.{name}.replicated_to"
         for other in here.replicated_to:
             if other not in topology.clusters:
-                raise InputError(f"no cluster is called `{other}`", field=at, remedy=closest(other, topology.clusters))
+                raise InputError(
+                    f"no cluster is called `{other}`", field=at, remedy=suggest_name(other, topology.clusters)
+                )
             there = policies[other].namespaces.get(name)
             if there is None:
                 raise InputError(
