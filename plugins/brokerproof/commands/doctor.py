@@ -10,13 +10,13 @@ from rich.table import Table
 
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import print_json
-from brokerproof.doctor import examine
+from brokerproof.doctor import examine_machine
 from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
     """Print every finding, with a remedy where something is missing."""
-    findings = examine(settings)
+    findings = examine_machine(settings)
     if options.json:
         print_json([asdict(finding) for finding in findings])
     else:

@@ -20,5 +20,5 @@ class LifecycleOperator(StepOperator):
     def execute(self, context: Context) -> None:
         """Do the step."""
         lifecycle = importlib.import_module(LIFECYCLE)
-        with self.record_step(context) as run:
+        with self.record_work(context) as run:
             getattr(lifecycle, self.task_id)(run)

@@ -45,7 +45,7 @@ class SparkStepOperator(Step, SparkSubmitOperator):
         """Submit the job and wait for it. Its output is the task's log. A failure has the job's own last sentence."""
         settings = from_environment()
         last = LastException()
-        with self.record_step(context), temporary_directory(settings.spark_temporary) as temporary:
+        with self.record_work(context), temporary_directory(settings.spark_temporary) as temporary:
             self._hook = _make_hook(settings, temporary, last, self.task_id, self.application_args or [])
             try:
                 self._hook.submit(str(settings.spark_jobs / f"{self.task_id}.py"))

@@ -52,7 +52,7 @@ class Step:
         raise AirflowTaskTerminated(f"{self.task_id} was ended from outside")
 
     @contextmanager
-    def record_step(self, context: Context) -> Iterator[Run]:
+    def record_work(self, context: Context) -> Iterator[Run]:
         """Record the step's time and problem in the run. A problem fails the task with a sentence, without a trace."""
         run = self.open_run()
         with fail_with_sentence(context), record_step(run, self.task_id):

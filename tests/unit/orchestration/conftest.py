@@ -37,7 +37,7 @@ bounds:
 
 @pytest.fixture
 def scenarios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory of scenario files, with one in it, that Brokerproof takes for its own."""
+    """The directory of Brokerproof's scenario files, with one file in it."""
     directory = tmp_path / "scenarios"
     directory.mkdir()
     (directory / "region_lost.yaml").write_text(SCENARIO)
@@ -55,7 +55,7 @@ def a_run(tmp_path: Path, scenarios: Path) -> Run:
 
 
 def judgement(**verdicts: str) -> dict[str, Any]:
-    """What `verify` leaves; suites that are not named passed."""
+    """The judgement that `verify` leaves; suites that are not named passed."""
     suites = {
         name: {"verdict": verdicts.get(name, "passed"), "evaluated": 2, "written": 2, "why": f"why of {name}"}
         for name in ("completeness", "uniqueness", "ordering", "placement", "recovery")
@@ -66,7 +66,7 @@ def judgement(**verdicts: str) -> dict[str, Any]:
 
 
 class FakeTaskInstance:
-    """What operators ask of Airflow's task instance."""
+    """The part of Airflow's task instance that operators use."""
 
     def __init__(self, try_number: int = 1) -> None:
         self.try_number = try_number

@@ -4,13 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from brokerproof.checks import load_scenario
 from brokerproof.cli import main
 from brokerproof.commands import run as run_command
-from brokerproof.errors import InputError
-from brokerproof.orchestration.airflow_client import AirflowClient, AirflowError, TaskState
+from brokerproof.orchestration.airflow_client import TaskState
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, write_record
 from brokerproof.settings import from_environment
@@ -19,7 +17,7 @@ from .conftest import PROJECT, SCENARIO, judgement
 
 
 class FakeAirflow:
-    """An embedded Airflow that is always up; counts its starts."""
+    """An embedded Airflow that always runs, and counts its starts."""
 
     starts = 0
 
@@ -34,7 +32,7 @@ class FakeAirflow:
 
 
 class FakeClient:
-    """An Airflow whose runs are over at once; what they leave is planted."""
+    """An Airflow whose runs end at once; the tests plant what they leave."""
 
     judged: Any = None
     failed: tuple[str, ...] = ()
@@ -79,18 +77,18 @@ def planted(monkeypatch: pytest.MonkeyPatch, *, judged: Any = None, failed: tupl
     monkeypatch.setattr(FakeClient, "failed", failed)
 
 
-def test_a_run_as_expected_is_0(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_as_expected_exits_with_0(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     planted(monkeypatch, judged=judgement())
     assert main(["run", "region_lost"]) == 0
     assert "passed, as expected" in capsys.readouterr().out
 
 
-def test_a_run_not_as_expected_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_not_as_expected_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, judged=judgement(completeness="failed"))
     assert main(["run", "region_lost"]) == 1
 
 
-def test_an_unknown_run_is_2_and_names_the_task_and_its_sentence(
+def test_an_unknown_run_exits_with_2_and_names_the_failed_task(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     planted(monkeypatch, failed=("load",))
@@ -98,7 +96,7 @@ def test_an_unknown_run_is_2_and_names_the_task_and_its_sentence(
     assert "task load failed: planted problem of load" in capsys.readouterr().out
 
 
-def test_a_run_that_was_never_reserved_is_2_and_says_why(
+def test_a_run_without_a_reservation_exits_with_2_and_the_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     planted(monkeypatch, failed=("reserve",))
@@ -118,7 +116,7 @@ def test_a_run_that_was_never_reserved_is_2_and_says_why(
         (["verify", "/nonexistent"], "holds no run"),
     ],
 )
-def test_unusable_input_is_3_before_anything_starts(
+def test_unusable_input_exits_with_3_before_anything_starts(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 3
@@ -126,13 +124,13 @@ def test_unusable_input_is_3_before_anything_starts(
     assert FakeAirflow.starts == 0
 
 
-def test_settings_reach_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overrides_reach_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, judged=judgement())
     main(["run", "region_lost", "--set", "workload.rate=2000", "--set", "settle_s=60", "--runtime", "process"])
     assert FakeClient.triggered == {"rate": 2000, "runtime": "process", "settings": {"settle_s": 60}}
 
 
-def test_json_is_all_there_is_on_stdout(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_json_is_on_stdout(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     planted(monkeypatch, judged=judgement())
     main(["run", "region_lost", "--json"])
     result = json.loads(capsys.readouterr().out)
@@ -141,13 +139,13 @@ def test_json_is_all_there_is_on_stdout(monkeypatch: pytest.MonkeyPatch, capsys:
     assert Path(result["run_dir"]).is_dir()
 
 
-def test_scenarios_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_scenarios_lists_every_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scenarios", "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)["scenarios"]
     assert (one["name"], one["expected"], one["phases_s"]) == ("region_lost", "passed", 115)
 
 
-def test_scenarios_names_every_wrong_file_and_is_3(scenarios: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scenarios_names_every_wrong_file_and_exits_with_3(scenarios: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (scenarios / "broken.yaml").write_text(SCENARIO.replace("size: 200", "sizes: 200"))
     (scenarios / "torn.yaml").write_text("title: [")
     assert main(["scenarios"]) == 3
@@ -157,56 +155,16 @@ def test_scenarios_names_every_wrong_file_and_is_3(scenarios: Path, capsys: pyte
     assert "torn.yaml: line 1" in output.err
 
 
-def test_history_of_nothing_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_empty_history_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BROKERPROOF_DATABASE_URL", f"sqlite:///{tmp_path}/history.db")
     assert main(["history"]) == 0
 
 
-def test_a_home_that_is_none_is_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_home_without_topologies_exits_with_3(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BROKERPROOF_HOME", str(tmp_path))
     assert main(["scenarios"]) == 3
 
 
-def test_the_project_s_own_scenarios_are_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_projects_own_scenarios_are_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(PROJECT / "dags" / "scenarios"))
     assert main(["scenarios"]) == 0
-
-
-class TestAirflowClient:
-    """The real client, over a transport that answers as Airflow does."""
-
-    def client(self, answers: dict[str, httpx.Response]) -> AirflowClient:
-        def answer(request: httpx.Request) -> httpx.Response:
-            if request.url.path == "/auth/token":
-                return httpx.Response(201, json={"access_token": "token"})
-            if request.headers.get("Authorization") != "Bearer token":
-                return httpx.Response(401, json={"detail": "Not authenticated"})
-            return answers[f"{request.method} {request.url.path}"]
-
-        return AirflowClient("http://airflow", "admin", "secret", httpx.MockTransport(answer))
-
-    def test_logs_in_when_it_is_asked_to(self) -> None:
-        answers = {"GET /api/v2/dags/d/dagRuns/r": httpx.Response(200, json={"state": "running"})}
-        assert self.client(answers).read_state("d", "r") == "running"
-
-    def test_says_which_parameter_airflow_refuses(self) -> None:
-        answers = {
-            "PATCH /api/v2/dags/d": httpx.Response(200, json={}),
-            "POST /api/v2/dags/d/dagRuns": httpx.Response(400, json={"detail": "Invalid input for param rate"}),
-        }
-        with pytest.raises(InputError, match="param rate"):
-            self.client(answers).trigger_run("d", "r", {"rate": 0})
-
-    def test_says_why_a_dag_cannot_be_had(self) -> None:
-        error = {"filename": "resilience.py", "stack_trace": "InputError: d.yaml: title: is missing (add it)"}
-        answers = {
-            "GET /api/v2/dags/d": httpx.Response(404, json={"detail": "no"}),
-            "GET /api/v2/importErrors": httpx.Response(200, json={"import_errors": [error]}),
-        }
-        with pytest.raises(InputError, match=r"resilience\.py.*d\.yaml: title: is missing"):
-            self.client(answers).wait_for_dag("d")
-
-    def test_says_what_airflow_refused(self) -> None:
-        answers = {"GET /api/v2/dags/d/dagRuns/r": httpx.Response(500, json={"detail": "database is locked"})}
-        with pytest.raises(AirflowError, match="500 database is locked"):
-            self.client(answers).read_state("d", "r")

@@ -23,7 +23,7 @@ SUITES = ["completeness", "uniqueness", "ordering", "placement", "recovery"]
 
 
 class State(NamedTuple):
-    """A task instance as far as a DAG run's state is concerned."""
+    """The part of a task instance that decides a DAG run's state."""
 
     task_id: str
     state: str
@@ -59,7 +59,7 @@ def test_dag_files_import_nothing_that_takes_seconds(scenarios: Path) -> None:
     assert not imported & {"pyspark", "pulsar", "_pulsar", "great_expectations", "pandas", "jgo"}
 
 
-def test_the_task_graph_is_the_one_of_the_design(dag: DAG) -> None:
+def test_the_task_graph_has_exactly_these_edges(dag: DAG) -> None:
     edges = {task.task_id: task.downstream_task_ids - {"record", "verdict"} for task in dag.tasks}
     assert edges == {
         "reserve": {"provision", "release"},
@@ -77,7 +77,7 @@ def test_the_task_graph_is_the_one_of_the_design(dag: DAG) -> None:
     }
 
 
-def test_reserve_is_the_setup_of_what_must_run_whatever_happened(dag: DAG) -> None:
+def test_reserve_is_the_setup_of_release_record_and_verdict(dag: DAG) -> None:
     assert [task.task_id for task in dag.tasks if task.is_setup] == ["reserve"]
     teardowns = {task.task_id for task in dag.tasks if task.is_teardown}
     assert teardowns == {"release", "record", "verdict"}
@@ -93,7 +93,7 @@ def test_verify_runs_also_after_a_failed_load(dag: DAG) -> None:
 
 
 def test_only_verdict_decides_the_dag_runs_state(dag: DAG) -> None:
-    """So that a control, whose suites have to fail, ends green."""
+    """The suites of a control have to fail, and its DAG run has to succeed."""
     states = [State(task.task_id, "success") for task in dag.tasks]
     decisive = DagRun._tis_for_dagrun_state(None, dag=dag, tis=states)  # type: ignore[arg-type]
     assert {state.task_id for state in decisive} == {"verdict"}
@@ -104,7 +104,7 @@ def test_no_timeout_can_skip_the_teardown(dag: DAG) -> None:
     assert all(task.execution_timeout is not None for task in dag.tasks)
 
 
-def test_nothing_is_tried_twice(dag: DAG) -> None:
+def test_no_task_has_retries(dag: DAG) -> None:
     assert {task.retries for task in dag.tasks} == {0}
 
 
@@ -128,7 +128,7 @@ def test_the_form_has_types_limits_and_the_scenarios_values(dag: DAG) -> None:
     assert all(param.description and param.schema["section"] for param in form.values())
 
 
-def test_the_page_says_what_is_proven(dag: DAG) -> None:
+def test_the_page_shows_the_main_parts_of_a_scenario(dag: DAG) -> None:
     for said in ("at_least_once", "sync_active_passive", "broker-us-2", "`eu_destroyed`: destroy region eu", "rto_s"):
         assert said in (dag.doc_md or "")
 
@@ -147,7 +147,7 @@ def test_the_page_says_what_is_proven(dag: DAG) -> None:
         ("sync_region_partition_metadata_passive", "2 producers in us"),
     ],
 )
-def test_the_page_says_what_is_particular(name: str, said: str) -> None:
+def test_the_page_shows_special_parts_of_a_scenario(name: str, said: str) -> None:
     assert said in write_page(*load_scenario(PROJECT / f"dags/scenarios/{name}.yaml", PROJECT / "topologies"))
 
 
@@ -158,7 +158,7 @@ def test_a_scenario_that_expects_a_failure_is_tagged_as_control(scenarios: Path)
     assert "control" not in dags["region_lost"].tags
 
 
-def test_broken_scenarios_are_named_and_leave_the_others_alone(scenarios: Path) -> None:
+def test_an_import_error_names_broken_scenarios_and_the_other_dags_load(scenarios: Path) -> None:
     (scenarios / "broken.yaml").write_text(SCENARIO.replace("size: 200", "sizes: 200"))
     (scenarios / "torn.yaml").write_text("title: [")
     bag = load()
@@ -168,7 +168,7 @@ def test_broken_scenarios_are_named_and_leave_the_others_alone(scenarios: Path) 
         assert said in message
 
 
-def test_the_campaign_runs_what_there_is_one_after_the_other(scenarios: Path) -> None:
+def test_the_campaign_runs_every_scenario_one_after_the_other(scenarios: Path) -> None:
     campaign = load().dags["campaign"]
     assert campaign.is_paused_upon_creation
     assert campaign.params["scenarios"] == ["region_lost"]
@@ -197,7 +197,7 @@ def test_airflow_loads_the_plugin_and_nothing_else_of_its_folder() -> None:
 def test_unpausing_the_campaign_starts_nothing_before_the_night(
     scenarios: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Airflow's own default makes up for the last time of night up to 2.4 hours later; here it is 30 minutes later."""
+    """Airflow's own default starts a missed run up to 2.4 hours later; here it is 30 minutes later."""
     now = pendulum.datetime(2026, 11, 21, 1, 30)
     monkeypatch.setattr("airflow.timetables.trigger.utcnow", lambda: now)
     timetable = encode_timetable(load().dags["campaign"].timetable)

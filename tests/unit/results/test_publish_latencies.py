@@ -1,4 +1,4 @@
-"""Publish latencies by distance: what is told, and what is drawn."""
+"""Publish latencies by distance, as numbers and as a picture."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def measured(**values: float | None) -> list[Measured]:
     ]
 
 
-def test_what_the_link_added_is_told_way_by_way() -> None:
+def test_link_latencies_are_collected_by_way() -> None:
     rows = [
         Measured("link_added_p50_ms", "eu>us/at_5_ms", 0.1),
         Measured("link_added_p99_ms", "eu>us/at_5_ms", 4.0),
@@ -50,7 +50,7 @@ def test_what_the_link_added_is_told_way_by_way() -> None:
     assert collect_link_latencies(scenario("sync_datacenter_loss"), rows) == {}
 
 
-def test_every_distance_is_told_cluster_by_cluster() -> None:
+def test_publish_latencies_are_collected_by_cluster() -> None:
     found = collect_publish_latencies(
         scenario("sync_write_latency"),
         [
@@ -64,11 +64,11 @@ def test_every_distance_is_told_cluster_by_cluster() -> None:
     assert "impact" not in found
 
 
-def test_a_scenario_in_which_nothing_slows_down_tells_none() -> None:
+def test_a_scenario_without_a_slowing_fault_has_no_latencies() -> None:
     assert collect_publish_latencies(scenario("sync_datacenter_loss"), measured(steady=3)) == {}
 
 
-def test_the_picture_names_every_bar_and_is_the_same_for_the_same_numbers() -> None:
+def test_the_picture_labels_every_bar_and_is_reproducible() -> None:
     latencies = {
         "steady": {"stretched": {"p50_ms": 4.2, "p99_ms": 8.0}, "local": {"p50_ms": 2.1, "p99_ms": None}},
         "at_5_ms": {"stretched": {"p50_ms": 14.3, "p99_ms": 28.0}, "local": {"p50_ms": None, "p99_ms": None}},
@@ -80,7 +80,7 @@ def test_the_picture_names_every_bar_and_is_the_same_for_the_same_numbers() -> N
     assert draw_picture(latencies, "Price") == drawn
 
 
-def test_the_terminal_shows_a_row_a_distance_and_where_the_picture_is() -> None:
+def test_the_terminal_shows_a_row_for_each_distance_and_the_path_of_the_picture() -> None:
     console = Console(record=True, width=120, file=io.StringIO())
     latency = {"at_5_ms": {"stretched": {"p50_ms": 14.34, "p99_ms": None}, "local": {"p50_ms": 2.0, "p99_ms": 4.0}}}
     outcome = {"scenario": "s", "verdict": "passed", "met": True, "why": "w", "run_dir": "/runs/r", "latency": latency}

@@ -1,4 +1,4 @@
-"""What got worse is marked, what is noise or does not compare is not, and what could not be told is said."""
+"""A regression is marked; noise and runs that do not compare are not; a note says what could not be compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RTO = ("rto_s", "kill_us")
 
 @pytest.fixture
 def record(plant, judgement, sqlite_history):
-    """Records one run after the other, a minute apart, and compares each: `record(rto_s=52.0)`."""
+    """Records one run after the other, a minute apart, and compares each: `record(value=52.0)`."""
     recorded = []
 
     def one(verdict="passed", *, metric="rto_s", subject="kill_us", value=None, measured=None, failed=(), **more):
@@ -45,7 +45,7 @@ def test_a_value_far_from_the_usual_one_is_marked_with_the_reason(record):
     assert comparison.compared_with == ("r4", "r3", "r2", "r1", "r0")
 
 
-def test_with_too_little_history_nothing_is_marked_and_it_says_so(record):
+def test_with_too_little_history_there_is_a_note_and_no_mark(record):
     for value in STEADY[:4]:
         record(value=value)
 
@@ -55,7 +55,7 @@ def test_with_too_little_history_nothing_is_marked_and_it_says_so(record):
     assert comparison.notes == ("measurements are not compared: 4 comparable judged runs before it, 5 needed",)
 
 
-def test_a_metric_that_is_new_says_that_it_has_too_little_history(record):
+def test_a_new_metric_has_a_note_about_too_little_history(record):
     for value in STEADY:
         record(value=value)
 
@@ -88,7 +88,7 @@ def test_a_metric_that_is_new_says_that_it_has_too_little_history(record):
         pytest.param("sampling_gap_s", (1.0,) * 5, 90.0, False, id="the platform's own error"),
     ],
 )
-def test_what_is_marked(record, metric, before, now, marked):
+def test_a_measurement_is_marked_if_it_is_worse_by_enough(record, metric, before, now, marked):
     for value in before:
         record(metric=metric, value=value)
 
@@ -118,7 +118,7 @@ def test_only_the_same_subject_compares(record):
         ),
     ],
 )
-def test_runs_with_other_parameters_do_not_compare_and_it_says_why(record, changes, difference):
+def test_runs_with_other_parameters_do_not_compare_and_a_note_names_the_difference(record, changes, difference):
     for value in STEADY:
         record(value=value)
 
@@ -155,7 +155,7 @@ def test_versions_descriptions_and_bounds_need_not_be_equal(record, changes):
     assert [mark.metric for mark in record(value=75.0, changes=changes).marks] == ["rto_s"]
 
 
-def test_a_mark_comes_with_the_versions_that_changed(record):
+def test_a_comparison_names_the_changed_versions(record):
     for value in STEADY:
         record(value=value, versions={"java": "21.0.7"})
 
@@ -164,7 +164,7 @@ def test_a_mark_comes_with_the_versions_that_changed(record):
     assert comparison.changed_versions == ("java 21.0.7 → 21.0.8", "pulsar 4.0.8 → 4.1.0")
 
 
-def test_runs_of_unknown_verdict_are_no_history(record):
+def test_unknown_runs_do_not_count_as_history(record):
     for value in STEADY:
         record("unknown", value=value)
 
@@ -220,7 +220,7 @@ def test_a_verdict_that_got_worse_is_marked_without_any_history(record, changes,
     assert reason is None or reason in marks[0].reason
 
 
-def test_the_first_run_has_nothing_to_be_worse_than(record):
+def test_the_first_run_has_no_regression(record):
     comparison = record("failed", failed=("recovery",), value=500.0)
 
     assert (comparison.marks, comparison.compared_with, comparison.changed_versions) == ((), (), ())
@@ -239,7 +239,7 @@ def test_every_unit_has_a_minimum_change_and_every_direction_a_metric():
     assert set(METRICS) >= LOWER_IS_WORSE
 
 
-def test_what_compares_does_not_depend_on_the_order_of_fields(scenario, topology):
+def test_the_digest_does_not_depend_on_the_order_of_fields(scenario, topology):
     parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
     turned = {name: dict(reversed(fields.items())) for name, fields in parameters.items()}
 
@@ -247,7 +247,7 @@ def test_what_compares_does_not_depend_on_the_order_of_fields(scenario, topology
     assert "version" not in select_comparable(parameters)["scenario"]
 
 
-def test_another_shared_metadata_store_is_another_topology_and_none_is_none(scenario, topology):
+def test_the_digest_depends_on_the_shared_metadata_store_but_not_on_an_empty_one(scenario, topology):
     parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
     without = {**parameters, "topology": {k: v for k, v in parameters["topology"].items() if k != "shared_metadata"}}
     shared = {**parameters["topology"], "shared_metadata": {"metadata-1": {"role": "metadata", "region": "witness"}}}
@@ -255,7 +255,7 @@ def test_another_shared_metadata_store_is_another_topology_and_none_is_none(scen
     assert compute_digest({**parameters, "topology": shared}) != compute_digest(parameters)
 
 
-def test_other_distances_are_another_topology(scenario, topology):
+def test_the_digest_depends_on_the_delays_of_links(scenario, topology):
     parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
     near = {**parameters["topology"], "links": [{"between": ["eu", "us"], "delay_ms": 5.0}]}
     far = {**parameters["topology"], "links": [{"between": ["eu", "us"], "delay_ms": 20.0}]}
@@ -263,7 +263,7 @@ def test_other_distances_are_another_topology(scenario, topology):
     assert len(told) == 3
 
 
-def test_a_run_recorded_before_a_field_existed_compares_with_those_after(scenario, topology):
+def test_a_run_recorded_before_a_field_existed_compares_with_later_runs(scenario, topology):
     parameters = {"scenario": scenario().model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
     before = json.loads(json.dumps(parameters))
     for subscription in before["scenario"]["workload"]["subscriptions"]:

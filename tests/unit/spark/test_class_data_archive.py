@@ -34,14 +34,14 @@ def jars(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_class_path_names_every_jar_once_in_one_order(jars: Path) -> None:
+def test_the_wrapper_gives_java_every_jar_once_and_in_one_order(jars: Path) -> None:
     given = f"{jars}/conf/:{jars}/first.jar:{jars}/*"
     wanted = [f"{jars}/first.jar", f"{jars}/a.jar", f"{jars}/b.jar"]
     assert class_path_seen(spark_java_home(), given) == wanted
     assert class_path_seen(java_home(), given) != wanted  # which is why there is a wrapper
 
 
-def test_an_option_with_blanks_passes_whole(jars: Path) -> None:
+def test_the_wrapper_passes_an_option_with_blanks_whole(jars: Path) -> None:
     shown = subprocess.run(
         [spark_java_home() / "bin" / "java", "-Dsaid=two words", "-Dnothing=", "-XshowSettings:properties", "-version"],
         capture_output=True,
@@ -51,7 +51,7 @@ def test_an_option_with_blanks_passes_whole(jars: Path) -> None:
     assert "said = two words\n" in shown
 
 
-def test_jobs_here_use_the_archive_where_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_local_jobs_use_an_archive_that_exists(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     option = f"-XX:SharedArchiveFile={locate_archive()}"
 
@@ -65,7 +65,9 @@ def test_jobs_here_use_the_archive_where_there_is_one(monkeypatch: pytest.Monkey
     assert option not in options(local=False)
 
 
-def test_java_starts_in_silence_with_an_archive_that_is_unfit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_starts_without_a_message_if_the_archive_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     locate_archive().parent.mkdir(parents=True)
     locate_archive().write_bytes(b"cut off")

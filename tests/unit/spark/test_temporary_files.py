@@ -29,31 +29,31 @@ def left_over(tmp_path: Path) -> Path:
     return spill
 
 
-def test_it_is_removed_at_the_end_of_the_block(tmp_path: Path) -> None:
+def test_a_directory_is_removed_at_the_end_of_the_block(tmp_path: Path) -> None:
     with temporary_directory(tmp_path) as directory:
         (directory / "spill").write_text("much")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_is_removed_after_a_failure(tmp_path: Path) -> None:
+def test_a_directory_is_removed_after_a_failure(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="broken"), temporary_directory(tmp_path):
         raise ValueError("broken")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_next_one_removes_what_a_killed_one_left(tmp_path: Path, left_over: Path) -> None:
+def test_the_next_job_removes_the_directory_of_a_killed_job(tmp_path: Path, left_over: Path) -> None:
     with temporary_directory(tmp_path) as directory:
         assert list(tmp_path.iterdir()) == [directory]
     assert not left_over.exists()
 
 
-def test_sweeping_spares_what_is_in_use(tmp_path: Path, left_over: Path) -> None:
+def test_a_directory_in_use_is_not_removed(tmp_path: Path, left_over: Path) -> None:
     with temporary_directory(tmp_path) as directory:
         remove_abandoned_directories(tmp_path)
         assert directory.is_dir()
 
 
-def test_a_pid_that_was_given_again_is_another_process(tmp_path: Path) -> None:
+def test_a_directory_of_an_earlier_process_with_the_same_pid_is_removed(tmp_path: Path) -> None:
     with temporary_directory(tmp_path) as directory:
         earlier = tmp_path / f"{directory.name.partition('-')[0]}-1.00"
         earlier.mkdir()
@@ -61,5 +61,5 @@ def test_a_pid_that_was_given_again_is_another_process(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == [directory]
 
 
-def test_where_there_is_nothing_there_is_nothing_to_remove_abandoned_directories(tmp_path: Path) -> None:
+def test_a_missing_parent_directory_is_no_error(tmp_path: Path) -> None:
     remove_abandoned_directories(tmp_path / "missing")

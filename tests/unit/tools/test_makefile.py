@@ -20,8 +20,8 @@ def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["make", *arguments], cwd=checkout, capture_output=True, text=True, check=False)
 
 
-def installed(checkout: Path) -> None:
-    """As after `make setup`: the stamp is named by what was installed."""
+def pretend_setup(checkout: Path) -> None:
+    """Make the stamp of `make setup`, whose name is a checksum of the installed requirements."""
     sums = subprocess.run(
         "cat requirements.txt pyproject.toml | cksum",
         shell=True,
@@ -35,24 +35,24 @@ def installed(checkout: Path) -> None:
 
 
 def test_a_second_setup_does_nothing(checkout: Path) -> None:
-    installed(checkout)
+    pretend_setup(checkout)
     done = make(checkout, "setup", "PYTHON=false")
     assert done.returncode == 0
     assert "Nothing to be done" in done.stdout
 
 
 def test_setup_after_the_requirements_changed_does_something(checkout: Path) -> None:
-    installed(checkout)
+    pretend_setup(checkout)
     with (checkout / "requirements.txt").open("a") as file:
         file.write("# changed\n")
     assert make(checkout, "setup", "PYTHON=false").returncode != 0
 
 
-def test_a_python_that_is_too_old_is_named(checkout: Path) -> None:
+def test_setup_names_a_python_that_is_too_old(checkout: Path) -> None:
     done = make(checkout, "setup", "PYTHON=false")
     assert done.returncode != 0
     assert "needs Python 3.11, 3.12 or 3.13, and `false` is not one of them" in done.stderr
 
 
-def test_no_host_is_named() -> None:
+def test_the_makefile_names_no_host() -> None:
     assert "://" not in (PROJECT / "Makefile").read_text()

@@ -168,12 +168,12 @@ def test_the_pages_have_every_table_and_the_readme_every_scenario() -> None:
     ]
 
 
-def test_a_row_twice_is_refused(settings: Settings) -> None:
+def test_two_rows_with_the_same_label_are_refused(settings: Settings) -> None:
     page = "<!-- figures: failover -->\n| | |\n|---|---|\n| got again | 1 |\n| got again * | 2 |\n"
     with pytest.raises(InputError, match="`failover` has two rows `got again`"):
         fill_page(page, MeasuredRuns(settings), print)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_pages_can_be_fill_page(settings: Settings, page: str) -> None:
+def test_the_pages_can_be_filled(settings: Settings, page: str) -> None:
     assert fill_page((ROOT / page).read_text(encoding="utf-8"), MeasuredRuns(settings), print)
