@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from brokerproof import clock, monitor
 from brokerproof.checks import load_scenario
-from brokerproof.errors import NodeError, RunError
+from brokerproof.errors import NodeError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.timeline import Timeline
@@ -24,9 +22,9 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ClustersConfigured, RunReleased, read_record, write_record
 from brokerproof.runtimes import addresses
-from brokerproof.runtimes.protocols import EmulatesLinks, NodeSpec, RunsProcesses, Runtime
-from brokerproof.runtimes.registry import RUNTIMES, runtime_of
-from brokerproof.systems.protocols import Program, Provisioning
+from brokerproof.runtimes.protocols import NodeSpec, RunsProcesses, Runtime
+from brokerproof.runtimes.registry import RUNTIMES, links_of, runtime_of
+from brokerproof.systems.protocols import Provisioning
 from brokerproof.systems.registry import administration_of, observation_of, provisioning_of
 
 log = logging.getLogger(__name__)
@@ -99,12 +97,12 @@ def provision(run: Run) -> None:
         for name in specs:
             runtime.prepare(specs[name])
         if run.topology.links:
-            _links_of(runtime).start_links(Plan(routes=provisioning.routes(), shapes=shapes_of(run.topology)))
+            links_of(runtime).start_links(Plan(routes=provisioning.routes(), shapes=shapes_of(run.topology)))
         for number, group in enumerate(provisioning.start_order()):
             first = [specs[name] for name in group if not run.topology.nodes[name].standby]
             _start(provisioning, provisioning.ready, runtime, first, status)
             if number == 0:
-                provisioning.initialize(partial(_execute, run))
+                provisioning.initialize(runtime.execute)
     except BaseException:
         runtime.release()
         raise
@@ -130,7 +128,7 @@ def configure(run: Run) -> None:
 def break_it(run: Run) -> None:
     """Run the timeline of faults against the loaded cluster; heals what is not permanent, always."""
     runtime = runtime_of(run)
-    link = _links_of(runtime).network() if run.topology.links else None
+    link = links_of(runtime).network() if run.topology.links else None
     Timeline(
         run,
         provisioning=provisioning_of(run),
@@ -186,12 +184,6 @@ def end_run(directory: str) -> list[str]:
     return ended
 
 
-def _links_of(runtime: Runtime) -> EmulatesLinks:
-    if not isinstance(runtime, EmulatesLinks):
-        raise RunError(f"the runtime {type(runtime).__name__} cannot put links between regions; use `process`")
-    return runtime
-
-
 def _start(
     provisioning: Provisioning,
     healthy: Callable[[NodeSpec], bool],
@@ -229,26 +221,3 @@ def _which(healthy: Callable[[NodeSpec], bool], specs: list[NodeSpec]) -> Iterat
         for spec, answer in zip(specs, pool.map(healthy, specs), strict=True):
             if answer:
                 yield spec
-
-
-def _execute(run: Run, program: Program) -> None:
-    """Run a program to its end, beside the nodes. Raises NodeError where it fails."""
-    directory = Path(run.path("nodes", "initialize"))
-    (directory / "tmp").mkdir(parents=True, exist_ok=True)
-    for name, content in program.files.items():
-        file = directory / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content.replace("{node}", str(directory)), encoding="utf-8")
-    try:
-        result = subprocess.run(
-            [part.replace("{node}", str(directory)) for part in program.command],
-            capture_output=True,
-            text=True,
-            timeout=program.timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise NodeError(f"{program.purpose} did not end in {program.timeout_s:.0f} s") from None
-    if result.returncode != 0:
-        tail = "\n".join((result.stdout + result.stderr).splitlines()[-15:])
-        raise NodeError(f"{program.purpose} failed:\n{tail}")

@@ -35,8 +35,7 @@ from brokerproof.run.records import (
     read_record,
     write_record,
 )
-from brokerproof.runtimes.protocols import EmulatesLinks
-from brokerproof.runtimes.registry import runtime_of
+from brokerproof.runtimes.registry import links_of, runtime_of
 from brokerproof.systems.registry import observation_of
 
 log = logging.getLogger(__name__)
@@ -113,9 +112,7 @@ def _samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
     samplers = observation_of(run, patience_s=_PATIENCE_S).samplers()
     if not run.topology.links:
         return samplers
-    runtime = runtime_of(run)
-    assert isinstance(runtime, EmulatesLinks), "a topology with links is provisioned only where they can be started"
-    return {**samplers, "link": partial(sample_links, runtime.network())}
+    return {**samplers, "link": partial(sample_links, links_of(runtime_of(run)).network())}
 
 
 def _loop(

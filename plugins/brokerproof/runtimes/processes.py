@@ -14,7 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -32,9 +32,11 @@ from brokerproof.machine.processes import (
     start_process,
 )
 from brokerproof.network import Link, Plan, start_link
-from brokerproof.runtimes.protocols import NodeSpec
+from brokerproof.runtimes.protocols import NodeSpec, Program
 
 _PROGRAM_TIMEOUT_S = 60.0
+# The directory, and in marks the name, of programs that belong to no node.
+_PROGRAMS = "initialize"
 _ERROR = re.compile(r" (ERROR|FATAL) |^Caused by: |^\S*(Exception|Error)\b")
 
 
@@ -57,10 +59,7 @@ class ProcessRuntime:
         try:
             for folder in ("log", "tmp", *spec.data):
                 (directory / folder).mkdir(parents=True, exist_ok=True)
-            for name, content in spec.files.items():
-                path = directory / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(content.replace("{node}", str(directory)), encoding="utf-8")
+            self._write_files(spec.name, spec.files)
             write_whole(directory / "node.json", json.dumps({"data": spec.data}))
         except OSError as error:
             raise MachineError(
@@ -75,13 +74,13 @@ class ProcessRuntime:
             raise NodeError(f"node {spec.name} runs already")
         directory = self.directory(spec.name)
         if spec.format is not None and not any(any((directory / folder).iterdir()) for folder in spec.data):
-            self._run(spec, spec.format, "its empty data directories could not be formatted")
+            self._run_for(spec, spec.format, "formats its empty data directories")
         start_process(
-            self._command(spec, spec.command),
+            self._command(spec.name, spec.command),
             mark=Mark(self.nodes, spec.name),
             record=directory / "pid.json",
             log=directory / "log" / "node.log",
-            environment=self._environment(spec),
+            environment=_environment(spec.environment),
             working_directory=directory,
         )
 
@@ -129,7 +128,14 @@ class ProcessRuntime:
     def reset(self, spec: NodeSpec) -> None:
         """Run the node's `reset` program in its directory."""
         if spec.reset is not None:
-            self._run(spec, spec.reset, "it could not be reset after its disks were wiped")
+            self._run_for(spec, spec.reset, "makes the cluster accept it after its disks were wiped")
+
+    def execute(self, program: Program) -> None:
+        """Run the program in the directory `initialize` beside those of the nodes."""
+        (self.directory(_PROGRAMS) / "tmp").mkdir(parents=True, exist_ok=True)
+        self._write_files(_PROGRAMS, program.files)
+        if failure := self._run(_PROGRAMS, program.command, _environment({}), timeout_s=program.timeout_s):
+            raise NodeError(f"{program.purpose} failed: {failure}")
 
     def alive(self, name: str) -> bool:
         """Whether the process of the pid file runs (a zombie does not)."""
@@ -192,42 +198,50 @@ class ProcessRuntime:
                 if (directory / folder).is_dir():
                     shutil.rmtree(directory / folder, onerror=_log_not_removed)
 
-    def _command(self, spec: NodeSpec, program: Sequence[str]) -> list[str]:
-        return [part.replace("{node}", str(self.directory(spec.name))) for part in program]
+    def _write_files(self, name: str, files: Mapping[str, str]) -> None:
+        directory = self.directory(name)
+        for file, content in files.items():
+            path = directory / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content.replace("{node}", str(directory)), encoding="utf-8")
 
-    def _environment(self, spec: NodeSpec) -> dict[str, str]:
-        """The environment of a node, which has none of the variables of the process that starts it."""
-        return {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-            "LANG": "C.UTF-8",
-            **spec.environment,
-        }
+    def _command(self, name: str, command: Sequence[str]) -> list[str]:
+        return [part.replace("{node}", str(self.directory(name))) for part in command]
 
-    def _run(self, spec: NodeSpec, program: Sequence[str], problem: str) -> None:
-        """Run a program in the node's directory and wait for its end. Raises NodeError where it fails."""
+    def _run(self, name: str, command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float) -> str:
+        """Run a program in a node's directory to its end: why it failed, nothing where it did not."""
         try:
             result = subprocess.run(
-                self._command(spec, program),
-                cwd=self.directory(spec.name),
-                env={**self._environment(spec), MARK: str(Mark(self.nodes, spec.name))},
+                self._command(name, command),
+                cwd=self.directory(name),
+                env={**environment, MARK: str(Mark(self.nodes, name))},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=_PROGRAM_TIMEOUT_S,
+                timeout=timeout_s,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise NodeError(
-                f"node {spec.name}: {problem}: {program[0]} did not end in {_PROGRAM_TIMEOUT_S:.0f} s"
-            ) from None
-        if result.returncode != 0:
-            tail = "\n".join((result.stdout + result.stderr).splitlines()[-10:])
-            raise NodeError(f"node {spec.name}: {problem}:\n{tail}")
+            return f"it did not end in {timeout_s:.0f} s"
+        if result.returncode == 0:
+            return ""
+        last_lines = "\n".join((result.stdout + result.stderr).splitlines()[-15:])
+        return f"it ended with status {result.returncode} and says\n{last_lines}"
+
+    def _run_for(self, spec: NodeSpec, command: Sequence[str], purpose: str) -> None:
+        environment = _environment(spec.environment)
+        if failure := self._run(spec.name, command, environment, timeout_s=_PROGRAM_TIMEOUT_S):
+            raise NodeError(f"the program of node {spec.name} that {purpose} failed: {failure}")
 
     def _processes(self, name: str) -> Iterator[psutil.Process]:
         if process := recorded_process(self.directory(name) / "pid.json"):
             yield process
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a node, which has none of the variables of the process that starts it."""
+    return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8", **variables}
 
 
 def _log_not_removed(_: object, path: str, failure: tuple[object, BaseException, object]) -> None:

@@ -32,6 +32,19 @@ class NodeSpec:
     start_timeout_s: float = 90.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """Something that has to run once, beside the nodes, and to end well."""
+
+    # What it does, to complete the sentence "… failed".
+    purpose: str
+    # Program and arguments; `{node}` stands for a directory of its own.
+    command: tuple[str, ...]
+    # Content of files, by path below that directory; `{node}` as above.
+    files: Mapping[str, str]
+    timeout_s: float = 120.0
+
+
 @runtime_checkable
 class Runtime(Protocol):
     """A place where nodes live."""
@@ -56,6 +69,9 @@ class Runtime(Protocol):
 
     def reset(self, spec: NodeSpec) -> None:
         """Run the spec's `reset` program, if it has one. Raises NodeError where that fails."""
+
+    def execute(self, program: Program) -> None:
+        """Run a program beside the nodes and wait for its end. Raises NodeError where it fails or takes too long."""
 
     def alive(self, name: str) -> bool:
         """Whether the node's process runs."""

@@ -19,7 +19,7 @@ from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
-from brokerproof.runtimes.protocols import NodeSpec
+from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.systems.clients import Clients, Position
 
 
@@ -37,19 +37,6 @@ class RoleTraits:
     may_stand_by: bool = False
     # Heap of a node in MiB where a topology does not say, None for a role without a heap of a set size.
     heap_mb: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Program:
-    """Something that has to run once, beside the nodes, and to end well."""
-
-    # What it does, to complete the sentence "… failed".
-    purpose: str
-    # Program and arguments; `{node}` stands for a directory of its own.
-    command: tuple[str, ...]
-    # Content of files, by path below that directory; `{node}` as above.
-    files: Mapping[str, str]
-    timeout_s: float = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError, NodeError
 from brokerproof.machine.processes import marked_processes
 from brokerproof.runtimes.processes import ProcessRuntime
-from brokerproof.runtimes.protocols import NodeSpec
+from brokerproof.runtimes.protocols import NodeSpec, Program
 
 
 def spec(name: str = "n1", **changes: object) -> NodeSpec:
@@ -127,7 +127,9 @@ def test_a_node_that_cannot_be_formatted_is_said_with_its_last_words_and_does_no
     runtime: ProcessRuntime,
 ) -> None:
     node = spec(format=(sys.executable, "-c", "import sys; print('no storage id'); sys.exit(1)"))
-    with pytest.raises(NodeError, match=r"node n1: its empty data directories could not be formatted:\nno storage id"):
+    with pytest.raises(
+        NodeError, match=r"(?s)node n1 that formats its empty data directories failed: .*status 1.*no storage id"
+    ):
         start(runtime, node)
     assert not runtime.alive("n1")
 
@@ -136,8 +138,40 @@ def test_a_program_that_does_not_end_is_said(runtime: ProcessRuntime, monkeypatc
     monkeypatch.setattr("brokerproof.runtimes.processes._PROGRAM_TIMEOUT_S", 0.5)
     node = spec(reset=(sys.executable, "-c", "import time; time.sleep(600)"))
     runtime.prepare(node)
-    with pytest.raises(NodeError, match=r"node n1: it could not be reset .* did not end in 0 s"):
+    with pytest.raises(NodeError, match=r"node n1 that makes the cluster accept it .* failed: it did not end in 0 s"):
         runtime.reset(node)
+    assert not list(marked_processes(runtime.nodes))
+
+
+def test_a_program_runs_beside_the_nodes_with_its_files_and_nothing_of_the_starter(
+    runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "s")
+    code = "import os; assert 'SECRET_TOKEN' not in os.environ; open('made', 'w').write(open('conf/x').read())"
+    runtime.execute(
+        Program(purpose="making something", command=(sys.executable, "-c", code), files={"conf/x": "in {node}"})
+    )
+    directory = runtime.directory("initialize")
+    assert (directory / "made").read_text() == f"in {directory}"
+    assert runtime.pids() == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("print('no such store'); exit(3)", "status 3 and says\nno such store"),
+        ("while True: pass", "did not end in 1 s"),
+    ],
+)
+def test_a_program_that_fails_is_said_with_its_purpose(runtime: ProcessRuntime, code: str, reason: str) -> None:
+    program = Program(
+        purpose="writing the metadata",
+        command=(sys.executable, "-c", code),
+        files={},
+        timeout_s=1 if "while" in code else 30,
+    )
+    with pytest.raises(NodeError, match=f"^writing the metadata failed: it .*{reason}"):
+        runtime.execute(program)
     assert not list(marked_processes(runtime.nodes))
 
 
@@ -255,7 +289,7 @@ def test_a_starter_that_is_killed_takes_no_node_with_it(runtime: ProcessRuntime)
     code = f"""
 import os, signal, sys, time
 from pathlib import Path
-from brokerproof.runtimes.protocols import NodeSpec
+from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.runtimes.processes import ProcessRuntime
 runtime = ProcessRuntime(Path({str(runtime.nodes)!r}))
 node = NodeSpec(name="n1", role="broker", region="eu", address="127.0.0.1",

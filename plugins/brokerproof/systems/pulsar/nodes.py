@@ -10,8 +10,7 @@ from pathlib import Path
 
 from brokerproof.experiment.topology import Cluster, Node, Topology
 from brokerproof.machine.disk_space import FULL_SHARE
-from brokerproof.runtimes.protocols import NodeSpec
-from brokerproof.systems.protocols import Program
+from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.systems.pulsar import class_data_archive, metadata_store
 from brokerproof.systems.pulsar.addressing import (
     BOOKIE_HTTP_PORT,

@@ -10,8 +10,7 @@ import httpx
 from brokerproof.machine.java import java_home
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.protocols import NodeSpec
-from brokerproof.systems.protocols import Program
+from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.systems.pulsar import class_data_archive, metadata_store, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.distribution import distribution
