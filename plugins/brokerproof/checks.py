@@ -1,22 +1,28 @@
 """Loads a scenario with its topology, and checks it against the systems, runtimes and faults that there are.
 
-Everything that starts a run begins here: the DAG files, the command line, `reserve`.
+Everything that starts a run begins here: the DAG files, the command line, `reserve`. What a scenario asks of a system,
+a runtime or a fault that cannot do it is refused here, in one sentence with the field and a remedy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from brokerproof.errors import InputError
+from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.guarantees import DEFINITIONS, Guarantee
 from brokerproof.experiment.layered_file import extend_field
-from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.scenario import DEFAULT_VERSION, Fault, Scenario
 from brokerproof.experiment.topology import Topology, read_topology
 from brokerproof.experiment.yaml_models import apply_overrides, parse, read_yaml, suggest_name
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.runtimes.registry import RUNTIMES
+from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks
+from brokerproof.runtimes.registry import RUNTIMES, runtimes_that_can
 from brokerproof.systems.destinations import clusters_reached
+from brokerproof.systems.protocols import System
 from brokerproof.systems.registry import system_of
 from brokerproof.systems.roles import check_roles
 
@@ -37,11 +43,15 @@ def load_scenario(path: Path, topologies: Path, settings: Mapping[str, Any] | No
         topology = load_topology(scenario.topology, topologies, scenario.overrides)
         system = system_of(topology)
         for role in scenario.settings:
-            _known(role, system.roles, f"role of {system.name}", f"settings.{role}")
-        settings = {
-            role: {**topology.settings.get(role, {}), **scenario.settings.get(role, {})} for role in system.roles
-        }
-        topology = topology.model_copy(update={"settings": settings})
+            _check_known(role, system.roles, f"role of {system.name}", f"settings.{role}")
+        topology = topology.model_copy(
+            update={
+                "settings": {
+                    role: {**topology.settings.get(role, {}), **scenario.settings.get(role, {})}
+                    for role in system.roles
+                }
+            }
+        )
         if scenario.version == DEFAULT_VERSION:
             scenario = scenario.model_copy(update={"version": system.default_version})
         check(scenario, topology)
@@ -66,55 +76,53 @@ def check_topology(topology: Topology) -> Topology:
 
 
 def check(scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError where the scenario names something that the topology or Brokerproof does not have."""
+    """Raises InputError where the scenario asks for what the topology or Brokerproof does not have or cannot do."""
     system = system_of(topology)
-    _known(scenario.version, system.versions(), "pinned version", "version")
-    _known(scenario.runtime, RUNTIMES, "runtime", "runtime")
+    _check_known(scenario.version, system.versions(), "pinned version", "version")
+    _check_known(scenario.runtime, RUNTIMES, "runtime", "runtime")
+    if topology.links:
+        _check_runtime(scenario, EmulatesLinks, field="runtime", otherwise="a topology without `links`")
     for index, fault in enumerate(scenario.faults):
-        at = f"faults.{index}"
-        if fault.kind not in FAULT_KINDS:
-            raise InputError(
-                f"no fault kind is called `{fault.kind}`",
-                field=f"{at}.kind",
-                remedy=suggest_name(fault.kind, FAULT_KINDS),
-            )
-        for node in fault.targets.nodes:
-            _known(node, topology.nodes, "node", f"{at}.targets.nodes")
-        if fault.targets.region:
-            _known(fault.targets.region, topology.regions, "region", f"{at}.targets.region")
-        if fault.targets.role:
-            _known(fault.targets.role, system.roles, f"role of {system.name}", f"{at}.targets.role")
-        if fault.targets.cluster:
-            _known(fault.targets.cluster, topology.clusters, "cluster", f"{at}.targets.cluster")
         try:
-            FAULT_KINDS[fault.kind].check(fault, topology)
+            _check_fault(fault, scenario, topology)
         except InputError as error:
-            raise InputError(error.problem, field=f"{at}.{error.field}", remedy=error.remedy) from None
-    workload = scenario.workload
-    for index, cluster in enumerate(workload.produce_on):
-        _known(cluster, topology.clusters, "cluster", f"workload.produce_on.{index}")
+            field = ".".join(filter(None, (f"faults.{index}", error.field)))
+            raise InputError(error.problem, field=field, remedy=error.remedy) from None
+    for index, cluster in enumerate(scenario.workload.produce_on):
+        _check_known(cluster, topology.clusters, "cluster", f"workload.produce_on.{index}")
     system.check(scenario, topology)
     _check_subscriptions(scenario, topology)
     for index, cluster in enumerate(scenario.destroyed):
-        _known(cluster, topology.clusters, "cluster", f"destroyed.{index}")
-    placed = {
-        "workload.region": workload.region,
-        **{f"workload.subscriptions.{index}.region": one.region for index, one in enumerate(workload.subscriptions)},
-    }
-    for field, region in placed.items():
-        if region is None:
-            continue
-        _known(region, topology.regions, "region", field)
-        if not topology.links:
-            raise InputError(
-                f"topology `{scenario.topology}` has no links, so that its clients are in no region",
-                field=field,
-                remedy="leave it out, or use a topology with `links`",
-            )
+        _check_known(cluster, topology.clusters, "cluster", f"destroyed.{index}")
+    _check_places_of_clients(scenario, topology)
     for phase in ("steady", "recovery"):
         region = getattr(scenario.owner, phase)
         if region is not None:
-            _known(region, topology.regions, "region", f"owner.{phase}")
+            _check_known(region, topology.regions, "region", f"owner.{phase}")
+    _check_judgement(scenario, system)
+
+
+def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
+    """Raises InputError, its field inside the fault."""
+    _check_known(fault.kind, FAULT_KINDS, "fault kind", "kind")
+    kind, system, targets = FAULT_KINDS[fault.kind], system_of(topology), fault.targets
+    for node in targets.nodes:
+        _check_known(node, topology.nodes, "node", "targets.nodes")
+    if targets.region:
+        _check_known(targets.region, topology.regions, "region", "targets.region")
+    if targets.role:
+        _check_known(targets.role, system.roles, f"role of {system.name}", "targets.role")
+    if targets.cluster:
+        _check_known(targets.cluster, topology.clusters, "cluster", "targets.cluster")
+    kind.check(fault, topology)
+    if kind.needs:
+        _check_able(system, kind.needs, "kind", remedy="use another kind of fault")
+    if kind.needs_of_runtime:
+        _check_runtime(scenario, kind.needs_of_runtime, field="kind", otherwise="another kind of fault")
+    if targets.now not in (None, "topic_owner"):
+        _check_able(system, Ability.COPIES, "targets.now", remedy="choose the nodes by name, region or role")
+    if fault.when and fault.when.rereplicated:
+        _check_able(system, Ability.REPAIR, "when.rereplicated", remedy="leave it out, or wait with `at_s`")
 
 
 def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
@@ -125,7 +133,7 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
         at = f"workload.subscriptions.{index}"
         fields = [f"{at}.cluster", f"{at}.moves.to"]
         for cluster, field in zip(subscription.places(topology), fields, strict=False):
-            _known(cluster, topology.clusters, "cluster", field)
+            _check_known(cluster, topology.clusters, "cluster", field)
             if cluster not in reached:
                 raise InputError(
                     f"nothing that is published reaches `{cluster}`", field=field, remedy=suggest_name(cluster, reached)
@@ -138,15 +146,73 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
                 )
             places.add((cluster, subscription.name))
         if subscription.moves:
-            _known(subscription.moves.after, [fault.name for fault in scenario.faults], "fault", f"{at}.moves.after")
-        if subscription.replicated and not system.reached(topology, subscription.home(topology), topic)[1:]:
+            faults = [fault.name for fault in scenario.faults]
+            _check_known(subscription.moves.after, faults, "fault", f"{at}.moves.after")
+            _check_able(system, Ability.MOVING_SUBSCRIPTIONS, f"{at}.moves", remedy="leave it out")
+        if subscription.replicated:
+            _check_able(system, Ability.REPLICATED_SUBSCRIPTIONS, f"{at}.replicated", remedy="leave it out")
+            if not system.reached(topology, subscription.home(topology), topic)[1:]:
+                raise InputError(
+                    f"`{topic}` is replicated to no other cluster",
+                    field=f"{at}.replicated",
+                    remedy="leave it out, or use a topology with `replicated_to`",
+                )
+
+
+def _check_places_of_clients(scenario: Scenario, topology: Topology) -> None:
+    """Clients are in a region only where there are links between regions."""
+    workload = scenario.workload
+    placed = {
+        "workload.region": workload.region,
+        **{f"workload.subscriptions.{index}.region": one.region for index, one in enumerate(workload.subscriptions)},
+    }
+    for field, region in placed.items():
+        if region is None:
+            continue
+        _check_known(region, topology.regions, "region", field)
+        if not topology.links:
             raise InputError(
-                f"`{topic}` is replicated to no other cluster",
-                field=f"{at}.replicated",
-                remedy="leave it out, or use a topology with `replicated_to`",
+                f"topology `{scenario.topology}` has no links, so that its clients are in no region",
+                field=field,
+                remedy="leave it out, or use a topology with `links`",
             )
 
 
-def _known(name: str, known: Any, noun: str, field: str) -> None:
+def _check_judgement(scenario: Scenario, system: System) -> None:
+    """What the scenario wants judged applies to what the system can do."""
+    if scenario.guarantee is Guarantee.EFFECTIVELY_ONCE:
+        _check_able(system, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee")
+    for field, needs in _judged(scenario):
+        if needs:
+            _check_able(system, needs, field, remedy="leave it out")
+
+
+def _judged(scenario: Scenario) -> Iterator[tuple[str, Ability | None]]:
+    """The fields that name a metric or an anomaly, with the ability that it needs."""
+    for key in scenario.bounds:
+        yield f"bounds.{key}", METRICS[key.split("/")[0]].needs
+    for field in ("tighten", "loosen"):
+        for index, anomaly in enumerate(getattr(scenario, field)):
+            yield f"{field}.{index}", DEFINITIONS[anomaly].needs
+    for anomaly in scenario.expect.at_least:
+        yield f"expect.at_least.{anomaly}", DEFINITIONS[anomaly].needs
+
+
+def _check_able(system: System, ability: Ability, field: str, *, remedy: str) -> None:
+    if ability not in system.abilities:
+        raise InputError(f"{system.name} cannot {ability.meaning}", field=field, remedy=remedy)
+
+
+def _check_runtime(scenario: Scenario, ability: type, *, field: str, otherwise: str) -> None:
+    able = runtimes_that_can(ability)
+    if scenario.runtime not in able:
+        raise InputError(
+            f"the runtime `{scenario.runtime}` cannot {MEANINGS[ability]}",
+            field=field,
+            remedy=f"use {' or '.join([*(f'`runtime: {name}`' for name in able), otherwise])}",
+        )
+
+
+def _check_known(name: str, known: Collection[str], noun: str, field: str) -> None:
     if name not in known:
         raise InputError(f"no {noun} is called `{name}`", field=field, remedy=suggest_name(name, known))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from brokerproof.errors import InputError
+from brokerproof.experiment.abilities import Ability
 
 if TYPE_CHECKING:
     from brokerproof.experiment.scenario import Fault
@@ -49,7 +50,7 @@ class Surroundings:
     def supervise(self, names: Collection[str]) -> None:
         """Start again what ended by itself, as the service manager of every production machine does.
 
-        A bookie does so about 15 s after it took its session with the metadata store for lost (seen: 45 s after a cut).
+        A node may end because it takes its session with the metadata store for lost (seen: 45 s after a cut).
         """
         for name in names:
             if name not in self.kept_down and not self.runtime.alive(name):
@@ -66,6 +67,9 @@ class Kind(ABC):
     helps: ClassVar[bool] = False
     # Whether it slows down what goes on; how fast that went meanwhile is then a figure of its own.
     slows: ClassVar[bool] = False
+    # What the messaging system and the runtime have to be able to do for it; a runtime's ability is a protocol.
+    needs: ClassVar[Ability | None] = None
+    needs_of_runtime: ClassVar[type | None] = None
 
     def check(self, fault: Fault, topology: Topology) -> None:
         """Raises InputError, its field inside the fault, where a scenario asks for what this kind cannot do."""

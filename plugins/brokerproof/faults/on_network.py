@@ -19,6 +19,7 @@ from brokerproof.experiment.scenario import Direction, Fault, OnLink
 from brokerproof.experiment.topology import brokers_in, clients_in
 from brokerproof.faults.kind import Kind, Surroundings, register
 from brokerproof.network import Condition, matches
+from brokerproof.runtimes.protocols import EmulatesLinks
 from brokerproof.systems.roles import is_listed, serves
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ class Traffic:
 class OfLink(Kind):
     """What is done to the link."""
 
-    # Of `link`, what has to be given and what may be.
-    needs: ClassVar[str | None] = None
+    needs_of_runtime = EmulatesLinks
+    # Of `link`, what has to be given, because this kind changes it, and what may be given beside it.
+    changes: ClassVar[str | None] = None
     takes: ClassVar[tuple[str, ...]] = ()
 
     def check(self, fault: Fault, topology: Topology) -> None:
@@ -72,10 +74,10 @@ class OfLink(Kind):
                 remedy="name other regions, or leave it out for all of them",
             )
         given = on.model_dump(include={"delay_ms", "jitter_ms", "bandwidth_mbit"}, exclude_none=True)
-        if self.needs and self.needs not in given:
-            raise InputError(f"`{self.name}` does not say how much", field=f"link.{self.needs}", remedy="add it")
+        if self.changes and self.changes not in given:
+            raise InputError(f"`{self.name}` does not say how much", field=f"link.{self.changes}", remedy="add it")
         for field in given:
-            if field != self.needs and field not in self.takes:
+            if field != self.changes and field not in self.takes:
                 raise InputError(f"is not what `{self.name}` changes", field=f"link.{field}", remedy="leave it out")
 
     def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
@@ -157,7 +159,7 @@ class Partition(_InForce):
 class Delay(_InForce):
     """Makes the way between nodes and other regions longer, by so many milliseconds one way."""
 
-    name, needs, takes, slows = "delay", "delay_ms", ("jitter_ms",), True
+    name, changes, takes, slows = "delay", "delay_ms", ("jitter_ms",), True
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         on = fault.link or OnLink()
@@ -168,7 +170,7 @@ class Delay(_InForce):
 class Bandwidth(_InForce):
     """Makes the way between nodes and other regions narrower, to so many Mbit/s for all of them together."""
 
-    name, needs, slows = "bandwidth", "bandwidth_mbit", True
+    name, changes, slows = "bandwidth", "bandwidth_mbit", True
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         on = fault.link or OnLink()

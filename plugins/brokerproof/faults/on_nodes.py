@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from brokerproof.errors import InputError, RunError
+from brokerproof.experiment.abilities import Ability
 from brokerproof.faults.kind import Kind, Surroundings, register
-from brokerproof.runtimes.protocols import PausesNodes
+from brokerproof.runtimes.protocols import MEANINGS, PausesNodes
 
 if TYPE_CHECKING:
     from brokerproof.experiment.scenario import Fault
@@ -90,6 +91,7 @@ class Pause(Kind):
     """Freezes nodes: they keep their connections, their memory and what they believe, and answer nothing."""
 
     name = "pause"
+    needs_of_runtime = PausesNodes
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.on_each(targets, _freezer(around).pause)
@@ -113,6 +115,7 @@ class Unload(Kind):
     """Takes the topic from its owner, so that one is chosen anew: how an operator brings it back."""
 
     name = "unload"
+    needs = Ability.REASSIGNMENT
 
     def check(self, fault: Fault, topology: Topology) -> None:
         super().check(fault, topology)
@@ -136,5 +139,5 @@ class Unload(Kind):
 
 def _freezer(around: Surroundings) -> PausesNodes:
     if not isinstance(around.runtime, PausesNodes):
-        raise RunError(f"the runtime {type(around.runtime).__name__} cannot freeze nodes; use `process`")
+        raise RunError(f"the runtime {type(around.runtime).__name__} cannot {MEANINGS[PausesNodes]}; use another one")
     return around.runtime

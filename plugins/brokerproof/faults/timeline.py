@@ -11,6 +11,7 @@ from typing import Any
 
 from brokerproof import clock
 from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError, RunError
+from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Fault, When
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS, harmful
@@ -56,7 +57,8 @@ class Timeline:
         self.run, self.scenario, self.topic = run, run.scenario, topic_of(run)
         self.provisioning, self.administration, self.observation = provisioning, administration, observation
         self.runtime, self.link = runtime, link
-        self.specs, self.roles = provisioning.specs(), system_of(run.topology).roles
+        system = system_of(run.topology)
+        self.specs, self.roles, self.abilities = provisioning.specs(), system.roles, system.abilities
         self.show = show
         self.problems: list[str] = []
         self._injected: dict[str, list[str]] = {}
@@ -190,7 +192,7 @@ class Timeline:
         clock.wait_until(
             lambda: self._rereplicated(earlier),
             timeout_s=when.within_s,
-            what=f"the ledgers of {earlier} to be replicated again, before {fault.name}",
+            what=f"the data of {earlier} to be replicated again, before {fault.name}",
             every_s=0.5,
         )
 
@@ -209,12 +211,13 @@ class Timeline:
         return unhealthy
 
     def _rereplicated(self, earlier: str) -> bool:
-        """Whether no ledger names a node that an earlier fault keeps down, and none waits for a copy.
+        """Whether no segment names a node that an earlier fault keeps down, and none waits for a copy.
 
-        Both, because auto-recovery notices a dead bookie only when its session ends, about 30 s later.
+        Both, because a system may notice a dead node only when its session ends, 30 s later with Pulsar's own settings.
         """
         dead = {name for name in self._injected[earlier] if not self.runtime.alive(name)}
-        named = any(dead.intersection(segment.holders) for segment in self.observation.copies()) if dead else False
+        segments = self.observation.copies() if dead and Ability.COPIES in self.abilities else []
+        named = any(dead.intersection(segment.holders) for segment in segments)
         return not named and self.observation.under_replicated() == 0
 
     def _heal(self, fault: Fault) -> None:
@@ -269,25 +272,32 @@ class Timeline:
         return undone
 
     def _settle(self) -> None:
-        """Wait for the repair of all ledgers, and note where they are then."""
+        """Wait until every copy is there again, where that can be hoped for, and note where they are then."""
         if self.link is not None:
             try:
                 self.link.ping()
             except NodeError as error:
                 self.problems.append(f"the regions are joined no longer: {error}")
         try:
-            clock.wait_until(
-                lambda: self.observation.under_replicated() == 0,
-                timeout_s=self.scenario.settle_s,
-                what="under-replicated ledgers to come to zero",
-                every_s=0.5,
-            )
+            if self._repairs():
+                clock.wait_until(
+                    lambda: self.observation.under_replicated() == 0,
+                    timeout_s=self.scenario.settle_s,
+                    what="the under-replicated segments to come to zero",
+                    every_s=0.5,
+                )
         except (DeadlineError, AdminError) as error:
             self.problems.append(str(error))
         try:
             self._record_copies("end")
         except AdminError as error:
-            self.problems.append(f"where the ledgers are in the end is unknown: {error}")
+            self.problems.append(f"where the copies are in the end is unknown: {error}")
+
+    def _repairs(self) -> bool:
+        """Whether copies that are missing come back: made anew by the system, or with the nodes that have returned."""
+        if Ability.REPAIR in self.abilities:
+            return True
+        return Ability.UNDER_REPLICATION in self.abilities and not self._in_force()
 
     def _until(self, moment_us: int) -> None:
         """Sleep to a time of the timeline; a fault that took longer than its place in it delays what follows."""
@@ -295,7 +305,9 @@ class Timeline:
             time.sleep(min(left / 1e6, 0.5))
 
     def _record_copies(self, moment: str, without: Collection[str] = ()) -> None:
-        """Note where every segment of the topic is, in every cluster but those `without`."""
+        """Note where every segment of the topic is, in every cluster but those `without`, if the system says so."""
+        if Ability.COPIES not in self.abilities:
+            return
         at, nodes = clock.now_us(), self.run.topology.nodes
         rows = [
             {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from brokerproof.network import Network, Plan
@@ -48,6 +49,9 @@ class Program:
 @runtime_checkable
 class Runtime(Protocol):
     """A place where nodes live."""
+
+    def __init__(self, nodes: Path) -> None:
+        """`nodes` is the directory of a run's nodes."""
 
     def prepare(self, spec: NodeSpec) -> None:
         """Write the node's files. Raises MachineError where an address or port is taken or the disk is full."""
@@ -120,3 +124,7 @@ class EmulatesLinks(Protocol):
 
     def network(self) -> Network:
         """The network that was started. Raises RunError where none was."""
+
+
+# What each ability is, to complete the sentence "the runtime cannot …".
+MEANINGS: Mapping[type, str] = {PausesNodes: "freeze nodes", EmulatesLinks: "put links between regions"}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from brokerproof.errors import MachineError, RunError
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.processes import ProcessRuntime
-from brokerproof.runtimes.protocols import EmulatesLinks, Runtime
+from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, Runtime
 
-# By name, what makes a runtime from the directory of a run's nodes.
-RUNTIMES: Mapping[str, Callable[[Path], Runtime]] = {"process": ProcessRuntime}
+# By name.
+RUNTIMES: Mapping[str, type[Runtime]] = {"process": ProcessRuntime}
+
+
+def runtimes_that_can(ability: type) -> list[str]:
+    """The names of the runtimes that have an ability, given as its protocol."""
+    return [name for name, runtime in RUNTIMES.items() if issubclass(runtime, ability)]
 
 
 def runtime_of(run: Run) -> Runtime:
@@ -25,5 +30,5 @@ def runtime_of(run: Run) -> Runtime:
 def links_of(runtime: Runtime) -> EmulatesLinks:
     """The runtime as one that puts links between regions. Raises RunError where it cannot."""
     if not isinstance(runtime, EmulatesLinks):
-        raise RunError(f"the runtime {type(runtime).__name__} cannot put links between regions; use `process`")
+        raise RunError(f"the runtime {type(runtime).__name__} cannot {MEANINGS[EmulatesLinks]}; use another one")
     return runtime

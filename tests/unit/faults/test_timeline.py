@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -12,6 +14,7 @@ import pytest
 from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.errors import BrokerproofError, DeadlineError, NodeError, RunError
+from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Fault, Targets
 from brokerproof.faults import timeline
 from brokerproof.faults.kind import Surroundings
@@ -21,6 +24,7 @@ from brokerproof.faults.timeline import Timeline
 from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, PhaseTimes, StepProblem, read_record, write_record
 from brokerproof.systems.protocols import SegmentCopies
+from brokerproof.systems.pulsar.system import Pulsar
 
 ROOT = Path(__file__).parents[3]
 
@@ -380,6 +384,50 @@ def test_repair_that_does_not_end_is_a_problem_and_not_overlooked(tmp_path: Path
     nodes.short = 3
     execute(run, nodes)
     assert "under-replicated" in left_by(run).problems[0]
+
+
+def plant_system(monkeypatch: pytest.MonkeyPatch, *abilities: Ability) -> None:
+    """A system called `plain`, which is Pulsar with no other abilities than these."""
+    system = Pulsar()
+    system.name, system.abilities = "plain", frozenset(abilities)
+    monkeypatch.setitem(sys.modules, "planted_system", SimpleNamespace(PLAIN=system))
+    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "plain=planted_system:PLAIN")
+
+
+PLAIN = {"overrides": {"system": "plain"}}
+GONE = {"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}
+
+
+def test_a_system_that_says_nothing_of_copies_is_not_asked_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant_system(monkeypatch)
+    run, nodes = make(tmp_path, [GONE], **PLAIN)
+    nodes.short = 3
+    execute(run, nodes)
+    assert asked(nodes) == []
+    assert not run.exists("tables", "ledgers")
+    assert (left_by(run).undone, left_by(run).problems) == (True, ())
+
+
+def test_copies_that_nobody_makes_anew_are_waited_for_where_their_nodes_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant_system(monkeypatch, Ability.UNDER_REPLICATION)
+    run, nodes = make(tmp_path, [GONE], **PLAIN)
+    nodes.short = 3
+    execute(run, nodes)
+    assert "under-replicated" in left_by(run).problems[0]
+
+
+def test_copies_that_nobody_makes_anew_are_not_waited_for_where_their_nodes_stay_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant_system(monkeypatch, Ability.UNDER_REPLICATION)
+    run, nodes = make(tmp_path, [{**GONE, "permanent": True}], **PLAIN)
+    nodes.short = 3
+    execute(run, nodes)
+    assert (left_by(run).undone, left_by(run).problems) == (True, ())
 
 
 def test_a_fault_that_waits_for_repair_fails_where_it_does_not_come(tmp_path: Path) -> None:

@@ -1,0 +1,172 @@
+"""What a scenario asks of a system or a runtime that cannot do it is refused before the run, with field and remedy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from brokerproof import checks
+from brokerproof.checks import check_topology, load_scenario, load_topology
+from brokerproof.errors import InputError
+from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.topology import Topology
+from brokerproof.runtimes import registry as runtimes
+from brokerproof.systems.protocols import RoleTraits
+from brokerproof.systems.pulsar.system import Pulsar
+from brokerproof.systems.registry import system_named, system_names
+
+TOPOLOGIES = Path(__file__).parents[2] / "topologies"
+
+
+class Plain(Pulsar):
+    """A system with Pulsar's topologies and none of the abilities that a system may have."""
+
+    name = "plain"
+    abilities: frozenset[Ability] = frozenset()
+
+
+class OneRole(Pulsar):
+    """A system in which every node does everything."""
+
+    name = "one_role"
+    roles = {"node": RoleTraits(serves=True, stores=True, coordinates=True)}  # noqa: RUF012
+    abilities: frozenset[Ability] = frozenset()
+
+    def validate(self, topology: Topology) -> Topology:
+        return topology
+
+
+@pytest.fixture(autouse=True)
+def systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace(PLAIN=Plain(), ONE_ROLE=OneRole())
+    monkeypatch.setitem(sys.modules, "planted_systems", module)
+    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "plain=planted_systems:PLAIN,one_role=planted_systems:ONE_ROLE")
+
+
+class Cannot:
+    """A runtime without any ability."""
+
+
+def load(tmp_path: Path, settings: dict[str, Any], **content: Any) -> None:
+    file = tmp_path / "experiment.yaml"
+    good = {
+        "title": "t",
+        "description": "d",
+        "topology": "geo_replication",
+        "overrides": {"system": "plain"},
+        "workload": {"namespace": "world/global", "subscriptions": [{"name": "audit"}]},
+        "faults": [{"name": "gone", "kind": "kill", "targets": {"region": "eu"}}],
+    }
+    file.write_text(yaml.safe_dump({**good, **content}))
+    load_scenario(file, TOPOLOGIES, settings)
+
+
+def test_what_every_system_can_do_is_accepted(tmp_path: Path) -> None:
+    load(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "problem"),
+    [
+        (
+            {"faults.0.kind": "unload", "faults.0.targets": {"now": "topic_owner"}},
+            "faults.0.kind",
+            "take a topic from its owner",
+        ),
+        ({"faults.0.targets": {"now": "topic_holders"}}, "faults.0.targets.now", "which nodes hold the copies"),
+        ({"faults.0.targets": {"now": "ledger_bookie"}}, "faults.0.targets.now", "which nodes hold the copies"),
+        (
+            {
+                "faults": [
+                    {"name": "gone", "kind": "kill", "targets": {"region": "eu"}},
+                    {"name": "next", "kind": "kill", "targets": {"region": "us"}, "when": {"rereplicated": "gone"}},
+                ]
+            },
+            "faults.1.when.rereplicated",
+            "make a lost copy anew",
+        ),
+        (
+            {"workload.subscriptions.0.moves": {"to": "cluster-us", "after": "gone"}},
+            "workload.subscriptions.0.moves",
+            "let a subscription go on in another cluster",
+        ),
+        ({"workload.subscriptions.0.replicated": True}, "workload.subscriptions.0.replicated", "make what a subsc"),
+        ({"guarantee": "effectively_once"}, "guarantee", "store a message once that its producer sends again"),
+        ({"bounds": {"rereplicate_s": {"max": 5}}}, "bounds.rereplicate_s", "how much of its data lacks a copy"),
+        ({"bounds": {"ledgers_not_spanning/end": {"max": 0}}}, "bounds.ledgers_not_spanning/end", "hold the copies"),
+        ({"tighten": ["stored_twice"]}, "tighten.0", "at which position"),
+        ({"loosen": ["position_conflict"]}, "loosen.0", "at which position"),
+        ({"expect.at_least": {"not_replicated": 1}}, "expect.at_least.not_replicated", "to another one"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
+)
+def test_what_a_system_cannot_do_is_refused(tmp_path: Path, settings: dict[str, Any], field: str, problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, settings)
+    assert caught.value.field == field, str(caught.value)
+    assert caught.value.problem.startswith("plain cannot ")
+    assert problem in caught.value.problem
+    assert caught.value.remedy
+    # Pulsar can do all of it.
+    load(tmp_path, {**settings, "overrides": {}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "problem"),
+    [
+        ({"faults.0.kind": "pause"}, "faults.0.kind", "cannot freeze nodes"),
+        ({"topology": "geo_replication_wan"}, "runtime", "cannot put links between regions"),
+    ],
+)
+def test_what_a_runtime_cannot_do_is_refused_with_those_that_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], field: str, problem: str
+) -> None:
+    both = {**runtimes.RUNTIMES, "elsewhere": Cannot}
+    for module in (checks, runtimes):
+        monkeypatch.setattr(module, "RUNTIMES", both)
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, {"runtime": "elsewhere", **settings})
+    assert (caught.value.field, caught.value.problem) == (field, f"the runtime `elsewhere` {problem}")
+    assert "`runtime: process`" in caught.value.remedy
+    load(tmp_path, settings)
+
+
+def test_a_system_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "gone=no_such_module:SYSTEM")
+    assert system_names() == ["pulsar", "gone"]
+    with pytest.raises(InputError, match="`gone` cannot be imported from no_such_module:SYSTEM") as caught:
+        system_named("gone")
+    assert caught.value.field == "BROKERPROOF_SYSTEMS"
+
+
+def one_role(directory: Path, **changes: Any) -> Topology:
+    nodes = {f"node-{number}": {"role": "node", "region": "here", **changes} for number in (1, 2)}
+    content = {"title": "t", "description": "d", "system": "one_role", "clusters": {"main": {"nodes": nodes}}}
+    (directory / "small.yaml").write_text(yaml.safe_dump(content))
+    return load_topology("small", directory)
+
+
+def test_a_role_may_do_everything(tmp_path: Path) -> None:
+    topology = one_role(tmp_path)
+    assert check_topology(topology) == topology
+    assert topology.heap_mb == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "remedy"),
+    [
+        ({"role": "broker"}, "clusters.main.nodes.node-1.role", "one of: node"),
+        ({"standby": True}, "clusters.main.nodes.node-1.standby", "leave it out"),
+    ],
+)
+def test_a_node_that_its_system_does_not_know_is_refused(
+    tmp_path: Path, changes: dict[str, Any], field: str, remedy: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        one_role(tmp_path, **changes)
+    assert (caught.value.file, caught.value.field) == (str(tmp_path / "small.yaml"), field)
+    assert caught.value.remedy == remedy
