@@ -13,6 +13,7 @@ from brokerproof.errors import RunError
 from brokerproof.machine.versions import installed_versions
 from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.results.comparability import compute_digest
+from brokerproof.results.durations import find_verdict_time, read_trigger_time
 from brokerproof.results.history_schema import (
     AnomalyCount,
     AnomalySample,
@@ -20,7 +21,7 @@ from brokerproof.results.history_schema import (
     RecordedMeasurement,
     RecordedRun,
 )
-from brokerproof.results.outcome import Judgement, judged_at, outcome, read_judgement, triggered_at
+from brokerproof.results.outcome import Judgement, outcome, read_judgement
 from brokerproof.run.directory import Run
 
 log = logging.getLogger(__name__)
@@ -57,8 +58,8 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         met=result["met"],
         why=_remove_nul(result["why"]),
         suites=result["suites"],
-        started_at=triggered_at(run),
-        finished_at=judged_at(run),
+        started_at=read_trigger_time(run),
+        finished_at=find_verdict_time(run),
         recorded_at=clock.utc(clock.now_us()),
         total_s=result["seconds"]["total"],
         phases_s=result["seconds"]["phases"],

@@ -8,19 +8,18 @@ makes the verdict `unknown` at least, with the reason; nothing here can turn int
 from __future__ import annotations
 
 import math
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from brokerproof import clock
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
-from brokerproof.experiment.scenario import Expectation, Scenario
+from brokerproof.experiment.scenario import Expectation
 from brokerproof.experiment.verdict import DECISIVE, Verdict, merge
+from brokerproof.results.durations import compute_durations
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
 from brokerproof.run.directory import Run
-from brokerproof.run.records import Kind, StepProblem, StepSeconds, read_record, record_keys
+from brokerproof.run.records import Kind, StepProblem, read_record, record_keys
 
 
 def _measured(value: Any) -> Any:
@@ -172,42 +171,10 @@ def outcome(run: Run) -> dict[str, Any]:
         "recovery": dict(judgement.recovery) if judgement else {},
         "latency": collect_publish_latencies(scenario, judgement.measurements) if judgement else {},
         "link": collect_link_latencies(scenario, judgement.measurements) if judgement else {},
-        "seconds": _seconds(run, scenario, judgement),
+        "seconds": compute_durations(run, judgement.seconds if judgement else {}),
         "run_dir": run.directory,
         "report": _report(run),
     }
-
-
-def triggered_at(run: Run) -> datetime:
-    """When somebody asked for the run: `triggered_at` of run.json (microseconds), else when it was made."""
-    given = run.facts.get("triggered_at")
-    return clock.utc(int(given)) if given is not None else datetime.fromisoformat(run.facts["created_at"])
-
-
-def judged_at(run: Run) -> datetime | None:
-    """When the verdict was known: the end of the last step, `release` set aside; None where no step ended.
-
-    Judging the run again, another day, does not make it longer: then it is when the verdict was known first.
-    """
-    times = {step: span for step, span in _step_times(run).items() if step != "release"}
-    first = _first_total_s(run)
-    if first is not None:
-        first_end = clock.microseconds(triggered_at(run)) + round(first * 1e6)
-        if (times.get("verify", (None, None))[0] or 0) > first_end:
-            return clock.utc(first_end)
-    ends = [end for _, end in times.values() if end is not None]
-    return clock.utc(max(ends)) if ends else None
-
-
-def _first_total_s(run: Run) -> float | None:
-    """Seconds from trigger to verdict in the outcome that `record` left in state/outcome.json."""
-    try:
-        content = run.state("outcome")
-    except (RunError, OSError, ValueError):
-        return None
-    seconds = content.get("seconds") if isinstance(content, dict) else None
-    total = seconds.get("total") if isinstance(seconds, dict) else None
-    return float(total) if isinstance(total, int | float) and math.isfinite(total) else None
 
 
 def _contradictions(judgement: Judgement) -> list[str]:
@@ -279,33 +246,6 @@ def _counts(judgement: Judgement | None) -> dict[str, Any]:
         "legal": {str(anomaly): counts.legal.get(anomaly, 0) for anomaly in Anomaly},
         "illegal": {str(anomaly): counts.illegal.get(anomaly, 0) for anomaly in Anomaly},
     }
-
-
-def _seconds(run: Run, scenario: Scenario, judgement: Judgement | None) -> dict[str, Any]:
-    """Where the wall time went: `total` from trigger to verdict, `phases` of it planned, `overhead` all the rest."""
-    end = judged_at(run)
-    total = round((end - triggered_at(run)).total_seconds(), 3) if end else None
-    phases = scenario.phases.total_s
-    return {
-        "total": total,
-        "phases": phases,
-        "overhead": None if total is None else round(total - phases, 3),
-        "steps": {
-            step: None if start is None or finish is None else round((finish - start) / 1e6, 3)
-            for step, (start, finish) in _step_times(run).items()
-        },
-        "judging": dict(judgement.seconds) if judgement else {},
-    }
-
-
-def _step_times(run: Run) -> dict[str, tuple[int | None, int | None]]:
-    """When each step started and finished, in microseconds, in the order of their starts."""
-    times: dict[str, tuple[int | None, int | None]] = {}
-    for step in record_keys(run, StepSeconds):
-        # Times are no evidence, so a damaged one leaves a gap in the bill and nothing else.
-        seconds = _read_or_none(run, StepSeconds, step)
-        times[step] = (seconds.started_at, seconds.finished_at) if seconds else (None, None)
-    return dict(sorted(times.items(), key=lambda item: item[1][0] or 0))
 
 
 def _problems(run: Run) -> list[str]:

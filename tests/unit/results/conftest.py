@@ -36,6 +36,7 @@ def scenario(**changes: Any) -> Scenario:
             "title": "Kill a region",
             "description": "One of two regions goes away.",
             "topology": "stretched",
+            "version": "4.0.8",
             "workload": {"namespace": "shop/orders", "rate": 1000},
             "faults": [{"name": "kill_us", "kind": "kill", "targets": {"region": "us"}}],
             "phases": {"steady_s": 20, "impact_s": 60, "recovery_s": 20},
