@@ -1,19 +1,28 @@
 """What the other jobs left as proof: which logs were read to their end, what drained, whether every fault was undone.
 
 Missing proof never turns into a finding: a message that would be missing is `unproven` there, and the verdict is
-`unknown`.
+`unknown`. A record that breaks its model proves nothing, and is told apart from one that nobody left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
+from brokerproof.errors import RunError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.run.directory import Run
+from brokerproof.run.records import (
+    FaultsUndone,
+    Kind,
+    LoadEnd,
+    LogsRead,
+    ReplicationDrains,
+    SubscriptionDrains,
+    read_record,
+)
 from brokerproof.systems.registry import system_of
 
 from brokerproof_judging import partitioned_sql
@@ -70,32 +79,39 @@ class Evidence:
     logs: Mapping[Log, Proof]
     drains: Mapping[tuple[str, str, int, str], Proof]
     replication: Mapping[tuple[str, str, str], Proof]
+    # Of a way that `replication` does not have.
+    without_replication: Proof
     undone: Proof
     finished: Proof
-    read_back: bool
-    consumed: bool
+    read_back: Proof
+    consumed: Proof
 
     @classmethod
     def of(cls, run: Run) -> Evidence:
         """What the run's directory holds."""
-        read_back, consume, replication = run.state("read_back"), run.state("consume"), run.state("replication")
+        read, no_read = _read_proof(run, LogsRead)
+        consumed, no_consumed = _read_proof(run, SubscriptionDrains)
+        replicated, no_replicated = _read_proof(run, ReplicationDrains)
         return cls(
             logs={
-                (log["cluster"], log["topic"], log["partition"]): _proof(log, "read_to_end")
-                for log in (read_back or {}).get("logs", [])
+                (log.cluster, log.topic, log.partition): Proof(given=log.read_to_end, why=_reason(log.why))
+                for log in (read.logs if read else ())
             },
             drains={
-                (each["cluster"], each["topic"], each["partition"], each["subscription"]): _proof(each, "drained")
-                for each in (consume or {}).get("subscriptions", [])
+                (drain.cluster, drain.topic, drain.partition, drain.subscription): Proof(
+                    given=drain.drained, why=_reason(drain.why)
+                )
+                for drain in (consumed.subscriptions if consumed else ())
             },
             replication={
-                (drain["topic"], drain["from"], drain["to"]): _proof(drain, "drained")
-                for drain in (replication or {}).get("drains", [])
+                (drain.topic, drain.sender, drain.receiver): Proof(given=drain.drained, why=_reason(drain.why))
+                for drain in (replicated.drains if replicated else ())
             },
-            undone=_undone(run.scenario, run.state("break_it")),
-            finished=_finished(run.state("load")),
-            read_back=read_back is not None,
-            consumed=consume is not None,
+            without_replication=no_replicated,
+            undone=_prove_undone(run),
+            finished=_prove_finished(run),
+            read_back=no_read,
+            consumed=no_consumed,
         )
 
     def problems(self, run: Run, logs: Iterable[tuple[str, Log]]) -> Iterator[str]:
@@ -104,10 +120,10 @@ class Evidence:
             yield f"The load did not finish: {self.finished.why}."
         if not self.undone.given:
             yield f"Nothing proves that every fault was undone: {self.undone.why}."
-        if not self.read_back:
-            yield "No log was read back."
-        if not self.consumed:
-            yield "Nothing proves that a subscription drained."
+        if not self.read_back.given:
+            yield f"No log was read back: {self.read_back.why}."
+        if not self.consumed.given:
+            yield f"Nothing proves that a subscription drained: {self.consumed.why}."
         subscribed = subscriptions(run.scenario, run.topology)
         seen: set[Log] = set()
         pairs = list(logs)
@@ -117,15 +133,15 @@ class Evidence:
             seen.add(log)
             cluster, topic, partition = log
             proof = self.logs.get(log, NOTHING)
-            if self.read_back and not proof.given:
+            if self.read_back.given and not proof.given:
                 yield f"The log of {_name(topic, partition)} in {cluster} was not read to its end: {proof.why}."
             for each in subscribed:
                 drained = self.drains.get((cluster, topic, partition, each.name), NOTHING)
-                if self.consumed and each.cluster == cluster and not drained.given:
+                if self.consumed.given and each.cluster == cluster and not drained.given:
                     name = f"Subscription {each.name} of {_name(topic, partition)}"
                     yield f"{name} in {cluster} did not drain: {drained.why}."
         for home, topic, other in sorted({(home, log[1], log[0]) for home, log in pairs if home != log[0]}):
-            drain = self.replication.get((topic, home, other), NOTHING)
+            drain = self.replication.get((topic, home, other), self.without_replication)
             if not drain.given:
                 yield f"Replication of {topic} from {home} to {other} did not drain: {drain.why}."
 
@@ -156,24 +172,31 @@ class EvidenceTables:
     replication: pa.Table
 
 
-def _proof(record: Mapping[str, Any], claim: str) -> Proof:
-    return Proof(given=bool(record.get(claim)), why=str(record.get("why") or "its record gives no reason"))
+def _read_proof(run: Run, kind: type[Kind]) -> tuple[Kind | None, Proof]:
+    """A record, and whether it can be read. What cannot be read proves nothing."""
+    try:
+        record = read_record(run, kind)
+    except RunError as error:
+        return None, Proof(given=False, why=str(error))
+    return record, NOTHING if record is None else Proof(given=True, why="its record can be read")
 
 
-def _undone(scenario: Scenario, state: Mapping[str, Any] | None) -> Proof:
-    if all(fault.permanent for fault in scenario.faults):
+def _reason(why: str) -> str:
+    return why or "its record gives no reason"
+
+
+def _prove_undone(run: Run) -> Proof:
+    if all(fault.permanent for fault in run.scenario.faults):
         return Proof(given=True, why="nothing had to be undone")
-    if state is None:
-        return NOTHING
-    return Proof(
-        given=bool(state.get("undone")), why="; ".join(state.get("problems", [])) or "its record gives no reason"
-    )
+    record, unread = _read_proof(run, FaultsUndone)
+    return unread if record is None else Proof(given=record.undone, why=_reason("; ".join(record.problems)))
 
 
-def _finished(state: Mapping[str, Any] | None) -> Proof:
-    if state is None:
-        return NOTHING
-    return Proof(given=bool(state.get("finished")), why=str(state.get("why") or "it stopped before its schedule ended"))
+def _prove_finished(run: Run) -> Proof:
+    record, unread = _read_proof(run, LoadEnd)
+    if record is None:
+        return unread
+    return Proof(given=record.finished, why=record.why or "it stopped before its schedule ended")
 
 
 def _name(topic: str, partition: int) -> str:

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, Source
+from brokerproof.run.records import LogsRead, read_record
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -66,9 +67,8 @@ def of_reads(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measure
     nobody can tell who read, and nothing is counted.
     """
     spans = dict(timeline.phases)
-    back = run.state("read_back") or {}
-    if back.get("started_at") and back.get("finished_at"):
-        spans["read_back"] = Span(start_us=back["started_at"], end_us=back["finished_at"])
+    if (read := read_record(run, LogsRead)) is not None:
+        spans["read_back"] = Span(start_us=read.started_at, end_us=read.finished_at)
     owners = _Owners(run, samples)
     local: dict[str, int] = defaultdict(int)
     total: dict[str, int] = defaultdict(int)

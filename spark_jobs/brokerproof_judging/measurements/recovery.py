@@ -11,6 +11,7 @@ from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, Source, names_in, split
+from brokerproof.run.records import SubscriptionDrains, read_record
 from brokerproof.run.tables import Outcome
 from brokerproof.systems.registry import system_of
 from brokerproof.systems.roles import coordinates, is_listed, nodes_that, roles_that
@@ -98,7 +99,8 @@ def of_sampling(run: Run, timeline: Timeline, samples: Samples) -> Measured:
     if steady is None:
         return Measured(metric="sampling_gap_s", subject=RUN, value=None, evidence="the load never became steady")
     # Where nobody consumes, that step ends before the load began.
-    end = max(int((run.state("consume") or {}).get("at") or 0), timeline.ends_us or 0)
+    consumed = read_record(run, SubscriptionDrains)
+    end = max(consumed.at if consumed else 0, timeline.ends_us or 0)
     gaps = {}
     for kind in sorted(_SAMPLED & samples.times.keys()):
         times = samples.times[kind]

@@ -9,6 +9,7 @@ from itertools import pairwise
 from brokerproof.faults.kind import Kind
 from brokerproof.faults.registry import FAULT_KINDS, harmful
 from brokerproof.run.directory import Run
+from brokerproof.run.records import PhaseTimes, read_record
 from brokerproof.run.tables import FaultState
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -67,13 +68,11 @@ class Timeline:
 
     @classmethod
     def of(cls, run: Run, changes: DataFrame) -> Timeline:
-        """From state/timeline.json and the rows of the table `faults`."""
-        state = run.state("timeline") or {}
-        edges = [state[name] for name in ("steady_at", "impact_at", "recovery_at", "ends_at") if state.get(name)]
-        phases = {}
-        if len(edges) > len(PHASES):
-            spans = (Span(start_us=start, end_us=end) for start, end in pairwise(edges))
-            phases = dict(zip(PHASES, spans, strict=True))
+        """From the record of the phases and the rows of the table `faults`."""
+        times = read_record(run, PhaseTimes)
+        edges = [times.steady_at, times.impact_at, times.recovery_at, times.ends_at] if times else []
+        spans = [Span(start_us=start, end_us=end) for start, end in pairwise(edges)]
+        phases = dict(zip(PHASES, spans, strict=True)) if spans else {}
         effects: dict[str, int] = {}
         healed: dict[str, int] = {}
         kinds: dict[str, Kind] = {}

@@ -15,6 +15,18 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
+from brokerproof.run.records import (
+    FaultsUndone,
+    LoadEnd,
+    LogRead,
+    LogsRead,
+    Record,
+    ReplicationDrain,
+    ReplicationDrains,
+    SubscriptionDrain,
+    SubscriptionDrains,
+    write_record,
+)
 
 START = 1_700_000_000_000_000
 MILLISECOND = 1000
@@ -82,10 +94,10 @@ class History:
         self.faults: list[Row] = []
         self.observations: list[Row] = []
         self.ledgers: list[Row] = []
-        self.states: dict[str, Any] = {
-            "load": {"finished": True, "scheduled": 0},
-            "break_it": {"undone": True, "problems": []},
-        }
+        # Those that are None are not left.
+        self.records: dict[type[Record], Record | None] = {}
+        self.leave(LoadEnd(finished=True, why="", scheduled=0, producers=(), at=START))
+        self.leave(FaultsUndone(undone=True, problems=(), at=START))
         self._entries: dict[tuple[str, str, int], int] = {}
         self._unread: set[tuple[str, str]] = set()
         self._undrained: set[tuple[str, str, str]] = set()
@@ -199,6 +211,10 @@ class History:
 
     # Evidence ---------------------------------------------------------------------------------------------------
 
+    def leave(self, record: Record) -> None:
+        """Have a record left, in the place of another one of its kind."""
+        self.records[type(record)] = record
+
     def not_read_to_end(self, cluster: str = "main") -> None:
         """Have the log of the topic not read to its end."""
         self._unread.add((cluster, self.topic))
@@ -217,50 +233,64 @@ class History:
         for table in ("publishes", "stored", "deliveries", "faults", "observations", "ledgers"):
             rows = getattr(self, table)
             run.append(table, [{"run_id": "r1", **row} for row in rows])
-        for step, content in {**self._proofs(), **self.states}.items():
-            if content is not None:
-                run.leave_state(step, content)
+        for record in (self._proofs() | self.records).values():
+            if record is not None:
+                write_record(run, record)
         return run
 
-    def _proofs(self) -> dict[str, Any]:
+    def _proofs(self) -> dict[type[Record], Record | None]:
         places = sorted({(row["topic"], row["partition"]) for row in self.publishes})
         logs = [(cluster, *place) for cluster in self.topology.clusters for place in places]
-        return {
-            "read_back": {
-                "started_at": START + 100 * SECOND,
-                "finished_at": START + 110 * SECOND,
-                "logs": [
-                    {
-                        **{"cluster": cluster, "topic": topic, "partition": partition, "last_confirmed": "5:99"},
-                        **{"read_to_end": (cluster, topic) not in self._unread, "why": "the reader stopped"},
-                    }
-                    for cluster, topic, partition in logs
-                ],
-            },
-            "consume": {
-                "subscriptions": [
-                    {
-                        **{"cluster": cluster, "topic": topic, "partition": partition, "subscription": each.name},
-                        **{"drained": (cluster, topic, each.name) not in self._undrained, "why": "a backlog of 3"},
-                    }
-                    for cluster, topic, partition in logs
-                    for each in self.scenario.workload.subscriptions
-                    if each.places(self.topology)[-1] == cluster
-                ]
-            },
-            "replication": {
-                "drains": [
-                    {
-                        **{"topic": topic, "from": home, "to": other, "why": "12 behind"},
-                        "drained": (topic, home, other) not in self._unreplicated,
-                    }
-                    for topic in sorted({topic for topic, _ in places})
-                    for home in self.topology.clusters
-                    for other in self.topology.clusters
-                    if home != other
-                ]
-            },
-        }
+        read = LogsRead(
+            started_at=START + 100 * SECOND,
+            finished_at=START + 110 * SECOND,
+            logs=tuple(
+                LogRead(
+                    task=task,
+                    cluster=cluster,
+                    topic=topic,
+                    partition=partition,
+                    end="5:100",
+                    read_to_end=(cluster, topic) not in self._unread,
+                    why="the reader stopped",
+                    messages=None,
+                )
+                for task, (cluster, topic, partition) in enumerate(logs)
+            ),
+        )
+        drains = SubscriptionDrains(
+            subscriptions=tuple(
+                SubscriptionDrain(
+                    cluster=cluster,
+                    topic=topic,
+                    partition=partition,
+                    subscription=each.name,
+                    drained=(cluster, topic, each.name) not in self._undrained,
+                    why="a backlog of 3",
+                )
+                for cluster, topic, partition in logs
+                for each in self.scenario.workload.subscriptions
+                if each.places(self.topology)[-1] == cluster
+            ),
+            at=START,
+        )
+        replication = ReplicationDrains(
+            drains=tuple(
+                ReplicationDrain(
+                    topic=topic,
+                    sender=home,
+                    receiver=other,
+                    drained=(topic, home, other) not in self._unreplicated,
+                    why="12 behind",
+                )
+                for topic in sorted({topic for topic, _ in places})
+                for home in self.topology.clusters
+                for other in self.topology.clusters
+                if home != other
+            ),
+            at=START,
+        )
+        return {LogsRead: read, SubscriptionDrains: drains, ReplicationDrains: replication}
 
 
 def hash_of(producer: str | None, seq: int | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from brokerproof.experiment.verdict import Verdict
+from brokerproof.run.records import FaultsUndone, LoadEnd, LogsRead, ReplicationDrains, SubscriptionDrains
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.judgement import conclude
 
@@ -12,6 +13,8 @@ from .judged import Judged
 
 FAULT = {"name": "kill", "kind": "kill", "targets": {"nodes": ["broker-eu-1-main"]}}
 LOGS = [("main", ("main", TOPIC, -1))]
+LOAD = LoadEnd(finished=True, why="", scheduled=12, producers=(), at=0)
+FROZEN = FaultsUndone(undone=False, problems=("broker-eu-1 is still frozen",), at=0)
 COUNTS = {"publishes": 10, "messages": 10, "acked": 10}
 
 
@@ -25,44 +28,78 @@ def test_nothing_is_missing_from_whole_evidence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("state", "content", "said"),
+    ("kind", "record", "said"),
     [
-        ("load", None, "The load did not finish"),
-        ("load", {"finished": False, "scheduled": 12}, "The load did not finish"),
-        ("read_back", None, "No log was read back"),
-        ("read_back", {"logs": []}, "was not read to its end: no step left a record of it"),
-        ("consume", None, "Nothing proves that a subscription drained"),
-        ("consume", {"subscriptions": []}, "did not drain: no step left a record of it"),
-        ("break_it", None, "Nothing proves that every fault was undone: no step left"),
-        ("break_it", {"undone": False, "problems": ["broker-eu-1 is still frozen"]}, "broker-eu-1 is still frozen"),
+        (LoadEnd, None, "The load did not finish"),
+        (LoadEnd, LOAD.model_copy(update={"finished": False}), "The load did not finish: it stopped before its"),
+        (LoadEnd, LOAD.model_copy(update={"finished": False, "why": "p0: it broke"}), "did not finish: p0: it broke"),
+        (LogsRead, None, "No log was read back: no step left a record of it"),
+        (
+            LogsRead,
+            LogsRead(started_at=0, finished_at=0, logs=()),
+            "was not read to its end: no step left a record of it",
+        ),
+        (SubscriptionDrains, None, "Nothing proves that a subscription drained: no step left a record of it"),
+        (SubscriptionDrains, SubscriptionDrains(subscriptions=(), at=0), "did not drain: no step left a record of it"),
+        (FaultsUndone, None, "Nothing proves that every fault was undone: no step left"),
+        (FaultsUndone, FROZEN, "broker-eu-1 is still frozen"),
     ],
 )
-def test_each_missing_piece_is_said_in_a_sentence(tmp_path, state, content, said):
+def test_each_missing_piece_is_said_in_a_sentence(tmp_path, kind, record, said):
     history = History(faults=[FAULT]).clean()
-    history.states[state] = content
+    history.records[kind] = record
 
     (sentence,) = problems(history, tmp_path)
 
     assert said in sentence
 
 
+@pytest.mark.parametrize(
+    ("kind", "file", "said"),
+    [
+        (LoadEnd, "load.json", "The load did not finish: "),
+        (LogsRead, "read_back.json", "No log was read back: "),
+        (SubscriptionDrains, "consume.json", "Nothing proves that a subscription drained: "),
+        (FaultsUndone, "break_it.json", "Nothing proves that every fault was undone: "),
+    ],
+)
+def test_a_damaged_record_proves_nothing_and_is_told_apart_from_none(tmp_path, kind, file, said):
+    run = History(faults=[FAULT]).clean().write(tmp_path / "run")
+    run.write_text(f"state/{file}", '{"version": 1, "at": "soon"}')
+
+    (sentence,) = Evidence.of(run).problems(run, LOGS)
+
+    assert sentence.startswith(said)
+    assert f"state/{file} is damaged: " in sentence
+
+
+def test_a_damaged_record_of_replication_proves_no_way(tmp_path):
+    run = History(clusters=("main", "other")).clean().write(tmp_path / "run")
+    run.write_text("state/replication.json", '{"version": 1, "drains": "all", "at": 1}')
+
+    (sentence,) = Evidence.of(run).problems(run, [("main", ("other", TOPIC, -1))])
+
+    assert sentence.startswith(f"Replication of {TOPIC} from main to other did not drain: ")
+    assert "state/replication.json is damaged: `drains` " in sentence
+
+
 def test_a_permanent_fault_needs_no_undoing(tmp_path):
     history = History(faults=[{**FAULT, "permanent": True}]).clean()
-    history.states["break_it"] = {"undone": False, "problems": ["its disk is gone"]}
+    history.leave(FROZEN)
 
     assert problems(history, tmp_path) == []
 
 
 def test_without_faults_nothing_has_to_be_undone(tmp_path):
     history = History().clean()
-    history.states["break_it"] = None
+    history.records[FaultsUndone] = None
 
     assert problems(history, tmp_path) == []
 
 
 def test_replication_that_nobody_saw_drain_is_said(tmp_path):
     history = History(clusters=("main", "other")).clean()
-    history.states["replication"] = None
+    history.records[ReplicationDrains] = None
     run = history.write(tmp_path / "run")
 
     said = list(Evidence.of(run).problems(run, [("main", ("other", TOPIC, -1))]))
@@ -74,8 +111,8 @@ def test_replication_that_nobody_saw_drain_is_said(tmp_path):
 def doubtful(spark, tmp_path_factory):
     """A fault that was not undone, no word from the consumers, and publishes that contradict themselves."""
     history = History(faults=[FAULT]).clean()
-    history.states["break_it"] = {"undone": False, "problems": ["broker-eu-1 is still frozen"]}
-    history.states["consume"] = None
+    history.leave(FROZEN)
+    history.records[SubscriptionDrains] = None
     history.forget("stored", "p0", 3)
     history.forget("deliveries", "p0", 3)
     history.forget("deliveries", "p1", 2)
@@ -104,7 +141,7 @@ def test_nothing_is_claimed_as_missing_while_a_fault_is_not_undone(doubtful):
         "One attempt is recorded more than once, so the load's record contradicts itself: p1 seq 0 in epoch 0.",
         "Messages were published with two payloads under one name; one is p1 seq 4.",
         "broker-eu-1 is still frozen",
-        "Nothing proves that a subscription drained.",
+        "Nothing proves that a subscription drained: no step left a record of it.",
     ],
 )
 def test_what_is_wrong_with_the_evidence_is_said(doubtful, said):

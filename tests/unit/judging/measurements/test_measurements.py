@@ -11,6 +11,7 @@ import json
 
 import pytest
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.run.records import PhaseTimes, SubscriptionDrain, SubscriptionDrains
 from brokerproof_judging.measurements.measurement import Measured, rows
 
 from ..history import SECOND, START, TOPIC, History
@@ -90,13 +91,9 @@ def planted():
                 **{"ledger_id": ledger, "first_entry": 0, "regions": regions, "regions_required": required},
             }
         )
-    history.states["timeline"] = {name: START + second * SECOND for name, second in TIMELINE.items()}
-    history.states["consume"] = {
-        "at": START + 83 * SECOND,
-        "subscriptions": [
-            {"cluster": "main", "topic": TOPIC, "partition": -1, "subscription": "audit", "drained": True}
-        ],
-    }
+    history.leave(PhaseTimes(**{name: START + second * SECOND for name, second in TIMELINE.items()}))
+    drain = SubscriptionDrain(cluster="main", topic=TOPIC, partition=-1, subscription="audit", drained=True, why="0")
+    history.leave(SubscriptionDrains(subscriptions=(drain,), at=START + 83 * SECOND))
     return history
 
 
@@ -189,7 +186,7 @@ def test_where_nobody_consumes_nothing_is_said_of_deliveries(spark, tmp_path):
     history.scenario = history.scenario.model_copy(
         update={"workload": history.scenario.workload.model_copy(update={"subscriptions": []})}
     )
-    history.states["consume"] = {"at": START - 10 * SECOND, "subscriptions": []}
+    history.leave(SubscriptionDrains(subscriptions=(), at=START - 10 * SECOND))
     judged = Judged(spark, tmp_path / "run", history)
 
     assert judged.measured("longest_delivery_gap_s", "kill")["value"] is None

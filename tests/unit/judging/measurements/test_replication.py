@@ -10,6 +10,7 @@ import json
 
 import pytest
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.run.records import PhaseTimes
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof_judging.measurements import recovery
 from brokerproof_judging.measurements.run_times import FaultTimes, Span
@@ -70,7 +71,7 @@ def planted(**scenario):
                     **{"metric": f"replication_backlog:{way}", "value": str(backlog)},
                 }
             )
-    history.states["timeline"] = {name: START + second * SECOND for name, second in TIMELINE.items()}
+    history.leave(PhaseTimes(**{name: START + second * SECOND for name, second in TIMELINE.items()}))
     # From 62 s on things are slow.
     for state, second in (("injecting", 61.9), ("effective", 62), ("healing", 70), ("recovered", 70.1)):
         row = {"fault": "slow", "kind": "delay", "targets": ["broker-eu-1-main"], "state": state}
