@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from brokerproof import clock
 from brokerproof.errors import AdminError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.scenario import Subscription
+from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import (

@@ -12,10 +12,11 @@ from typing import Any
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import DEFINITIONS, Guarantee
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.experiment.scenario import DEFAULT_VERSION, Fault, Scenario
+from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
 from brokerproof.experiment.topology import Topology, read_topology
 from brokerproof.experiment.yaml_models import apply_overrides, parse, read_yaml, suggest_name
 from brokerproof.faults.registry import FAULT_KINDS

@@ -14,7 +14,7 @@ import pytest
 from brokerproof import lifecycle
 from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError
-from brokerproof.experiment.scenario import Subscription
+from brokerproof.experiment.workload import Subscription
 from brokerproof.results.outcome import outcome
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Received

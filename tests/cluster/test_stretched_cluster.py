@@ -9,7 +9,7 @@ import pulsar
 import pytest
 from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError
-from brokerproof.experiment.scenario import Fault, Targets
+from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.systems.clients import Settled

@@ -16,7 +16,7 @@ import pytest
 from brokerproof import lifecycle
 from brokerproof.clock import wait_until
 from brokerproof.errors import DeadlineError
-from brokerproof.experiment.scenario import Fault
+from brokerproof.experiment.fault import Fault
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.network import Link

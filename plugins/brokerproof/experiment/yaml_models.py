@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from brokerproof.errors import InputError, shorten
 
+# The names of scenarios, faults and subscriptions; they become names of files and subjects of measurements.
+IDENTIFIER = r"^[a-z][a-z0-9_]*$"
+
 
 class FrozenModel(BaseModel):
     """Base of the models of everything that is read from a file: frozen, and without unknown fields."""

@@ -14,7 +14,7 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 
 if TYPE_CHECKING:
-    from brokerproof.experiment.scenario import Fault
+    from brokerproof.experiment.fault import Fault
     from brokerproof.experiment.topology import Topology
     from brokerproof.network import Network
     from brokerproof.runtimes.protocols import NodeSpec, Runtime

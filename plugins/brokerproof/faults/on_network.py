@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from brokerproof.errors import AdminError, InputError, RunError
-from brokerproof.experiment.scenario import Direction, Fault, OnLink
+from brokerproof.experiment.fault import Direction, Fault, LinkChange
 from brokerproof.experiment.topology import brokers_in, clients_in
 from brokerproof.faults.kind import Kind, Surroundings, register
 from brokerproof.network import Condition, matches
@@ -59,7 +59,7 @@ class OfLink(Kind):
                 field="kind",
                 remedy="use a topology with `links`, such as `sync_active_passive_wan`",
             )
-        on = fault.link or OnLink()
+        on = fault.link or LinkChange()
         for region in on.regions:
             if region not in topology.regions:
                 raise InputError(
@@ -162,7 +162,7 @@ class Delay(_InForce):
     name, changes, takes, slows = "delay", "delay_ms", ("jitter_ms",), True
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
-        on = fault.link or OnLink()
+        on = fault.link or LinkChange()
         return Condition(id=fault.name, **vars(traffic), delay_ms=on.delay_ms or 0, jitter_ms=on.jitter_ms or 0)
 
 
@@ -173,7 +173,7 @@ class Bandwidth(_InForce):
     name, changes, slows = "bandwidth", "bandwidth_mbit", True
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
-        on = fault.link or OnLink()
+        on = fault.link or LinkChange()
         return Condition(id=fault.name, **vars(traffic), bandwidth_mbit=on.bandwidth_mbit)
 
 
@@ -211,7 +211,7 @@ def traffic_of(around: Surroundings, targets: Sequence[str]) -> Traffic:
     regions: dict[str, str] = {}
     for route in link_of(around).routes():
         regions |= {route.viewer: route.viewer_region, route.target: route.target_region}
-    on = around.fault.link or OnLink()
+    on = around.fault.link or LinkChange()
     ours = sorted(_with_places(around, targets) & regions.keys())
     # Only what is in different regions has a route, so that names of the targets' own region do no harm here.
     others = sorted(name for name, region in regions.items() if not on.regions or region in on.regions)

@@ -15,7 +15,7 @@ from brokerproof.faults.kind import Kind, Surroundings, register
 from brokerproof.runtimes.protocols import MEANINGS, PausesNodes
 
 if TYPE_CHECKING:
-    from brokerproof.experiment.scenario import Fault
+    from brokerproof.experiment.fault import Fault
     from brokerproof.experiment.topology import Topology
 
 

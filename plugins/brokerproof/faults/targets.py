@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brokerproof.errors import RunError
-from brokerproof.experiment.scenario import Targets
+from brokerproof.experiment.fault import Targets
 from brokerproof.experiment.topology import Topology
 from brokerproof.systems.protocols import Observation
 

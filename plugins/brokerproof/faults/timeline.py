@@ -12,7 +12,7 @@ from typing import Any
 from brokerproof import clock
 from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError, RunError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.scenario import Fault, When
+from brokerproof.experiment.fault import Fault, When
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS, harmful
 from brokerproof.faults.targets import resolve
@@ -179,7 +179,7 @@ class Timeline:
         ]
 
     def _await(self, fault: Fault, when: When) -> None:
-        condition, earlier = when.earlier
+        condition, earlier = when.earlier_fault
         log.info("%s waits until %s is %s", fault.name, earlier, condition)
         if when.for_s is not None:
             clock.wait_until(

@@ -12,7 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from brokerproof.experiment.scenario import Phases, Scenario, Workload
+from brokerproof.experiment.scenario import Phases, Scenario
+from brokerproof.experiment.workload import Workload
 
 # The field of the form that takes any override, as a JSON object.
 FREE_FORM = "settings"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from brokerproof.experiment.scenario import Fault, Scenario, Subscription
+from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.workload import Subscription
 from brokerproof.systems.registry import system_of
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
-from brokerproof.experiment.scenario import Expectation
+from brokerproof.experiment.scenario import ExpectedOutcome
 from brokerproof.experiment.verdict import DECISIVE, Verdict, merge
 from brokerproof.results.durations import compute_durations
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
@@ -197,7 +197,7 @@ def _contradictions(judgement: Judgement) -> list[str]:
     return reasons
 
 
-def _shortfalls(expect: Expectation, verdict: Verdict, judgement: Judgement | None, doubts: list[str]) -> list[str]:
+def _shortfalls(expect: ExpectedOutcome, verdict: Verdict, judgement: Judgement | None, doubts: list[str]) -> list[str]:
     """What keeps the run from being what the scenario expects; empty where it is met."""
     if verdict is not expect.verdict:
         shortfalls = [f"{verdict} instead of {expect.verdict}"]
@@ -218,7 +218,7 @@ def _shortfalls(expect: Expectation, verdict: Verdict, judgement: Judgement | No
 
 
 def _why(
-    expect: Expectation, verdict: Verdict, judgement: Judgement | None, shortfalls: list[str], doubts: list[str]
+    expect: ExpectedOutcome, verdict: Verdict, judgement: Judgement | None, shortfalls: list[str], doubts: list[str]
 ) -> str:
     """One sentence: expected or not, and what it rests on."""
     parts = list(shortfalls)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import xxhash
 
-from brokerproof.experiment.scenario import Subscription
+from brokerproof.experiment.workload import Subscription
 from brokerproof.run.tables import AttemptOutcome
 
 

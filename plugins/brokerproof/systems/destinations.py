@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from brokerproof.experiment.scenario import Workload
 from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.workload import Workload
 from brokerproof.systems.registry import system_of
 
 

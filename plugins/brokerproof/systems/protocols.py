@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.scenario import Scenario, Workload
+from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.workload import Workload
 from brokerproof.experiment.yaml_models import FrozenModel
 from brokerproof.machine.finding import Finding
 from brokerproof.network import Route

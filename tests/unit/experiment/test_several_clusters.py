@@ -9,7 +9,8 @@ import pytest
 import yaml
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import InputError
-from brokerproof.experiment.scenario import Scenario, Targets
+from brokerproof.experiment.fault import Targets
+from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.targets import resolve
 from brokerproof.runtimes.addresses import addresses

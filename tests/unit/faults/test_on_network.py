@@ -15,7 +15,7 @@ import pytest
 from brokerproof.checks import load_topology
 from brokerproof.clock import wait_until
 from brokerproof.errors import InputError, RunError
-from brokerproof.experiment.scenario import Fault
+from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS

@@ -15,7 +15,7 @@ from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.errors import BrokerproofError, DeadlineError, NodeError, RunError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.scenario import Fault, Targets
+from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.faults import timeline
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS

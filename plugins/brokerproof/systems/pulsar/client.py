@@ -8,8 +8,8 @@ import pulsar
 from pulsar import MessageId
 
 from brokerproof.experiment.guarantees import SubscriptionType
-from brokerproof.experiment.scenario import Subscription
 from brokerproof.experiment.topology import clients_in
+from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled, payload_hash

@@ -11,7 +11,7 @@ import httpx
 
 from brokerproof import clock
 from brokerproof.errors import AdminError
-from brokerproof.experiment.scenario import Subscription
+from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, Sample, Source, list_value, topic_source
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.errors import AdminError
-from brokerproof.experiment.scenario import Workload
 from brokerproof.experiment.topology import Cluster, Topology
+from brokerproof.experiment.workload import Workload
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT
 from brokerproof.systems.pulsar.admin import Admin
 from brokerproof.systems.pulsar.policies import BookiePlacement, IsolationPolicy, Namespace, Placement, policies_of

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.scenario import Scenario, Workload
+from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.workload import Workload
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run

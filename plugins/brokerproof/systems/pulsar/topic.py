@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brokerproof.experiment.scenario import Workload
+from brokerproof.experiment.workload import Workload
 
 _SCHEME = "persistent://"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError, InputError, MachineError
-from brokerproof.experiment.scenario import Workload
 from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.workload import Workload
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import addresses
 from brokerproof.systems.pulsar import configuration, distribution

@@ -1,0 +1,107 @@
+"""A fault on the timeline of a scenario: its kind, its targets, its times."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from brokerproof.errors import InputError
+from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
+
+
+class Targets(FrozenModel):
+    """The nodes that a fault acts on: by name, by cluster, region and role, or by what they do at that moment."""
+
+    nodes: list[str] = Field(default_factory=list)
+    cluster: str | None = None
+    region: str | None = None
+    role: str | None = None
+    now: Literal["topic_owner", "topic_holders", "ledger_bookie"] | None = Field(
+        None,
+        description="the topic's owner, or the nodes that hold its newest messages, when the fault is injected; "
+        "`ledger_bookie` is an old word for `topic_holders`",
+    )
+    count: int | None = Field(None, ge=1, description="at most so many of them")
+
+    @model_validator(mode="after")
+    def _check_selection(self) -> Self:
+        if not (self.nodes or self.cluster or self.region or self.role or self.now):
+            raise InputError("choose no node", remedy="give nodes, cluster, region, role or now")
+        if self.nodes and (self.cluster or self.region or self.role or self.now):
+            raise InputError(
+                "name nodes and select them too", remedy="give either `nodes` or cluster, region, role and now"
+            )
+        return self
+
+
+class Direction(StrEnum):
+    """The direction of the traffic that a fault of the link acts on."""
+
+    BOTH = "both"
+    FROM_TARGETS = "from_targets"
+    TO_TARGETS = "to_targets"
+
+
+class LinkChange(FrozenModel):
+    """Which traffic between its targets and other regions a fault of the link changes, and how much."""
+
+    regions: list[str] = Field(default_factory=list, description="the other regions; all of them by default")
+    direction: Direction = Direction.BOTH
+    delay_ms: float | None = Field(None, gt=0, le=60_000, description="one way, in addition to the link's own")
+    jitter_ms: float | None = Field(None, ge=0, description="the delay varies by at most so much")
+    bandwidth_mbit: float | None = Field(
+        None, gt=0, description="Mbit/s of all connections together, in each direction"
+    )
+
+    @model_validator(mode="after")
+    def _check_jitter(self) -> Self:
+        if (self.jitter_ms or 0) > (self.delay_ms or 0):
+            raise InputError(
+                f"a jitter of {self.jitter_ms:g} ms around a delay of {self.delay_ms or 0:g} ms",
+                field="jitter_ms",
+                remedy="choose a jitter that is no greater than the delay",
+            )
+        return self
+
+
+class When(FrozenModel):
+    """A condition that a fault waits for before it is injected."""
+
+    rereplicated: str | None = Field(
+        None, description="name of an earlier fault; all data that its nodes held is replicated again"
+    )
+    unhealthy: str | None = Field(
+        None, description="name of an earlier fault; none of its nodes passes its health check"
+    )
+    for_s: float | None = Field(None, gt=0, description="with `unhealthy`: for so many seconds without interruption")
+    within_s: float = Field(90, gt=0, description="longest wait; after it the run is `unknown`")
+
+    @model_validator(mode="after")
+    def _check_condition(self) -> Self:
+        if (self.rereplicated is None) == (self.unhealthy is None):
+            raise InputError("has no condition, or two", remedy="give either `rereplicated` or `unhealthy`")
+        if (self.for_s is None) != (self.unhealthy is None):
+            raise InputError("`for_s` and `unhealthy` belong together", field="for_s", remedy="give both or neither")
+        return self
+
+    @property
+    def earlier_fault(self) -> tuple[str, str]:
+        """The field that is given, and the name of the fault in it."""
+        return ("unhealthy", self.unhealthy) if self.unhealthy else ("rereplicated", self.rereplicated or "")
+
+
+class Fault(FrozenModel):
+    """One fault on the timeline, done to nodes or to the link between regions."""
+
+    name: str = Field(pattern=IDENTIFIER)
+    kind: str
+    targets: Targets
+    link: LinkChange | None = Field(None, description="for faults of the link: which traffic they change, and how much")
+    at_s: float = Field(0, ge=0, description="seconds after the impact phase began")
+    when: When | None = Field(None, description="a condition that it also waits for")
+    heal_at_s: float | None = Field(
+        None, description="seconds after the impact phase began; by default it is healed when the load has ended"
+    )
+    permanent: bool = Field(False, description="it is never healed, as with a datacenter that is destroyed")

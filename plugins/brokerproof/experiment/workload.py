@@ -1,0 +1,111 @@
+"""What is published to a topic and who consumes it: the load of a scenario."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from brokerproof.errors import InputError
+from brokerproof.experiment.guarantees import SubscriptionType
+from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
+
+
+class Client(FrozenModel):
+    """Settings of the messaging system's client that decide how it behaves under failure."""
+
+    send_timeout_s: float = Field(
+        0, ge=0, description="the client gives an unanswered message up after this time; 0: never"
+    )
+    operation_timeout_s: int = Field(
+        30, ge=1, description="the client gives a lookup, a subscribe or the creation of a producer up after this time"
+    )
+    connection_timeout_s: float = Field(10, gt=0)
+    max_pending: int = Field(10_000, ge=1, description="so many unanswered messages make a producer wait")
+    batching_delay_ms: int = Field(5, ge=0, description="longest wait for a batch to fill; 0: no batches")
+    batching_messages: int = Field(100, ge=1)
+    receiver_queue: int = Field(1000, ge=1, description="messages that a consumer fetches in advance")
+
+
+class Move(FrozenModel):
+    """When a subscription's consumers leave their cluster, which has failed, for another one."""
+
+    to: str = Field(description="cluster that they subscribe on then, under the same name")
+    after: str = Field(description="name of a fault; they move after its effect")
+    after_s: float = Field(5, ge=0, description="seconds from the effect of that fault until they move")
+
+
+class Subscription(FrozenModel):
+    """A subscription and its consumers."""
+
+    name: str = Field(pattern=IDENTIFIER)
+    type: SubscriptionType = SubscriptionType.FAILOVER
+    consumers: int = Field(1, ge=1)
+    cluster: str | None = Field(
+        None, description="cluster on which it is created; by default the first one of the topology"
+    )
+    region: str | None = Field(
+        None,
+        description="region of its consumers, in a topology with links; by default they reach every region directly",
+    )
+    replicated: bool = Field(
+        False, description="its acknowledgements are replicated to the clusters that messages are replicated to"
+    )
+    moves: Move | None = None
+
+    @model_validator(mode="after")
+    def _check_exclusive(self) -> Self:
+        if self.type is SubscriptionType.EXCLUSIVE and self.consumers > 1:
+            raise InputError(
+                "an exclusive subscription takes one consumer",
+                field="consumers",
+                remedy="use `failover` or one consumer",
+            )
+        return self
+
+    def home(self, topology: Topology) -> str:
+        """The cluster on which it is created."""
+        return self.cluster or next(iter(topology.clusters))
+
+    def places(self, topology: Topology) -> list[str]:
+        """The clusters on which it has consumers, in the order of time."""
+        return [self.home(topology), *([self.moves.to] if self.moves else [])]
+
+
+class Workload(FrozenModel):
+    """Who publishes and consumes how much of what."""
+
+    namespace: str | None = Field(None, description="`tenant/namespace` of the topic, where the system has such")
+    topic: str = Field("orders", pattern=r"^[a-z][a-z0-9-]*$")
+    partitions: int = Field(0, ge=0, description="0 for a topic without partitions")
+    rate: int = Field(1000, ge=1, description="messages per second of all producers of one cluster together")
+    size: int = Field(200, ge=16, le=5_000_000, description="bytes of payload")
+    keys: int = Field(100, ge=1, description="different keys; each belongs to one producer")
+    producers: int = Field(2, ge=1, description="producers on each of `produce_on`")
+    produce_on: list[str] = Field(
+        default_factory=list, description="clusters; by default the first one of the topology"
+    )
+    region: str | None = Field(
+        None,
+        description="region of the producers, in a topology with links; by default they reach every region directly",
+    )
+    subscriptions: list[Subscription] = Field(default_factory=lambda: [Subscription(name="audit")])
+    client: Client = Client()
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        if len(set(self.produce_on)) < len(self.produce_on):
+            raise InputError("names a cluster twice", field="produce_on", remedy="name each once")
+        producers = self.producers * max(1, len(self.produce_on))
+        if self.keys < producers:
+            raise InputError(
+                f"{self.keys} keys are fewer than {producers} producers, each of which needs a key of its own",
+                field="keys",
+                remedy=f"give at least {producers}",
+            )
+        return self
+
+    def homes(self, topology: Topology) -> list[str]:
+        """The clusters that are published to."""
+        return self.produce_on or list(topology.clusters)[:1]
