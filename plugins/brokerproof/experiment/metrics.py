@@ -35,16 +35,16 @@ METRICS: Mapping[str, Metric] = {
     "ledgers_not_spanning": _placement(
         "ledgers",
         "moment",
-        "BookKeeper ledgers with a segment that misses a region which had a writable bookie then",
+        "segments of a log without a copy in a region that had a node which could take one",
         needs=Ability.COPIES,
     ),
     "under_replicated_ledgers": _placement(
-        "ledgers", "end of run", "under-replicated ledgers at the last sample", needs=Ability.UNDER_REPLICATION
+        "ledgers", "end of run", "under-replicated segments of logs at the last sample", needs=Ability.UNDER_REPLICATION
     ),
     "local_read_share": _placement(
         "share",
         "moment",
-        "part of the bytes read from bookies that came from the reading broker's own region",
+        "part of the bytes read from disks that came from nodes in the region of the topic's owner",
         needs=Ability.READ_COUNTERS,
     ),
     "owner_in_region": _placement(
@@ -62,7 +62,7 @@ METRICS: Mapping[str, Metric] = {
         "messages", "fault", "messages acked after the effect that no cluster holds any more"
     ),
     "rereplicate_s": _recovery(
-        "s", "fault", "from the effect until no ledger was under-replicated any more", needs=Ability.UNDER_REPLICATION
+        "s", "fault", "from the effect until no segment was under-replicated any more", needs=Ability.UNDER_REPLICATION
     ),
     "backlog_drain_s": _recovery("s", "fault", "from the effect until the subscriptions' backlog was drained"),
     "agree_s": _recovery(

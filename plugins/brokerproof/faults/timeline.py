@@ -213,7 +213,7 @@ class Timeline:
     def _rereplicated(self, earlier: str) -> bool:
         """Whether no segment names a node that an earlier fault keeps down, and none waits for a copy.
 
-        Both, because a system may notice a dead node only when its session ends, 30 s later with Pulsar's own settings.
+        Both, because a system may notice a dead node only when its session ends, 30 s later.
         """
         dead = {name for name in self._injected[earlier] if not self.runtime.alive(name)}
         segments = self.observation.copies() if dead and Ability.COPIES in self.abilities else []

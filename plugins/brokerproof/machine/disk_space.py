@@ -9,12 +9,12 @@ from brokerproof.errors import MachineError
 
 # The distribution unpacked 0.5 GB, fetched 0.4; a run's nodes up to 1 while it goes on; its tables.
 NEEDED_GB = 3
-# Bookies serve reads only once their disk is fuller than this share. As shipped it is 0.95, which leaves a lot unused.
+# Nodes are configured to stop writing once their disk is fuller than this share. The usual 0.95 leaves a lot unused.
 FULL_SHARE = 0.99
 
 
 def room_gb(path: Path) -> float:
-    """What nodes can still write in a directory, which need not exist yet, before bookies call its disk full."""
+    """What nodes can still write in a directory, which need not exist yet, before its disk is full for them."""
     disk = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists()))
     return (disk.free - (1 - FULL_SHARE) * disk.total) / 2**30
 

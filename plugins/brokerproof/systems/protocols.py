@@ -211,7 +211,7 @@ class System(Protocol):
 
     @property
     def packages(self) -> Sequence[str]:
-        """The Python packages that its clients and its distribution need."""
+        """The Python packages of its clients, whose versions every run records."""
 
     @property
     def default_version(self) -> str:

@@ -21,14 +21,14 @@ _SHOWN = 5
 
 
 def of_ledgers(ledgers: DataFrame) -> Iterator[Measured]:
-    """By moment, BookKeeper ledgers with a segment that misses a region which it had to span."""
+    """By moment, the segments of logs with a copy missing in a region that they had to span."""
     missing = F.size(F.array_except("regions_required", F.coalesce("regions", F.array().cast("array<string>")))) > 0
     rows = (
         ledgers.groupBy("moment", "cluster", "topic", "partition", "ledger_id")
         .agg(F.bool_or(F.coalesce(missing, F.lit(True))).alias("misses"))
         .groupBy("moment")
         .agg(
-            F.count("*").alias("ledgers"),
+            F.count("*").alias("segments"),
             F.count_if("misses").alias("missing"),
             F.slice(F.sort_array(F.collect_list(F.when(F.col("misses"), F.col("ledger_id")))), 1, _SHOWN).alias("some"),
         )
@@ -40,15 +40,15 @@ def of_ledgers(ledgers: DataFrame) -> Iterator[Measured]:
             metric="ledgers_not_spanning",
             subject=row.moment,
             value=row.missing,
-            evidence=f"{row.missing} of {row.ledgers} BookKeeper ledgers{some}",
+            evidence=f"{row.missing} of {row.segments} segments{some}",
         )
     if not rows:
-        why = "no step recorded where the BookKeeper ledgers are"
+        why = "no step recorded where the copies are"
         yield Measured(metric="ledgers_not_spanning", subject=NOTHING, value=None, evidence=why)
 
 
 def of_replication(samples: Samples) -> Measured:
-    """Under-replicated ledgers of all clusters at the last sample of each."""
+    """Under-replicated segments of all clusters at the last sample of each."""
     last = {cluster: values[-1] for cluster, values in samples.of_metric(Source.CLUSTER, Metric.UNDER_REPLICATED)}
     evidence = ", ".join(f"{cluster} {value}" for cluster, (_, value) in sorted(last.items()))
     return Measured(
@@ -60,9 +60,9 @@ def of_replication(samples: Samples) -> Measured:
 
 
 def of_reads(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measured]:
-    """By phase and for the read-back, the part of what bookies were read for that the owner's own region served.
+    """By phase and for the read-back, the part of what was read from disks that nodes in the owner's own region served.
 
-    What a bookie read between two samples counts for the span that the later one is in, and for the read-back where
+    What a node read between two samples counts for the span that the later one is in, and for the read-back where
     the two touch it. The owner is the last one sampled by then; where brokers of two regions own topics of a cluster,
     nobody can tell who read, and nothing is counted.
     """
@@ -72,12 +72,12 @@ def of_reads(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measure
     owners = _Owners(run, samples)
     local: dict[str, int] = defaultdict(int)
     total: dict[str, int] = defaultdict(int)
-    for bookie, values in samples.of_metric(Source.NODE, Metric.BYTES_READ):
-        if bookie not in run.topology.nodes:
+    for node, values in samples.of_metric(Source.NODE, Metric.BYTES_READ):
+        if node not in run.topology.nodes:
             continue
-        cluster, region = run.topology.cluster_of(bookie), run.topology.nodes[bookie].region
+        cluster, region = run.topology.cluster_of(node), run.topology.nodes[node].region
         for (before, low), (at, high) in pairwise(values):
-            # A counter that went down began again at 0 when the bookie was started again.
+            # A counter that went down began again at 0 when the node was started again.
             count = int(float(high)) - int(float(low))
             count = int(float(high)) if count < 0 else count
             reader = owners.region(cluster, at)
@@ -90,7 +90,7 @@ def of_reads(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measure
                     local[name] += count if region == reader else 0
     for name in spans:
         share = local[name] / total[name] if total[name] else None
-        evidence = f"{local[name]} of {total[name]} bytes" if total[name] else "nothing was read from bookies"
+        evidence = f"{local[name]} of {total[name]} bytes" if total[name] else "nothing was read from disks"
         yield Measured(metric="local_read_share", subject=name, value=share, evidence=evidence)
 
 

@@ -274,10 +274,10 @@ def _rereplicated(run: Run, samples: Samples, fault: FaultTimes, span: Span) -> 
         else:
             times.append(fell)
     if waiting:
-        return _never(waiting, span, "ledgers were still under-replicated")
+        return _never(waiting, span, "segments were still under-replicated")
     if times:
         return _since(span.start_us, max(times)), "first sample of 0 after one above 0", False
-    return None, "no ledger was under-replicated after the effect", False
+    return None, "no segment was under-replicated after the effect", False
 
 
 def _drained(samples: Samples, span: Span, timeline: Timeline) -> Answer:

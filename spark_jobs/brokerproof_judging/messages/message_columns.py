@@ -21,7 +21,7 @@ def identified(frame: DataFrame) -> DataFrame:
     """With `who` and `number` for the message, never null, and its position in one spelling.
 
     `who` and `number` are producer and seq; a message without them gets one identity per position. The batch index is
-    -1 outside a batch; a negative BookKeeper ledger (a deduplicated retry's answer) is no position.
+    -1 outside a batch; a negative segment (a deduplicated retry's answer) is no position.
     """
     there = F.col("ledger_id") >= 0
     positioned = frame.withColumns(

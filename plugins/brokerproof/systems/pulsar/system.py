@@ -29,7 +29,7 @@ class Pulsar:
     roles: Mapping[str, RoleTraits] = TRAITS
     abilities = frozenset(Ability)
     policies = ClusterPolicies
-    packages = ("pulsar-client", "jgo")
+    packages = ("pulsar-client",)
     default_version = "4.0.8"
 
     def versions(self) -> Sequence[str]:
