@@ -19,6 +19,7 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.results.history import History, open_history
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepSeconds, write_record
+from brokerproof.systems.registry import system_of
 from sqlalchemy import NullPool, create_engine, make_url, text
 
 # 2026-01-01T00:00:00Z
@@ -46,8 +47,8 @@ def scenario(**changes: Any) -> Scenario:
 
 
 def topology() -> Topology:
-    """Two regions with a node of each role in one and of two roles in the other."""
-    return Topology.model_validate(
+    """Two regions with a node of each role in one and a bookie in the other, with the system's default policies."""
+    plain = Topology.model_validate(
         {
             "title": "Stretched",
             "description": "One cluster over two regions.",
@@ -64,6 +65,7 @@ def topology() -> Topology:
             },
         }
     )
+    return system_of(plain).validate(plain)
 
 
 def judgement(
