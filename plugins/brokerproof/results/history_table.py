@@ -65,7 +65,7 @@ def print_history(history: History, scenarios: Sequence[str], limit: int, consol
             *([letters.get(run.run_id, "")] if letters else []),
         )
     if any(run.count_anomaly("lost", legal=True) for run in runs):
-        table.caption = "lost +n: n more that a destroyed cluster took along; RPO counts what no other one holds"
+        table.caption = "lost +n: n more were lost with a destroyed cluster; RPO counts messages that no cluster holds"
         table.caption_justify = "left"
     console.print(table)
     for run in runs:

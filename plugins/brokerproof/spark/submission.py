@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from brokerproof.errors import RunError
 from brokerproof.settings import Settings
-from brokerproof.spark.configuration import build_spark_conf, build_spark_environment
+from brokerproof.spark.job_configuration import build_spark_conf, build_spark_environment
 from brokerproof.spark.last_exception import LastException
 from brokerproof.spark.temporary_files import temporary_directory
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from brokerproof.checks import load_scenario
 from brokerproof.cli import main
-from brokerproof.commands import run as run_command
+from brokerproof.commands import run_command
 from brokerproof.orchestration.airflow_client import TaskState
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, write_record

@@ -10,7 +10,7 @@ import pytest
 from brokerproof.machine.java import java_home, spark_java_home
 from brokerproof.settings import from_environment
 from brokerproof.spark.class_data_archive import list_java_options, locate_archive
-from brokerproof.spark.configuration import build_spark_conf
+from brokerproof.spark.job_configuration import build_spark_conf
 
 SETTING = "java.class.path = "
 

@@ -25,7 +25,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
             usable.append(load_scenario(file, settings.topologies)[0])
         except InputError as error:
             errors.append(error)
-    rows = [_make_row(scenario) for scenario in usable]
+    rows = [_make_scenario_row(scenario) for scenario in usable]
     if options.json:
         print_json({"scenarios": rows, "errors": [str(error) for error in errors]})
     else:
@@ -39,7 +39,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
     return ExitStatus.UNUSABLE_INPUT if errors else ExitStatus.OK
 
 
-def _make_row(scenario: Scenario) -> dict[str, Any]:
+def _make_scenario_row(scenario: Scenario) -> dict[str, Any]:
     return {
         "name": scenario.name,
         "title": scenario.title,
