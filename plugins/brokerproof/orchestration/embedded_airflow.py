@@ -118,9 +118,9 @@ class EmbeddedAirflow:
         try:
             return self._lock.acquire(timeout=_AIRFLOW_START_TIMEOUT_S)
         except Timeout:
-            lock = self._lock.lock_file
             raise MachineError(
-                f"another process has started or stopped the embedded Airflow for {_AIRFLOW_START_TIMEOUT_S} s, see {lock}"
+                f"another process has started or stopped the embedded Airflow for {_AIRFLOW_START_TIMEOUT_S} s, see "
+                f"{self._lock.lock_file}"
             ) from None
 
     def _start_supervisor(self, port: int) -> AirflowSession:
