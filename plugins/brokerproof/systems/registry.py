@@ -31,9 +31,9 @@ def system_named(name: str) -> System:
     module, _, attribute = places[name].partition(":")
     try:
         system: System = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # Whatever a module may raise while it is imported.
         raise InputError(
-            f"the system `{name}` cannot be imported from {places[name]}: {error}",
+            f"the system `{name}` cannot be imported from {places[name]}: {error!r}",
             field="BROKERPROOF_SYSTEMS",
             remedy="write `name=module:attribute`, and put the module where Python finds it (PYTHONPATH)",
         ) from error
