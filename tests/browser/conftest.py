@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def stranger(running: Installation, browser: Browser) -> Iterator[Page]:
     """The first page that somebody sees who has not logged in."""
-    context = browser.new_context(base_url=running.airflow.status().url)
+    context = browser.new_context(base_url=running.airflow.read_status().url)
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     page.goto("/")
@@ -49,7 +49,7 @@ def stranger(running: Installation, browser: Browser) -> Iterator[Page]:
 @pytest.fixture
 def page(running: Installation, stranger: Page) -> Page:
     """The same after the log-in."""
-    log_in(stranger, running.airflow.password())
+    log_in(stranger, running.airflow.read_password())
     stranger.get_by_text("Stats").first.wait_for()
     return stranger
 

@@ -26,12 +26,12 @@ def start(page: Page, dag_id: str) -> str:
 def wait_for_its_end(running: Installation, dag_id: str, dag_run_id: str) -> str:
     client = running.client()
     wait_until(
-        lambda: client.state(dag_id, dag_run_id) in ("failed", "success"),
+        lambda: client.read_state(dag_id, dag_run_id) in ("failed", "success"),
         timeout_s=600,
         what=f"{dag_id} to end",
         every_s=2,
     )
-    return client.state(dag_id, dag_run_id)
+    return client.read_state(dag_id, dag_run_id)
 
 
 def test_who_has_not_logged_in_sees_nothing_but_the_form(running: Installation, stranger: Page) -> None:
@@ -78,8 +78,10 @@ def test_a_campaign_is_started_with_the_scenarios_that_were_chosen(running: Inst
     dag_run_id = start(page, "campaign")
     client = running.client()
     planned = wait_until(
-        lambda: client.xcom("campaign", dag_run_id, "plan", "return_value"), timeout_s=120, what="the campaign's plan"
+        lambda: client.read_xcom("campaign", dag_run_id, "plan", "return_value"),
+        timeout_s=120,
+        what="the campaign's plan",
     )
     # What becomes of them is tested without a browser.
-    client.cancel("campaign", dag_run_id)
+    client.cancel_run("campaign", dag_run_id)
     assert [run["trigger_dag_id"] for run in planned] == ["control"]

@@ -22,7 +22,7 @@ SUITES = {"completeness", "uniqueness", "ordering", "placement", "recovery"}
 
 
 def states(installation: Installation, dag_id: str, run_id: str) -> dict[str, str | None]:
-    return {task.task_id: task.state for task in installation.client().tasks(dag_id, run_id)}
+    return {task.task_id: task.state for task in installation.client().list_tasks(dag_id, run_id)}
 
 
 def last_object(stdout: str) -> Any:
@@ -48,7 +48,7 @@ def test_a_control_whose_suite_fails_ends_green(running: Installation) -> None:
     run_id = last_object(done.stdout)["run_id"]
     tasks = states(running, "control", run_id)
     assert {task for task, state in tasks.items() if state == "failed"} == {"completeness"}
-    assert running.client().state("control", run_id) == "success"
+    assert running.client().read_state("control", run_id) == "success"
 
 
 def test_a_run_that_is_not_what_is_expected_fails(running: Installation) -> None:
@@ -56,7 +56,7 @@ def test_a_run_that_is_not_what_is_expected_fails(running: Installation) -> None
     assert done.returncode == 1, done.stderr
     result = last_object(done.stdout)
     assert result["verdict"] == "failed"
-    assert running.client().state("control", result["run_id"]) == "failed"
+    assert running.client().read_state("control", result["run_id"]) == "failed"
 
 
 def test_a_load_that_failed_is_named_and_everything_after_it_still_happens(running: Installation) -> None:
@@ -97,7 +97,7 @@ def test_ctrl_c_cancels_the_run_which_is_released_recorded_and_failed(running: I
     assert "cancelling the run" in stderr
     assert last_object(stdout)["verdict"] == "unknown"
     run_id = found.parent.name
-    assert running.client().state("endless", run_id) == "failed"
+    assert running.client().read_state("endless", run_id) == "failed"
     # A task learns with its next heartbeat that it was cancelled; the run may have ended by then.
     child = int(found.read_text())
     wait_until(lambda: not psutil.pid_exists(child), timeout_s=60, what="break_it's child to be ended")
@@ -109,13 +109,13 @@ def test_ctrl_c_cancels_the_run_which_is_released_recorded_and_failed(running: I
 
 def test_a_run_that_airflow_ended_under_is_released_and_holds_up_no_other(running: Installation) -> None:
     running.client().wait_for_dag("endless")
-    running.client().trigger("endless", "endless-cut-off", {})
+    running.client().trigger_run("endless", "endless-cut-off", {})
     at_work = running.settings.runs / "endless-cut-off" / "child-of-break_it"
     wait_until(at_work.exists, timeout_s=120, what="break_it to be at work")
     running.airflow.stop()
     running.airflow.start()
     wait_until(
-        lambda: running.client().state("endless", "endless-cut-off") == "failed",
+        lambda: running.client().read_state("endless", "endless-cut-off") == "failed",
         timeout_s=120,
         what="the run to be given up",
     )
@@ -135,7 +135,7 @@ def test_parameters_that_airflow_refuses_start_nothing(running: Installation) ->
     client = running.client()
     client.wait_for_dag("good")
     with pytest.raises(Exception, match="rate"):
-        client.trigger("good", "good-refused", {"rate": 0})
+        client.trigger_run("good", "good-refused", {"rate": 0})
 
 
 def test_a_wrong_setting_is_found_before_airflow_starts(installation: Installation) -> None:
@@ -143,22 +143,22 @@ def test_a_wrong_setting_is_found_before_airflow_starts(installation: Installati
     done = installation.brokerproof("run", "good", "--set", "workload.rat=1")
     assert done.returncode == 3
     assert "did you mean `rate`?" in done.stderr
-    assert not installation.airflow.status().running
+    assert not installation.airflow.read_status().running
 
 
 @pytest.mark.timeout(1800)
 def test_a_campaign_runs_one_after_the_other_and_says_which_was_not_as_expected(running: Installation) -> None:
     client, run_id = running.client(), "campaign-1"
     client.wait_for_dag("campaign")
-    client.trigger("campaign", run_id, {"scenarios": ["load_fails", "control"]})
+    client.trigger_run("campaign", run_id, {"scenarios": ["load_fails", "control"]})
     wait_until(
-        lambda: client.state("campaign", run_id) in ("failed", "success"),
+        lambda: client.read_state("campaign", run_id) in ("failed", "success"),
         timeout_s=1500,
         what="the campaign to end",
         every_s=2,
     )
-    assert client.state("campaign", run_id) == "failed"
-    sentence = client.xcom("campaign", run_id, "verdict", "problem")
+    assert client.read_state("campaign", run_id) == "failed"
+    sentence = client.read_xcom("campaign", run_id, "verdict", "problem")
     assert str(sentence).startswith("1 of 2 scenarios have the expected outcome; load_fails is unknown")
     first, second = (
         next(running.settings.runs.glob(f"{scenario}-*-campaign")).name for scenario in ("load_fails", "control")
