@@ -168,7 +168,7 @@ def test_one_message_missing_in_the_other_cluster_is_found(judged: Run, tmp_path
 
 def test_replication_is_not_drained_while_the_other_cluster_is_down_and_is_after_its_return(geo: Stretched) -> None:
     us = geo.observation.clusters[US]
-    brokers = us.cluster.names(role=Role.BROKER)
+    brokers = us.names(role=Role.BROKER)
     for name in brokers:
         geo.runtime.kill(name)
     # Nobody of them is left to say so: the metadata store lists them until their sessions end.

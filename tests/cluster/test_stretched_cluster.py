@@ -109,8 +109,8 @@ def test_what_was_published_counts_where_it_was_acked(stretched: Stretched) -> N
 
 def test_all_nodes_are_listed_alive_and_nothing_is_under_replicated(stretched: Stretched) -> None:
     alive = stretched.observation.alive()
-    assert alive[Role.BROKER] == sorted(stretched.observation.home.cluster.names(role=Role.BROKER))
-    assert alive[Role.BOOKIE] == sorted(stretched.observation.home.cluster.names(role=Role.BOOKIE))
+    assert alive[Role.BROKER] == sorted(stretched.observation.home.names(role=Role.BROKER))
+    assert alive[Role.BOOKIE] == sorted(stretched.observation.home.names(role=Role.BOOKIE))
     assert stretched.observation.under_replicated() == 0
 
 
@@ -159,7 +159,7 @@ def test_the_samplers_say_what_the_cluster_says(stretched: Stretched) -> None:
     assert samples[topic, "owner"].startswith("broker-eu-")
     assert int(samples[topic, "published"]) > 0
     assert samples["cluster:mycluster", "under_replicated"] == "0"
-    for bookie in stretched.observation.home.cluster.names(role=Role.BOOKIE):
+    for bookie in stretched.observation.home.names(role=Role.BOOKIE):
         assert int(samples[f"node:{bookie}", "bytes_written"]) > 0
 
 

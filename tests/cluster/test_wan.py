@@ -119,13 +119,13 @@ def test_nothing_but_the_link_connects_two_regions(wan: Run) -> None:
 
 def test_nodes_that_go_by_names_are_found_by_them(wan: Run, observation: PulsarObservation) -> None:
     latencies_ms(wan, None, 1)
-    assert observation.alive()[Role.BOOKIE] == sorted(observation.home.cluster.names(role=Role.BOOKIE))
-    assert observation.alive()[Role.BROKER] == sorted(observation.home.cluster.names(role=Role.BROKER))
+    assert observation.alive()[Role.BOOKIE] == sorted(observation.home.names(role=Role.BOOKIE))
+    assert observation.alive()[Role.BROKER] == sorted(observation.home.names(role=Role.BROKER))
     assert sorted(wan.topology.nodes[name].region for name in observation.holders()) == ["eu", "us"]
     assert all(
         {wan.topology.nodes[name].region for name in each.in_sync} == {"eu", "us"} for each in observation.copies()
     )
-    assert observation.owner() in observation.home.cluster.names(role=Role.BROKER, region="eu")
+    assert observation.owner() in observation.home.names(role=Role.BROKER, region="eu")
 
 
 def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation: PulsarObservation) -> None:

@@ -8,6 +8,7 @@ from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
 from brokerproof.systems.pulsar.policies import BookiePlacement, policies_of
 from brokerproof.systems.pulsar.roles import Role
+from brokerproof.systems.pulsar.topic import namespace_of
 
 
 class PulsarAdministration:
@@ -46,11 +47,17 @@ class PulsarAdministration:
 
     def reassign(self, cluster: str | None = None) -> None:
         """Unload the bundles that the partitions are in: to unload a topic alone leaves it with its owner."""
-        self._one(cluster).reassign()
+        one = self._one(cluster)
+        namespace = namespace_of(one.topic)
+        for _, path in one.partitions:
+            bundle = one.brokers.get(path.replace("/admin/v2/", "/lookup/v2/topic/", 1) + "/bundle")
+            one.brokers.change("PUT", f"/admin/v2/namespaces/{namespace}/{bundle}/unload")
 
     def unload(self, cluster: str) -> None:
         """Close the topic, so that what follows is read from bookies and not from a broker's cache."""
-        self.clusters[cluster].unload()
+        one = self.clusters[cluster]
+        for _, path in one.partitions:
+            one.brokers.change("PUT", path + "/unload")
 
     def _one(self, cluster: str | None) -> PulsarCluster:
         return self.clusters[cluster or self.run.scenario.workload.homes(self.topology)[0]]

@@ -12,7 +12,15 @@ from brokerproof.systems.clients import Position
 from brokerproof.systems.destinations import clusters_reached
 from brokerproof.systems.protocols import Log, SegmentCopies
 from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
+from brokerproof.systems.pulsar.copies import count_under_replicated, find_copies, find_holders
+from brokerproof.systems.pulsar.drains import (
+    find_acknowledged,
+    find_replication_drains,
+    find_subscription_drains,
+)
+from brokerproof.systems.pulsar.log_ends import find_logs
 from brokerproof.systems.pulsar.roles import Role
+from brokerproof.systems.pulsar.samplers import ClusterSamplers
 
 
 class PulsarObservation:
@@ -42,7 +50,7 @@ class PulsarObservation:
 
     def holders(self, cluster: str | None = None) -> list[str]:
         """The last segment's ensemble of the topic's open ledger."""
-        return self._one(cluster).holders()
+        return find_holders(self._one(cluster))
 
     def alive(self) -> dict[str, list[str]]:
         """Brokers as they registered themselves; bookies that registered as writable."""
@@ -57,12 +65,12 @@ class PulsarObservation:
         return {
             (f"{name}/{what}" if len(self.clusters) > 1 else what): sampler
             for name, cluster in self.clusters.items()
-            for what, sampler in cluster.samplers().items()
+            for what, sampler in ClusterSamplers(cluster).by_name().items()
         }
 
     def under_replicated(self) -> int:
         """Count of the ledgers that auto-recovery's metadata lists."""
-        return sum(cluster.under_replicated() for cluster in self.clusters.values())
+        return sum(count_under_replicated(cluster) for cluster in self.clusters.values())
 
     def published(self) -> int:
         """From the brokers' counters, over clusters and partitions."""
@@ -70,23 +78,23 @@ class PulsarObservation:
 
     def copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
         """One for each ensemble segment, from BookKeeper's metadata."""
-        return [each for cluster in self.holding if cluster.name not in without for each in cluster.copies()]
+        return [each for cluster in self.holding if cluster.name not in without for each in find_copies(cluster)]
 
     def drained(self) -> list[SubscriptionDrain]:
         """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""
-        return [drain for cluster in self.holding for drain in cluster.drained()]
+        return [drain for cluster in self.holding for drain in find_subscription_drains(cluster)]
 
     def replicated(self) -> list[ReplicationDrain]:
         """From each replicator's cursor, whether it is at the last confirmed entry."""
-        return [drain for name in self._homes for drain in self.clusters[name].replicated()]
+        return [drain for name in self._homes for drain in find_replication_drains(self.clusters[name])]
 
     def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """For each partition, what is behind the cursor's mark-delete position."""
-        return self.clusters[cluster].acknowledged(subscription)
+        return find_acknowledged(self.clusters[cluster], subscription)
 
     def logs(self) -> list[Log]:
         """The partitions with the position behind the last confirmed entry."""
-        return [log for cluster in self.holding for log in cluster.logs()]
+        return [log for cluster in self.holding for log in find_logs(cluster)]
 
     def _one(self, cluster: str | None) -> PulsarCluster:
         return self.home if cluster is None else self.clusters[cluster]

@@ -1,0 +1,85 @@
+"""Whether a Pulsar cluster's subscriptions and replicators have got everything: their cursors in the topic's log."""
+
+from __future__ import annotations
+
+from brokerproof.errors import AdminError
+from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
+from brokerproof.systems.clients import Position
+from brokerproof.systems.pulsar.cluster import PulsarCluster
+from brokerproof.systems.pulsar.log_ends import parse_position
+
+# The cursor of a replicator is called so, with the other cluster's name behind it (`replicatorPrefix` in broker.conf).
+_REPLICATOR = "pulsar.repl."
+
+
+def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
+    """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""
+    drains: list[SubscriptionDrain] = []
+    subscriptions = [one.name for one in cluster.subscriptions if one.places(cluster.topology)[-1] == cluster.name]
+    for number, path in cluster.partitions if subscriptions else []:
+        try:
+            found = cluster.brokers.get(path + "/stats", getPreciseBacklog="true")["subscriptions"]
+            why = "the subscription is not there"
+        except AdminError as error:
+            found, why = {}, str(error)
+        for name in subscriptions:
+            backlog = int(found[name]["msgBacklog"]) if name in found else None
+            drains.append(
+                SubscriptionDrain(
+                    cluster=cluster.name,
+                    topic=cluster.topic,
+                    partition=number,
+                    subscription=name,
+                    drained=backlog == 0,
+                    backlog=backlog,
+                    why=why if backlog is None else f"precise backlog {backlog}",
+                )
+            )
+    return drains
+
+
+def find_replication_drains(cluster: PulsarCluster) -> list[ReplicationDrain]:
+    """To each other cluster: whether the replicators' cursors are at the last confirmed entry of every partition.
+
+    A cursor passes an entry when the other cluster has acknowledged it. The stats' own `replicationBacklog` is
+    not enough: it is an estimate (`getNumberOfEntriesInBacklog(false)`), `getPreciseBacklog` or not.
+    """
+    drains = []
+    for other in cluster.others:
+        backlog, behind = 0, []
+        try:
+            for number, path in cluster.partitions:
+                where = f"partition {number}" if number >= 0 else "the topic"
+                inside = cluster.brokers.get(path + "/internalStats")
+                cursor = inside["cursors"].get(_REPLICATOR + other)
+                if cursor is None:
+                    behind.append(f"{where} has no replicator")
+                elif parse_position(cursor["markDeletePosition"]) < parse_position(inside["lastConfirmedEntry"]):
+                    at, end = cursor["markDeletePosition"], inside["lastConfirmedEntry"]
+                    behind.append(f"the replicator of {where} is at {at} of {end}")
+                stats = cluster.brokers.get(path + "/stats")["replication"].get(other)
+                backlog += int(stats["replicationBacklog"]) if stats else 0
+        except AdminError as error:
+            behind.append(str(error))
+        drains.append(
+            ReplicationDrain(
+                topic=cluster.topic,
+                sender=cluster.name,
+                receiver=other,
+                drained=not behind and backlog == 0,
+                backlog=backlog,
+                why="; ".join(behind) or f"every replicator at the end of its log, backlog {backlog}",
+            )
+        )
+    return drains
+
+
+def find_acknowledged(cluster: PulsarCluster, subscription: str) -> dict[int, Position]:
+    """For each partition, what is behind the cursor's mark-delete position."""
+    found: dict[int, Position] = {}
+    for number, path in cluster.partitions:
+        cursor = cluster.brokers.get(path + "/internalStats")["cursors"].get(subscription)
+        if cursor is not None:
+            ledger, entry = parse_position(cursor["markDeletePosition"])
+            found[number] = Position(ledger, entry + 1)
+    return found

@@ -1,0 +1,38 @@
+"""Runs that were recorded while the core still knew Pulsar's roles and policies are read as they were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from brokerproof.checks import check, check_topology
+from brokerproof.run.directory import Run
+from brokerproof.systems.destinations import clusters_reached
+from brokerproof.systems.registry import topic_of
+
+RECORDED = Path(__file__).parent / "recorded_runs"
+
+
+@pytest.fixture(params=sorted(RECORDED.glob("*.json")), ids=lambda file: file.stem)
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    """A run with nothing but its run.json of that time."""
+    (tmp_path / "run.json").write_text(request.param.read_text(encoding="utf-8"), encoding="utf-8")
+    return Run(str(tmp_path))
+
+
+def test_its_scenario_and_topology_are_what_they_were(run: Run) -> None:
+    recorded = run.read_json("run.json")
+    assert json.loads(run.scenario.model_dump_json()) == recorded["scenario"]
+    assert json.loads(run.topology.model_dump_json()) == recorded["topology"]
+
+
+def test_its_topology_lacks_no_default(run: Run) -> None:
+    assert check_topology(run.topology) == run.topology
+    check(run.scenario, run.topology)
+
+
+def test_its_topic_is_found_where_it_was(run: Run) -> None:
+    workload = run.scenario.workload
+    assert topic_of(run) == f"persistent://{workload.namespace}/orders"
+    assert clusters_reached(run.topology, workload) == list(run.topology.clusters)
