@@ -89,7 +89,8 @@ def test_a_killed_provision_is_cleaned_up_by_the_next_run(reserve_small: Callabl
         [
             sys.executable,
             "-c",
-            f"from brokerproof import lifecycle, run; lifecycle.provision(run.Run({run.directory!r}))",
+            "from brokerproof import lifecycle; from brokerproof.run.directory import Run; "
+            f"lifecycle.provision(Run({run.directory!r}))",
         ],
         env={**os.environ},
     )

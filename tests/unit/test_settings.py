@@ -85,6 +85,11 @@ def test_another_process_has_the_same_settings_wherever_it_starts(
     }.items():
         monkeypatch.setenv(f"BROKERPROOF_{name}", value)
     settings = from_environment()
+    assert (settings.var, settings.cache, settings.leases) == (
+        Path("here/var").absolute(),
+        Path("here/cache").absolute(),
+        Path("leases").absolute(),
+    )
     code = "from brokerproof.settings import from_environment; print(repr(from_environment().to_environment()))"
     environment = {**os.environ, **settings.to_environment()}
     said = subprocess.run(

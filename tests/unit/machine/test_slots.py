@@ -84,6 +84,27 @@ def test_a_run_whose_slot_another_one_took_gets_it_back_no_more(
     assert slots.holders() == [str(tmp_path / "next")]
 
 
+def test_a_run_whose_slot_another_one_took_and_left_meanwhile_gets_it_back_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the record and the lock."""
+    _, monitor = begin(tmp_path / "dead")
+    monitor.kill()
+    monitor.wait()
+    lock = slots._lock
+
+    def lock_late(number: int) -> slots.Slot | None:
+        with slots.take(timeout_s=0) as slot:
+            slot.assign(str(tmp_path / "next"))
+        return lock(number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slots, "_lock", lambda number: (patch.undo(), lock_late(number))[1])
+        assert slots.take_back(str(tmp_path / "dead"), timeout_s=0) is None
+    assert slots.holders() == [str(tmp_path / "next")]
+    assert not slots.all_held()
+
+
 def test_a_slot_is_held_without_a_gap_from_its_taker_to_the_monitor(
     tmp_path: Path, monitors: list[subprocess.Popen[bytes]]
 ) -> None:

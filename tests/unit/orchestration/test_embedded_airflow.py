@@ -39,7 +39,7 @@ def test_airflow_does_not_run_if_the_pid_file_names_a_dead_process(settings: Set
 
 def test_stop_spares_another_process_with_a_recycled_pid(settings: Settings) -> None:
     """The pid file names a process that lived an hour before the one that has its pid now."""
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     try:
         created = psutil.Process(other.pid).create_time() - 3600
         write_pid_file(settings, json.dumps({"pid": other.pid, "created": created, "port": 1}))
@@ -59,7 +59,7 @@ def test_airflow_does_not_run_if_a_crash_cut_the_pid_file_short(settings: Settin
 def test_members_are_listed_after_their_leader_died(settings: Settings) -> None:
     code = (
         "import os, subprocess, sys;"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], process_group=0);"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], process_group=0);"
         "print(child.pid, flush=True)"
     )
     leader = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE, text=True)
@@ -86,8 +86,8 @@ def test_a_taken_port_is_not_chosen(settings: Settings, monkeypatch: pytest.Monk
 def test_an_airflow_whose_starter_was_killed_before_it_was_recorded_is_ended(settings: Settings) -> None:
     leader = (
         "import subprocess, sys, time;"
-        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid, flush=True);"
-        "time.sleep(60)"
+        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid, flush=True);"
+        "time.sleep(600)"
     )
     started = start_process(
         [sys.executable, "-c", leader],
@@ -99,7 +99,7 @@ def test_an_airflow_whose_starter_was_killed_before_it_was_recorded_is_ended(set
     )
     # A process that a task started to outlive Airflow, such as a run's monitor.
     monitor = start_process(
-        [sys.executable, "-c", "import time; time.sleep(60)"],
+        [sys.executable, "-c", "import time; time.sleep(600)"],
         mark=Mark(settings.runs / "r", "monitor"),
         record=settings.runs / "r" / "monitor.json",
         log=settings.runs / "r" / "monitor.log",

@@ -289,7 +289,7 @@ def test_a_starter_that_is_killed_takes_no_node_with_it(runtime: ProcessRuntime)
     code = f"""
 import os, signal, sys, time
 from pathlib import Path
-from brokerproof.runtimes.protocols import NodeSpec, Program
+from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.runtimes.processes import ProcessRuntime
 runtime = ProcessRuntime(Path({str(runtime.nodes)!r}))
 node = NodeSpec(name="n1", role="broker", region="eu", address="127.0.0.1",
