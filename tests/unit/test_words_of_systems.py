@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+_CORE = (("plugins", "py"), ("spark_jobs", "py"), ("spark_jobs", "sql"), ("dags", "py"), ("expectations", "json"))
 _WORDS = re.compile(r"\w*(?:pulsar|bookkeeper|bookie|ledger|zookeeper|\bzk\b|persistent://)\w*", re.IGNORECASE)
 
 # The table of copies, a column of a position, and two metrics.
@@ -31,7 +32,7 @@ _IN_FILE = {
 
 
 def core_files() -> Iterator[Path]:
-    for folder, suffix in (("plugins", "py"), ("spark_jobs", "py"), ("spark_jobs", "sql"), ("dags", "py")):
+    for folder, suffix in _CORE:
         for file in (ROOT / folder).rglob(f"*.{suffix}"):
             if ROOT / "plugins/brokerproof/systems/pulsar" not in file.parents:
                 yield file
