@@ -28,13 +28,15 @@ from brokerproof.systems.registry import system_of
 from brokerproof.systems.roles import check_roles
 
 
-def load_scenario(path: Path, topologies: Path, settings: Mapping[str, Any] | None = None) -> tuple[Scenario, Topology]:
+def load_scenario(
+    path: Path, topologies: Path, overrides: Mapping[str, Any] | None = None
+) -> tuple[Scenario, Topology]:
     """The scenario in a file and its topology, checked against each other.
 
-    `settings` replaces values by dotted path, as `--set` does. Raises InputError.
+    `overrides` replaces values of the scenario by dotted path, as `--set` does. Raises InputError.
     """
     extended = extend_field(read_yaml(path), "settings", topologies / "settings", file=path)
-    content = apply_overrides(extended, settings or {}, source="--set")
+    content = apply_overrides(extended, overrides or {}, source="--set")
     scenario = parse(Scenario, {"name": path.stem, **content}, file=str(path))
     if scenario.name != path.stem:
         raise InputError(

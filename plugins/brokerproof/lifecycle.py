@@ -39,15 +39,15 @@ def reserve(
     directory: str,
     run_id: str,
     topologies: Path,
-    settings: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     triggered_at: int | None = None,
 ) -> Run:
     """Check the scenario, make the run's directory, take a slot of the machine and start the monitor.
 
     Raises InputError before anything is made, MachineError where no slot becomes free.
     """
-    scenario, topology = load_scenario(scenario_file, topologies, settings)
-    return begin(scenario, topology, directory=directory, run_id=run_id, settings=settings, triggered_at=triggered_at)
+    scenario, topology = load_scenario(scenario_file, topologies, overrides)
+    return begin(scenario, topology, directory=directory, run_id=run_id, overrides=overrides, triggered_at=triggered_at)
 
 
 def begin(
@@ -56,7 +56,7 @@ def begin(
     *,
     directory: str,
     run_id: str,
-    settings: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     triggered_at: int | None = None,
 ) -> Run:
     """Make the run's directory, take a slot of the machine and start the monitor.
@@ -78,7 +78,7 @@ def begin(
             addresses=addresses.addresses(topology, slot.number),
             views=addresses.views(topology, slot.number),
             triggered_at=triggered_at,
-            settings=dict(settings or {}),
+            settings=dict(overrides or {}),
         )
         monitor.start(run, slot)
     return run

@@ -59,7 +59,7 @@ class ReserveOperator(BaseOperator):
                 directory=str(settings.runs / run_id),
                 run_id=run_id,
                 topologies=settings.topologies,
-                settings=read_overrides(context["params"], unchanged),
+                overrides=read_overrides(context["params"], unchanged),
                 triggered_at=clock.microseconds(dag_run.run_after),
             )
         write_record(run, StepSeconds(step="reserve", started_at=started_at, finished_at=clock.now_us()))

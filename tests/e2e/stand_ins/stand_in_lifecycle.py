@@ -19,10 +19,10 @@ from brokerproof.run.records import RunReleased, write_record
 log = logging.getLogger(__name__)
 
 
-def reserve(scenario_file, *, directory, run_id, topologies, settings=None, triggered_at=None):
-    scenario, topology = load_scenario(scenario_file, topologies, settings)
+def reserve(scenario_file, *, directory, run_id, topologies, overrides=None, triggered_at=None):
+    scenario, topology = load_scenario(scenario_file, topologies, overrides)
     return Run.create(
-        directory, run_id=run_id, scenario=scenario, topology=topology, triggered_at=triggered_at, settings=settings
+        directory, run_id=run_id, scenario=scenario, topology=topology, triggered_at=triggered_at, settings=overrides
     )
 
 

@@ -44,7 +44,7 @@ class FakeLifecycle:
 
     def reserve(self, file: Path, **asked: Any) -> Run:
         self.reserved = {"file": file, **asked}
-        scenario, topology = load_scenario(file, asked["topologies"], asked["settings"])
+        scenario, topology = load_scenario(file, asked["topologies"], asked["overrides"])
         return Run.create(asked["directory"], run_id=asked["run_id"], scenario=scenario, topology=topology)
 
 
@@ -137,7 +137,7 @@ class TestReserve:
         use(monkeypatch, fake)
         params = {"rate": 2000, "size": 200, "settings": {"phases.steady_s": 5}}
         directory = ReserveOperator(task_id="reserve", scenario="region_lost").execute(self.context(**params))
-        assert fake.reserved["settings"] == {"workload.rate": 2000, "phases.steady_s": 5}
+        assert fake.reserved["overrides"] == {"workload.rate": 2000, "phases.steady_s": 5}
         assert fake.reserved["triggered_at"] == 1795219200_000_000
         assert Run(directory).run_id == "region_lost-manual__2026-11-21T0134391230000"
 
