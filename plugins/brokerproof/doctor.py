@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from brokerproof.errors import BrokerproofError
-from brokerproof.machine.disk_space import NEEDED_GB, room_gb
+from brokerproof.machine.disk_space import NEEDED_GB, usable_gb
 from brokerproof.machine.finding import Finding
 from brokerproof.settings import Settings
 from brokerproof.systems.registry import system_named, system_names
@@ -81,7 +81,7 @@ def _check_memory() -> Finding:
 
 def _check_disk(name: str, path: Path) -> Finding:
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
-    free = room_gb(existing)
+    free = usable_gb(existing)
     writable = os.access(existing, os.W_OK)
     found = f"room for {free:.1f} GB in {path}" if writable else f"{existing} cannot be written"
     remedy = f"free {NEEDED_GB} GB, or set " + ("BROKERPROOF_VAR" if name == "disk for runs" else "TMPDIR")
@@ -106,9 +106,9 @@ def _check_loopback() -> Finding:
 def _check_processes() -> Finding:
     """The processes of runs that still go on or were left behind."""
     try:
-        from brokerproof.machine.processes import marked_processes
+        from brokerproof.machine.processes import find_marked_processes
 
-        left = len(list(marked_processes()))
+        left = len(list(find_marked_processes()))
     except (BrokerproofError, psutil.Error) as error:
         return Finding(name="running clusters", ok=False, found=str(error), remedy="python -m brokerproof down")
     return Finding(name="running clusters", ok=True, found=f"{left} processes of runs" if left else "none")

@@ -9,14 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from brokerproof import clock, monitor
+from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.errors import NodeError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.timeline import Timeline
-from brokerproof.machine import disk_space, slots
-from brokerproof.machine.processes import end_processes, marked_processes
+from brokerproof.machine import slots
+from brokerproof.machine.disk_space import check_disk_space
+from brokerproof.machine.processes import end_processes, find_marked_processes
+from brokerproof.monitor import start_monitor
 from brokerproof.network import Plan, shapes_of
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
@@ -63,7 +65,7 @@ def begin(
 
     Raises MachineError where the disk is too full, or where no slot becomes free.
     """
-    disk_space.check(Path(directory))
+    check_disk_space(Path(directory))
     with slots.take(timeout_s=_SLOT_TIMEOUT_S) as slot:
         if slot.run is not None:
             # It died. What it left must not meet the nodes of this one at their addresses.
@@ -80,7 +82,7 @@ def begin(
             triggered_at=triggered_at,
             settings=dict(overrides or {}),
         )
-        monitor.start(run, slot)
+        start_monitor(run, slot)
     return run
 
 
@@ -162,7 +164,7 @@ def release(run: Run) -> list[str]:
 
 def down() -> list[str]:
     """End every process of every run of this user on this machine and free all slots; what was ended."""
-    ended = end_processes(marked_processes())
+    ended = end_processes(find_marked_processes())
     for directory in slots.holders():
         # A slot that is held even now is being taken by a run that only begins.
         if (slot := slots.take_back(directory, timeout_s=0)) is not None:
@@ -175,7 +177,7 @@ def down() -> list[str]:
 def end_run(directory: str) -> list[str]:
     """End every process of a run, also of one that died, and remove what its nodes stored; the names of those ended."""
     here = Path(directory).absolute()
-    ended = end_processes(marked_processes(here))
+    ended = end_processes(find_marked_processes(here))
     # In whichever runtime it was: of a run that died early nothing says so.
     for make in RUNTIMES.values():
         runtime = make(here / "nodes")

@@ -47,7 +47,7 @@ MAX_LIFE_S = 6 * 3600
 _WRITE_EVERY_S = 30.0
 
 
-def start(run: Run, slot: Slot) -> None:
+def start_monitor(run: Run, slot: Slot) -> None:
     """Start the monitor of a run; it holds the slot from its first moment on."""
     directory = Path(run.directory).absolute()
     start_process(
@@ -60,7 +60,7 @@ def start(run: Run, slot: Slot) -> None:
     )
 
 
-def keep(run: Run) -> None:
+def watch_run(run: Run) -> None:
     """Sample until the run is released."""
     end_at = time.monotonic() + MAX_LIFE_S
     queue: SimpleQueue[Sample] = SimpleQueue()
@@ -191,4 +191,4 @@ def _backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    keep(Run(sys.argv[1]))
+    watch_run(Run(sys.argv[1]))

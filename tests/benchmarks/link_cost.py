@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from brokerproof.clock import wait_until
-from brokerproof.machine.processes import end_processes, marked_processes
+from brokerproof.machine.processes import end_processes, find_marked_processes
 from brokerproof.network import Plan, Route, start_link
 
 LISTEN, TARGET, PORT = "127.231.0.101", "127.231.0.1", 7000
@@ -129,7 +129,7 @@ def main() -> None:
                     throughputs[place].append(throughput_mb_per_s(address, options.megabytes))
             after = link.metrics()
         finally:
-            end_processes(marked_processes(Path(run)))
+            end_processes(find_marked_processes(Path(run)))
             server.kill()
     for name, quantile in (("p50", 50), ("p99", 99)):
         direct, through = (statistics.quantiles(trips[place], n=100)[quantile - 1] for place in places)

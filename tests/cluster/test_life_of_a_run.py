@@ -15,14 +15,14 @@ import pytest
 from brokerproof import clock, lifecycle
 from brokerproof.errors import MachineError, NodeError
 from brokerproof.machine import slots
-from brokerproof.machine.processes import mark_of, marked_processes, recorded_process
+from brokerproof.machine.processes import find_marked_processes, find_recorded_process, read_mark
 from brokerproof.network import Link
 from brokerproof.run.directory import Run
 
 
 def processes_of(run: Run) -> list[str]:
     """Names of the processes of a run that live."""
-    marks = [mark_of(process) for process in marked_processes(Path(run.directory))]
+    marks = [read_mark(process) for process in find_marked_processes(Path(run.directory))]
     return sorted(mark.name for mark in marks if mark is not None)
 
 
@@ -99,7 +99,7 @@ def test_a_killed_provision_is_cleaned_up_by_the_next_run(reserve_small: Callabl
     starter.wait()
     assert "metadata-1" in processes_of(run)
     # Its monitor dies too, as when the machine's memory ran out.
-    monitor = recorded_process(Path(run.path("monitor.json")))
+    monitor = find_recorded_process(Path(run.path("monitor.json")))
     assert monitor is not None
     monitor.kill()
     psutil.wait_procs([monitor], timeout=5)
@@ -114,7 +114,7 @@ def test_down_ends_everything_and_frees_all_slots(
     # Its own slots, so that the cluster that other tests share is not ended.
     monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
     run = reserve_small("ended")
-    monkeypatch.setattr(lifecycle, "marked_processes", lambda below=tmp_path: marked_processes(below))
+    monkeypatch.setattr(lifecycle, "find_marked_processes", lambda below=tmp_path: find_marked_processes(below))
     assert lifecycle.down() == ["monitor"]
     assert processes_of(run) == []
     assert slots.holders() == []

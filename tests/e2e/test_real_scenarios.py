@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof.machine.processes import marked_processes
+from brokerproof.machine.processes import find_marked_processes
 
 # Short, but long enough for the metadata session's 30 s and the clients' back-off.
 SHORT = ("phases.steady_s=6", "phases.impact_s=75", "phases.recovery_s=8", "workload.rate=500")
@@ -64,7 +64,7 @@ def test_a_destroyed_datacenter_loses_nothing_and_nothing_stays_behind(brokerpro
     assert result["counts"]["acked"] > 0.95 * 500 * 89
     assert result["counts"]["illegal"]["lost"] == 0
     assert 20 < result["recovery"]["eu_destroyed"]["rto_s"] < 80
-    assert not list(marked_processes(Path(result["run_dir"])))
+    assert not list(find_marked_processes(Path(result["run_dir"])))
     history = brokerproof("history", "sync_datacenter_loss", "--json")
     assert [run["verdict"] for run in json.loads(history.stdout)] == ["passed"]
 

@@ -17,9 +17,9 @@ from brokerproof.machine import slots
 from brokerproof.machine.processes import (
     Mark,
     end_processes,
-    mark_of,
-    marked_processes,
-    recorded_process,
+    find_marked_processes,
+    find_recorded_process,
+    read_mark,
     start_process,
 )
 from brokerproof.run.directory import Run
@@ -32,9 +32,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
     monkeypatch.setenv("BROKERPROOF_MAX_CLUSTERS", "1")
     # `down` ends what other tests and people run on this machine as well.
-    monkeypatch.setattr(lifecycle, "marked_processes", lambda below=tmp_path: marked_processes(below))
+    monkeypatch.setattr(lifecycle, "find_marked_processes", lambda below=tmp_path: find_marked_processes(below))
     yield
-    end_processes(marked_processes(tmp_path))
+    end_processes(find_marked_processes(tmp_path))
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def processes(run: Path) -> list[str]:
-    return sorted(mark.name for process in marked_processes(run) if (mark := mark_of(process)) is not None)
+    return sorted(mark.name for process in find_marked_processes(run) if (mark := read_mark(process)) is not None)
 
 
 def start_node(run: Path) -> psutil.Process:
@@ -101,7 +101,7 @@ def test_the_run_after_one_that_died_takes_its_slot_and_ends_what_it_left(
 ) -> None:
     begin_and_be_killed(tmp_path / "dead")
     node = start_node(tmp_path / "dead")
-    monitor = recorded_process(tmp_path / "dead" / "monitor.json")
+    monitor = find_recorded_process(tmp_path / "dead" / "monitor.json")
     assert monitor is not None
     monitor.kill()
     psutil.wait_procs([monitor], timeout=10)
@@ -131,7 +131,7 @@ def test_release_ends_a_monitor_that_does_not_go(
 ) -> None:
     monkeypatch.setattr(lifecycle, "_MONITOR_TIMEOUT_S", 0.3)
     run = begin("run")
-    monitor = recorded_process(tmp_path / "run" / "monitor.json")
+    monitor = find_recorded_process(tmp_path / "run" / "monitor.json")
     assert monitor is not None
     monitor.suspend()
     assert lifecycle.release(run) == ["monitor"]

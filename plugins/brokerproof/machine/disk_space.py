@@ -13,15 +13,15 @@ NEEDED_GB = 3
 FULL_SHARE = 0.99
 
 
-def room_gb(path: Path) -> float:
+def usable_gb(path: Path) -> float:
     """What nodes can still write in a directory, which need not exist yet, before its disk is full for them."""
     disk = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists()))
     return (disk.free - (1 - FULL_SHARE) * disk.total) / 2**30
 
 
-def check(path: Path) -> None:
+def check_disk_space(path: Path) -> None:
     """Raises MachineError where there is less than a run needs."""
-    found = room_gb(path.absolute())
+    found = usable_gb(path.absolute())
     if found < NEEDED_GB:
         raise MachineError(
             f"the disk of {path} has room for {max(found, 0):.1f} GB, and a run needs {NEEDED_GB}; free some, or set "

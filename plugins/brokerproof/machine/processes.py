@@ -77,16 +77,16 @@ def start_process(
     return process
 
 
-def recorded_process(record: Path) -> psutil.Process | None:
+def find_recorded_process(record: Path) -> psutil.Process | None:
     """The process that a record names, None where there is no record or the process has ended."""
     try:
         content = json.loads(record.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    return living(content["pid"], content["created"])
+    return find_process(content["pid"], content["created"])
 
 
-def living(pid: int, created: float) -> psutil.Process | None:
+def find_process(pid: int, created: float) -> psutil.Process | None:
     """The process with this pid that was started then (seconds since 1970), None if it has ended.
 
     A pid is given again; only together with the start time it is one process. A child of this process that has ended is
@@ -105,20 +105,20 @@ def living(pid: int, created: float) -> psutil.Process | None:
     return None
 
 
-def marked_processes(below: Path | None = None, *, variable: str = MARK) -> Iterator[psutil.Process]:
+def find_marked_processes(below: Path | None = None, *, variable: str = MARK) -> Iterator[psutil.Process]:
     """The marked processes of this machine that this user may look at, all or those that belong to a directory.
 
     What belongs to a directory below it counts too.
     """
     for process in psutil.process_iter():
-        mark = mark_of(process, variable=variable)
+        mark = read_mark(process, variable=variable)
         if mark is None or process.pid == os.getpid():
             continue
         if below is None or mark.directory.is_relative_to(below):
             yield process
 
 
-def mark_of(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
+def read_mark(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
     """The mark in a process's environment, None where it has none or the process has ended."""
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -131,7 +131,7 @@ def mark_of(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
 
 def end_processes(processes: Iterable[psutil.Process]) -> list[str]:
     """SIGKILL processes and wait until they are gone; their names from the marks. Raises MachineError."""
-    ended = {process: mark.name for process in processes if (mark := mark_of(process)) is not None}
+    ended = {process: mark.name for process in processes if (mark := read_mark(process)) is not None}
     for process in ended:
         send_signal(process, signal.SIGKILL)
     _, left = psutil.wait_procs(list(ended), timeout=_END_TIMEOUT_S)

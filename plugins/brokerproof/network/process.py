@@ -14,7 +14,7 @@ from brokerproof import clock
 from brokerproof.errors import DeadlineError, InputError, MachineError, NodeError, RunError
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.machine.files import write_whole
-from brokerproof.machine.processes import Mark, recorded_process, start_process
+from brokerproof.machine.processes import Mark, find_recorded_process, start_process
 from brokerproof.network.network import Effect, Metrics, State
 from brokerproof.network.plan import Plan
 from brokerproof.network.routes import Route
@@ -118,7 +118,7 @@ def start_link(nodes: Path, plan: Plan) -> Link:
     nodes = nodes.absolute()
     directory = nodes / NAME
     ready, record = directory / READY_FILE, directory / "pid.json"
-    if recorded_process(record):
+    if find_recorded_process(record):
         raise NodeError(f"the link process of {nodes} runs already")
     directory.mkdir(parents=True, exist_ok=True)
     ready.unlink(missing_ok=True)

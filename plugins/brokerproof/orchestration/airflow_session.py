@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from brokerproof.machine.processes import living
+from brokerproof.machine.processes import find_process
 
 # Airflow itself kills a task 5 s after it asked the task to end.
 _STOP_TIMEOUT_S = 10
@@ -37,7 +37,7 @@ class AirflowSession:
 
     def is_supervised(self) -> bool:
         """Whether the supervisor itself still runs, and not another process with a recycled pid."""
-        return living(self.pid, self.created) is not None
+        return find_process(self.pid, self.created) is not None
 
     def list_members(self) -> list[psutil.Process]:
         """All living processes of the session, the supervisor included.

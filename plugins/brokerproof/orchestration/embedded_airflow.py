@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from brokerproof.clock import utc, wait_until
 from brokerproof.errors import DeadlineError, MachineError
-from brokerproof.machine.processes import SERVICE_MARK, Mark, marked_processes, start_process
+from brokerproof.machine.processes import SERVICE_MARK, Mark, find_marked_processes, start_process
 from brokerproof.orchestration.airflow_client import AirflowClient
 from brokerproof.orchestration.airflow_credentials import USER, AirflowCredentials
 from brokerproof.orchestration.airflow_environment import build_airflow_environment
@@ -141,7 +141,7 @@ class EmbeddedAirflow:
     def _end_unrecorded(self) -> bool:
         """End an Airflow whose starter was killed before it could record it; True where there was one."""
         found = False
-        for process in list(marked_processes(self.home, variable=SERVICE_MARK)):
+        for process in list(find_marked_processes(self.home, variable=SERVICE_MARK)):
             with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
                 leader = os.getsid(process.pid)
                 created = psutil.Process(leader).create_time() if psutil.pid_exists(leader) else 0.0

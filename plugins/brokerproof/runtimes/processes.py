@@ -26,8 +26,8 @@ from brokerproof.machine.processes import (
     MARK,
     Mark,
     end_processes,
-    marked_processes,
-    recorded_process,
+    find_marked_processes,
+    find_recorded_process,
     send_signal,
     start_process,
 )
@@ -183,7 +183,7 @@ class ProcessRuntime:
 
     def release(self) -> list[str]:
         """End every node of the run by force."""
-        return end_processes(marked_processes(self.nodes))
+        return end_processes(find_marked_processes(self.nodes))
 
     def forget(self) -> None:
         """Remove the data and temporary files of nodes that have ended; their logs and configuration stay.
@@ -235,7 +235,7 @@ class ProcessRuntime:
             raise NodeError(f"the program of node {spec.name} that {purpose} failed: {failure}")
 
     def _processes(self, name: str) -> Iterator[psutil.Process]:
-        if process := recorded_process(self.directory(name) / "pid.json"):
+        if process := find_recorded_process(self.directory(name) / "pid.json"):
             yield process
 
 

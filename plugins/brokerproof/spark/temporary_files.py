@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from brokerproof.machine.processes import living
+from brokerproof.machine.processes import find_process
 
 
 @contextmanager
@@ -42,4 +42,4 @@ def remove_abandoned_directories(parent: Path) -> None:
 
 def _has_living_owner(name: str) -> bool:
     pid, _, created = name.partition("-")
-    return living(int(pid), float(created)) is not None
+    return find_process(int(pid), float(created)) is not None

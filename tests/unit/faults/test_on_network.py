@@ -19,7 +19,7 @@ from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.machine.processes import end_processes, marked_processes
+from brokerproof.machine.processes import end_processes, find_marked_processes
 from brokerproof.network import Link, Plan, sample_links, shapes_of, start_link
 from brokerproof.runtimes import addresses
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, METADATA_PORT, Addressing
@@ -112,7 +112,7 @@ class Wan:
         return near, far
 
     def close(self) -> None:
-        end_processes(marked_processes(self.run))
+        end_processes(find_marked_processes(self.run))
         for each in self.sockets:
             each.close()
 

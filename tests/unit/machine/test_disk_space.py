@@ -11,7 +11,8 @@ import pytest
 from brokerproof import lifecycle
 from brokerproof.checks import load_scenario
 from brokerproof.errors import MachineError
-from brokerproof.machine import disk_space, slots
+from brokerproof.machine import slots
+from brokerproof.machine.disk_space import check_disk_space
 
 ROOT = Path(__file__).parents[3]
 GB = 2**30
@@ -30,21 +31,23 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[float, float], None]:
 def test_what_bookies_would_not_use_is_no_room(tmp_path: Path, disk: Callable, total: float, free: float) -> None:
     disk(total, free)
     with pytest.raises(MachineError, match="GB, and a run needs 3"):
-        disk_space.check(tmp_path / "not" / "there" / "yet")
+        check_disk_space(tmp_path / "not" / "there" / "yet")
 
 
 @pytest.mark.parametrize(("total", "free"), [(100, 4.1), (1000, 13.1)])
 def test_what_is_enough_is_enough(tmp_path: Path, disk: Callable, total: float, free: float) -> None:
     disk(total, free)
-    disk_space.check(tmp_path / "not" / "there" / "yet")
+    check_disk_space(tmp_path / "not" / "there" / "yet")
 
 
 def test_a_run_without_room_takes_no_slot_and_makes_no_directory(
     tmp_path: Path, disk: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "take", lambda *_, **__: pytest.fail("a slot was taken"))
+    monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
     scenario, topology = load_scenario(ROOT / "dags" / "scenarios" / "sync_nominal.yaml", ROOT / "topologies")
     disk(100, 2)
     with pytest.raises(MachineError, match=r"room for 1\.0 GB, and a run needs 3; free some, or set"):
         lifecycle.begin(scenario, topology, directory=str(tmp_path / "run"), run_id="r")
     assert not (tmp_path / "run").exists()
+    assert slots.holders() == []
+    assert not list(slots.directory().iterdir())

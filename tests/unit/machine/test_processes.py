@@ -20,10 +20,10 @@ from brokerproof.machine.processes import (
     SERVICE_MARK,
     Mark,
     end_processes,
-    living,
-    mark_of,
-    marked_processes,
-    recorded_process,
+    find_marked_processes,
+    find_process,
+    find_recorded_process,
+    read_mark,
     start_process,
 )
 
@@ -33,7 +33,7 @@ SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sle
 @pytest.fixture(autouse=True)
 def ended(tmp_path: Path) -> Iterator[None]:
     yield
-    end_processes(marked_processes(tmp_path))
+    end_processes(find_marked_processes(tmp_path))
 
 
 def start(directory: Path, name: str = "node", command: list[str] = SLEEPER) -> psutil.Process:
@@ -49,10 +49,10 @@ def start(directory: Path, name: str = "node", command: list[str] = SLEEPER) -> 
 
 def test_a_process_is_found_by_its_record_and_by_its_mark(tmp_path: Path) -> None:
     process = start(tmp_path / "run")
-    assert recorded_process(tmp_path / "run" / "node.json") == process
-    assert mark_of(process) == Mark(tmp_path / "run", "node")
-    assert list(marked_processes(tmp_path)) == [process]
-    assert process in list(marked_processes())
+    assert find_recorded_process(tmp_path / "run" / "node.json") == process
+    assert read_mark(process) == Mark(tmp_path / "run", "node")
+    assert list(find_marked_processes(tmp_path)) == [process]
+    assert process in list(find_marked_processes())
 
 
 def test_a_process_leads_a_session_of_its_own_and_its_output_is_kept(tmp_path: Path) -> None:
@@ -66,23 +66,23 @@ def test_a_process_without_a_record_is_found_by_its_mark_alone(tmp_path: Path) -
     """As when its starter is killed between its start and its record."""
     process = start(tmp_path / "run")
     (tmp_path / "run" / "node.json").unlink()
-    assert recorded_process(tmp_path / "run" / "node.json") is None
-    assert list(marked_processes(tmp_path)) == [process]
-    assert end_processes(marked_processes(tmp_path)) == ["node"]
-    assert list(marked_processes(tmp_path)) == []
+    assert find_recorded_process(tmp_path / "run" / "node.json") is None
+    assert list(find_marked_processes(tmp_path)) == [process]
+    assert end_processes(find_marked_processes(tmp_path)) == ["node"]
+    assert list(find_marked_processes(tmp_path)) == []
 
 
 def test_a_record_that_cannot_be_written_leaves_a_process_that_its_mark_finds(tmp_path: Path) -> None:
     (tmp_path / "run" / "node.json").mkdir(parents=True)
     with pytest.raises(MachineError, match=r"node\.json cannot be written"):
         start(tmp_path / "run")
-    assert end_processes(marked_processes(tmp_path / "run")) == ["node"]
+    assert end_processes(find_marked_processes(tmp_path / "run")) == ["node"]
 
 
 def test_what_belongs_to_a_directory_below_belongs_to_a_run_and_its_namesake_does_not(tmp_path: Path) -> None:
     node, other = start(tmp_path / "run-1" / "nodes"), start(tmp_path / "run-10" / "nodes")
-    assert list(marked_processes(tmp_path / "run-1")) == [node]
-    assert list(marked_processes(tmp_path / "run-10")) == [other]
+    assert list(find_marked_processes(tmp_path / "run-1")) == [node]
+    assert list(find_marked_processes(tmp_path / "run-10")) == [other]
 
 
 def test_a_mark_of_another_kind_is_another_mark(tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_a_mark_of_another_kind_is_another_mark(tmp_path: Path) -> None:
         environment={},
         variable="BROKERPROOF_OF_THIS_TEST",
     )
-    (server,) = marked_processes(tmp_path, variable="BROKERPROOF_OF_THIS_TEST")
-    assert list(marked_processes(tmp_path)) == []
+    (server,) = find_marked_processes(tmp_path, variable="BROKERPROOF_OF_THIS_TEST")
+    assert list(find_marked_processes(tmp_path)) == []
     server.kill()
     server.wait()
 
@@ -109,8 +109,8 @@ def test_the_starters_own_marks_do_not_pass_on(tmp_path: Path) -> None:
         log=tmp_path / "log",
         environment={**os.environ, SERVICE_MARK: str(Mark(tmp_path, "airflow")), MARK: str(Mark(tmp_path, "node"))},
     )
-    assert list(marked_processes(tmp_path, variable=SERVICE_MARK)) == []
-    assert mark_of(psutil.Process(process.pid)) == Mark(tmp_path / "run", "monitor")
+    assert list(find_marked_processes(tmp_path, variable=SERVICE_MARK)) == []
+    assert read_mark(psutil.Process(process.pid)) == Mark(tmp_path / "run", "monitor")
 
 
 def test_a_starter_that_is_killed_takes_no_process_with_it(tmp_path: Path) -> None:
@@ -123,12 +123,12 @@ start_process({SLEEPER!r}, mark=Mark(here, "node"), record=here / "node.json", l
 os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
-    assert recorded_process(tmp_path / "node.json") is not None
+    assert find_recorded_process(tmp_path / "node.json") is not None
 
 
 def test_another_process_under_a_recorded_pid_is_not_the_one(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_text(json.dumps({"pid": os.getpid(), "created": 1.0}))
-    assert recorded_process(tmp_path / "node.json") is None
+    assert find_recorded_process(tmp_path / "node.json") is None
 
 
 def test_ending_processes_ends_those_that_ignore_everything_else(tmp_path: Path) -> None:
@@ -139,34 +139,34 @@ def test_ending_processes_ends_those_that_ignore_everything_else(tmp_path: Path)
 
 
 def test_this_process_is_not_among_the_marked(tmp_path: Path) -> None:
-    code = "import sys; from brokerproof.machine.processes import marked_processes; from pathlib import Path; "
-    code += f"sys.exit(len(list(marked_processes(Path({str(tmp_path)!r})))))"
+    code = "import sys; from brokerproof.machine.processes import find_marked_processes; from pathlib import Path; "
+    code += f"sys.exit(len(list(find_marked_processes(Path({str(tmp_path)!r})))))"
     environment = {**os.environ, MARK: str(Mark(tmp_path, "node"))}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
 
 
 def test_a_process_is_itself_though_the_clock_moved_a_little() -> None:
     me = psutil.Process()
-    assert living(me.pid, me.create_time()) == me
-    assert living(me.pid, me.create_time() + 0.5) == me
+    assert find_process(me.pid, me.create_time()) == me
+    assert find_process(me.pid, me.create_time() + 0.5) == me
 
 
 @pytest.mark.parametrize("earlier_s", [2.0, 3600.0])
 def test_another_one_under_its_pid_is_not(earlier_s: float) -> None:
     me = psutil.Process()
-    assert living(me.pid, me.create_time() - earlier_s) is None
+    assert find_process(me.pid, me.create_time() - earlier_s) is None
 
 
 def test_one_that_ended_is_not_even_before_it_is_reaped() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = psutil.Process(child.pid)
     created = process.create_time()
-    assert living(child.pid, created) == process
+    assert find_process(child.pid, created) == process
     child.kill()
     deadline = time.monotonic() + 10
     while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert living(child.pid, created) is None
+    assert find_process(child.pid, created) is None
     # It is reaped by now, so that nothing has its pid any more.
     assert not psutil.pid_exists(child.pid)
     child.communicate()

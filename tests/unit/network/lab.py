@@ -8,7 +8,7 @@ import struct
 import time
 from pathlib import Path
 
-from brokerproof.machine.processes import end_processes, marked_processes
+from brokerproof.machine.processes import end_processes, find_marked_processes
 from brokerproof.network import Condition, Link, Plan, Route, Shape, start_link
 
 PORT = 7000
@@ -93,7 +93,7 @@ class Lab:
 
     def close(self) -> None:
         """End everything."""
-        end_processes(marked_processes(self.run))
+        end_processes(find_marked_processes(self.run))
         for each in (*self._sockets, *self._targets.values()):
             each.close()
 

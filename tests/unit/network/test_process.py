@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from brokerproof.errors import MachineError, NodeError, RunError
-from brokerproof.machine.processes import Mark, end_processes, mark_of, marked_processes
+from brokerproof.machine.processes import Mark, end_processes, find_marked_processes, read_mark
 from brokerproof.network import Link, Plan, Route, start_link
 
 from .lab import PORT, Lab, one_way_s
@@ -46,9 +46,9 @@ os.kill(os.getpid(), signal.SIGKILL)
     link = Link(lab.nodes)
     assert link.ping() == link.pid
     one_way_s(*lab.connect())
-    found = [process.pid for process in marked_processes() if mark_of(process) == Mark(lab.nodes, "link")]
+    found = [process.pid for process in find_marked_processes() if read_mark(process) == Mark(lab.nodes, "link")]
     assert found == [link.pid]
-    assert end_processes(marked_processes(lab.run)) == ["link"]
+    assert end_processes(find_marked_processes(lab.run)) == ["link"]
     assert not psutil.pid_exists(link.pid) or psutil.Process(link.pid).status() == psutil.STATUS_ZOMBIE
 
 
@@ -82,7 +82,7 @@ def test_a_directory_too_deep_for_a_unix_socket_will_do(lab: Lab) -> None:
         assert link.ping() == link.pid
         assert not (deep / "link" / "control.sock").exists()
     finally:
-        end_processes(marked_processes(deep))
+        end_processes(find_marked_processes(deep))
 
 
 def test_a_thousand_listeners_are_fine(lab: Lab) -> None:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError, NodeError
-from brokerproof.machine.processes import marked_processes
+from brokerproof.machine.processes import find_marked_processes
 from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec, Program
 
@@ -134,15 +134,6 @@ def test_a_node_that_cannot_be_formatted_is_said_with_its_last_words_and_does_no
     assert not runtime.alive("n1")
 
 
-def test_a_program_that_does_not_end_is_said(runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brokerproof.runtimes.processes._PROGRAM_TIMEOUT_S", 0.5)
-    node = spec(reset=(sys.executable, "-c", "import time; time.sleep(600)"))
-    runtime.prepare(node)
-    with pytest.raises(NodeError, match=r"node n1 that makes the cluster accept it .* failed: it did not end in 0 s"):
-        runtime.reset(node)
-    assert not list(marked_processes(runtime.nodes))
-
-
 def test_a_program_runs_beside_the_nodes_with_its_files_and_nothing_of_the_starter(
     runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +163,7 @@ def test_a_program_that_fails_is_said_with_its_purpose(runtime: ProcessRuntime, 
     )
     with pytest.raises(NodeError, match=f"^writing the metadata failed: it .*{reason}"):
         runtime.execute(program)
-    assert not list(marked_processes(runtime.nodes))
+    assert not list(find_marked_processes(runtime.nodes))
 
 
 def test_a_dead_node_whose_port_refuses_is_evidence_and_nothing_else_is(runtime: ProcessRuntime) -> None:
@@ -253,7 +244,7 @@ def test_a_process_whose_starter_was_killed_before_writing_it_down_is_ended(runt
     (runtime.directory("n1") / "pid.json").unlink()
     assert not runtime.alive("n1")
     assert runtime.release() == ["n1"]
-    assert not list(marked_processes(runtime.nodes))
+    assert not list(find_marked_processes(runtime.nodes))
 
 
 def test_release_leaves_other_runs_alone(runtime: ProcessRuntime, tmp_path: Path) -> None:
