@@ -38,7 +38,7 @@ def cluster(**settings: Any) -> Iterator[Run]:
             run_id="write-latency",
             topologies=ROOT / "topologies",
             # Without batches, because one would wait 5 ms to fill.
-            settings={"workload.client.batching_delay_ms": 0, **settings},
+            overrides={"workload.client.batching_delay_ms": 0, **settings},
         )
         try:
             lifecycle.provision(run)

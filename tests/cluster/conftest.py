@@ -62,7 +62,7 @@ def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
         directory=str(tmp_path_factory.mktemp("stretched") / "run"),
         run_id="stretched",
         topologies=ROOT / "topologies",
-        settings={"phases": {"steady_s": 4, "impact_s": 4, "recovery_s": 2}, "workload.rate": 400, "settle_s": 60},
+        overrides={"phases": {"steady_s": 4, "impact_s": 4, "recovery_s": 2}, "workload.rate": 400, "settle_s": 60},
     )
     try:
         lifecycle.provision(run)
@@ -93,7 +93,7 @@ def reserve_small(tmp_path: Path) -> Iterator[Callable[..., Run]]:
             directory=str(tmp_path / name),
             run_id=name,
             topologies=HERE / "topologies",
-            settings=settings,
+            overrides=settings,
         )
         runs.append(run)
         return run

@@ -37,7 +37,7 @@ def geo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
         directory=str(tmp_path_factory.mktemp("geo") / "run"),
         run_id="geo",
         topologies=ROOT / "topologies",
-        settings={
+        overrides={
             "phases": {"steady_s": 4, "impact_s": 4, "recovery_s": 2},
             # One Spark task a producer, all at once, and a machine may have no more than two cores.
             "workload.producers": 1,

@@ -41,7 +41,7 @@ def wan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         directory=str(tmp_path_factory.mktemp("wan") / "run"),
         run_id="wan",
         topologies=ROOT / "topologies",
-        settings={"topology": "sync_active_passive_wan", "overrides": {"links.0.delay_ms": DELAY_MS}},
+        overrides={"topology": "sync_active_passive_wan", "overrides": {"links.0.delay_ms": DELAY_MS}},
     )
     try:
         lifecycle.provision(run)

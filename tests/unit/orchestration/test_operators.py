@@ -156,9 +156,9 @@ class TestReserve:
     ) -> None:
         use(monkeypatch, FakeLifecycle())
         context = self.context(settings={"workload.keys": 1})
-        with pytest.raises(AirflowFailException, match="1 keys cannot be shared out among 2 producers"):
+        with pytest.raises(AirflowFailException, match="1 keys are fewer than 2 producers"):
             ReserveOperator(task_id="reserve", scenario="region_lost").execute(context)
-        assert "1 keys cannot be shared out" in context["ti"].pushed["problem"]
+        assert "1 keys are fewer" in context["ti"].pushed["problem"]
 
     def test_passes_an_error_of_the_machine_on(self, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fake = FakeLifecycle()
