@@ -12,9 +12,10 @@ from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.orchestration.airflow_client import FINISHED, AirflowClient, TaskState
 from brokerproof.orchestration.progress import Progress
-from brokerproof.orchestration.snapshot import Snapshot, read_live
+from brokerproof.orchestration.snapshot import Snapshot
 from brokerproof.results.outcome import outcome
 from brokerproof.run.directory import Run
+from brokerproof.run.live_status import read_live_status
 from brokerproof.run.records import StepProblem, read_record
 
 _READ_LIVE_EVERY_S = 0.5
@@ -40,7 +41,7 @@ class ScenarioRun:
             tasks = self.client.list_tasks(self.scenario, self.run_id)
             asked_at = time.monotonic()
             while True:
-                progress.show(Snapshot(tasks=tasks, live=read_live(self.directory)))
+                progress.show(Snapshot(tasks=tasks, live=read_live_status(Run(str(self.directory)), "live")))
                 if state in FINISHED:
                     return state
                 if time.monotonic() - asked_at > _ASK_AIRFLOW_EVERY_S:

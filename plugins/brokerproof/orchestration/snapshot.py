@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from brokerproof.orchestration.airflow_client import TaskState
@@ -48,12 +46,3 @@ class Snapshot:
         if live.get("text"):
             parts.append(str(live["text"]))
         return "  ".join(parts)
-
-
-def read_live(run_directory: Path) -> dict[str, Any]:
-    """The live status that a run rewrites every second or so; empty where there is none."""
-    try:
-        live = json.loads((run_directory / "progress" / "live.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return live if isinstance(live, dict) else {}

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from brokerproof.orchestration.airflow_client import TaskState
 from brokerproof.orchestration.progress import Progress
-from brokerproof.orchestration.snapshot import Snapshot, read_live
+from brokerproof.orchestration.snapshot import Snapshot
+from brokerproof.run.directory import Run
+from brokerproof.run.live_status import read_live_status
 from rich.console import Console
 
 LIVE = {
@@ -47,7 +49,7 @@ def test_any_key_of_the_live_status_may_be_missing(missing: str) -> None:
 def test_a_damaged_live_status_is_empty(tmp_path: Path, content: str) -> None:
     (tmp_path / "progress").mkdir()
     (tmp_path / "progress" / "live.json").write_text(content)
-    assert read_live(tmp_path) == {}
+    assert read_live_status(Run(str(tmp_path)), "live") == {}
 
 
 def test_without_a_terminal_a_line_appears_when_other_tasks_run() -> None:
