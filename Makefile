@@ -8,7 +8,7 @@ SOURCES := plugins dags spark_jobs tests tools
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test lint format types unit cluster e2e browser docs figures down clean
+.PHONY: help setup lock demo test lint format types unit systems cluster e2e browser docs figures down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ lock: setup ## resolve requirements.in into requirements.txt
 demo: setup ## destroy a datacenter under load and prove what became of every message
 	$(BIN)/python -m brokerproof run sync_datacenter_loss
 
-test: lint types unit cluster e2e browser ## everything that CI checks
+test: lint types unit systems cluster e2e browser ## everything that CI checks
 
 lint: setup ## style and format
 	$(BIN)/ruff check $(SOURCES)
@@ -55,6 +55,9 @@ types: setup ## static types
 
 unit: setup ## tests without a cluster
 	$(PYTEST) tests/unit
+
+systems: setup ## tests of the messaging system that exists for tests only
+	$(PYTEST) tests/systems
 
 cluster: setup ## tests on a real embedded cluster
 	$(PYTEST) tests/cluster

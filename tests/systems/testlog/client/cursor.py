@@ -1,0 +1,105 @@
+"""Reads partitions from an offset each on, from whichever node leads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from testlog.client.cluster import Cluster
+from testlog.client.connection import Answered, Connection, RequestError, UnavailableError
+from testlog.record import Record, unpack_records
+from testlog.wire import Content, Header
+
+# How long the leader waits for messages before it answers that there are none.
+_WAIT_S = 0.5
+_MOST_BYTES = 262_144
+_RETRY_S = 0.05
+
+
+class Delivery(NamedTuple):
+    """A message and where it is stored."""
+
+    partition: int
+    offset: int
+    record: Record
+
+
+class Cursor:
+    """Where reading goes on in each partition; it delivers no message twice."""
+
+    def __init__(self, cluster: Cluster, topic: str, offsets: Mapping[int, int]) -> None:
+        self._cluster, self._topic = cluster, topic
+        # The next offset to read, behind the control records that were passed over.
+        self.offsets = dict(offsets)
+        # The end of each log when it was last asked for messages, -1 before.
+        self.ends = dict.fromkeys(offsets, -1)
+        self._connection: Connection | None = None
+        self._asked: set[int] = set()
+        self._deliveries: list[Delivery] = []
+        self._leads = True
+        self._refusal: RequestError | None = None
+
+    def poll(self, timeout_s: float) -> list[Delivery]:
+        """The next messages, none where none came in time. Raises RequestError where the topic is not there."""
+        until = time.monotonic() + timeout_s
+        while True:
+            try:
+                self._poll_once(until)
+            except UnavailableError:
+                self.close()
+                time.sleep(max(0.0, min(_RETRY_S, until - time.monotonic())))
+            if self._deliveries or time.monotonic() >= until:
+                deliveries, self._deliveries = self._deliveries, []
+                return deliveries
+
+    def send(self, header: Header, answered: Answered) -> None:
+        """Send another request about the topic, if there is a connection; a later `poll` calls `answered`."""
+        if self._connection is not None:
+            try:
+                self._connection.send({"topic": self._topic, **header}, b"", answered)
+            except UnavailableError:
+                self.close()
+
+    def close(self) -> None:
+        """Close the connection; another `poll` opens one again."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._leads = None, True
+        self._asked.clear()
+
+    def _poll_once(self, until: float) -> None:
+        if self._connection is None:
+            self._connection = self._cluster.connect_to_leader()
+        for partition in self.offsets.keys() - self._asked:
+            self._fetch(self._connection, partition)
+        self._connection.receive(until - time.monotonic())
+        if self._refusal is not None:
+            raise self._refusal
+        if not self._leads:
+            raise UnavailableError("the node leads no more")
+
+    def _fetch(self, connection: Connection, partition: int) -> None:
+        header = {
+            "type": "fetch",
+            "topic": self._topic,
+            "partition": partition,
+            "offset": self.offsets[partition],
+            "wait_ms": int(_WAIT_S * 1000),
+            "most_bytes": _MOST_BYTES,
+        }
+        connection.send(header, b"", lambda content: self._fetched(partition, content), wait_s=_WAIT_S)
+        self._asked.add(partition)
+
+    def _fetched(self, partition: int, content: Content) -> None:
+        header, body = content
+        self._asked.discard(partition)
+        if header.get("error") == "not_leader":
+            self._leads = False
+        elif "error" in header:
+            self._refusal = RequestError(header)
+        else:
+            self._deliveries += [
+                Delivery(partition, offset, record) for offset, record in unpack_records(header["records"], body)
+            ]
+            self.offsets[partition], self.ends[partition] = header["next"], header["end"]

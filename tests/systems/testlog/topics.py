@@ -1,0 +1,101 @@
+"""Topics, partitions and subscriptions: what the committed entries say, in their order, the same on every node.
+
+Offsets are given here, when an entry is committed, so that no offset is ever taken back. Control records take offsets
+and hold no message: one in every partition when a leader's term begins, and one behind every batch of messages.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from testlog.wire import Header, unpack
+
+# Kinds of entries.
+TERM_START, RECORDS, TOPIC, SUBSCRIPTION, COMMIT = "term_start", "records", "topic", "subscription", "commit"
+
+
+class Partition:
+    """Where the messages of one partition are in the node's log."""
+
+    def __init__(self) -> None:
+        # The log's end is exclusive: the next offset that is given.
+        self.end = 0
+        self._offsets = array("Q")
+        self._bases = array("Q")
+        self._indexes = array("Q")
+
+    @property
+    def messages(self) -> int:
+        """How many messages the log holds."""
+        return len(self._offsets)
+
+    def messages_from(self, offset: int) -> int:
+        """How many messages the log holds at an offset and behind it."""
+        return len(self._offsets) - bisect_left(self._offsets, offset)
+
+    def add(self, index: int, span: int, places: list[int]) -> int:
+        """Give `span` offsets to the entry at `index`, which has messages at `places` in it. Returns the first one."""
+        base = self.end
+        self._bases.append(base)
+        self._indexes.append(index)
+        self._offsets.extend(base + place for place in places)
+        self.end += span
+        return base
+
+    def add_control_record(self) -> None:
+        """Take an offset for no message."""
+        self.end += 1
+
+    def entries_from(self, offset: int) -> Iterator[tuple[int, int, int]]:
+        """Entries that may hold messages from an offset on: first offset, index in the node's log, where to go on."""
+        for number in range(max(0, bisect_right(self._bases, offset) - 1), len(self._bases)):
+            following = self._bases[number + 1] if number + 1 < len(self._bases) else self.end
+            yield self._bases[number], self._indexes[number], following
+
+
+@dataclass
+class Topic:
+    """A topic; subscriptions have a committed offset a partition, from which they go on."""
+
+    partitions: list[Partition]
+    subscriptions: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Topics:
+    """All topics."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Topic] = {}
+
+    def apply(self, index: int, content: bytes) -> Header:
+        """Follow a committed entry. Returns what to answer to whoever asked for it."""
+        header, _ = unpack(content)
+        if header["kind"] == TERM_START:
+            for topic in self.by_name.values():
+                for partition in topic.partitions:
+                    partition.add_control_record()
+            return {}
+        if header["kind"] == TOPIC:
+            return self._create(header)
+        topic = self.by_name[header["topic"]]
+        if header["kind"] == RECORDS:
+            places = [row[0] for row in header["records"]]
+            return {"base": topic.partitions[header["partition"]].add(index, header["span"], places)}
+        if header["kind"] == SUBSCRIPTION:
+            topic.subscriptions.setdefault(header["subscription"], [0] * len(topic.partitions))
+            return {}
+        committed = topic.subscriptions[header["subscription"]]
+        for partition_text, offset in header["offsets"].items():
+            committed[int(partition_text)] = max(committed[int(partition_text)], offset)
+        return {}
+
+    def _create(self, header: Header) -> Header:
+        there = self.by_name.get(header["topic"])
+        if there is None:
+            self.by_name[header["topic"]] = Topic([Partition() for _ in range(header["partitions"])])
+        elif len(there.partitions) != header["partitions"]:
+            return {"error": "topic_exists", "detail": f"{header['topic']} has {len(there.partitions)} partitions"}
+        return {}
