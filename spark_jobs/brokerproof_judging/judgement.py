@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from brokerproof.errors import RunError
-from brokerproof.experiment.verdict import Verdict, merge
+from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.run.directory import Run
 from pyspark.sql import DataFrame, SparkSession
 
@@ -181,7 +181,7 @@ def conclude(
     if not counts["publishes"]:
         return Verdict.NO_DATA, "Nobody published anything."
     verdicts = {name: Verdict(suite["verdict"]) for name, suite in suites.items()}
-    verdict = merge([*verdicts.values(), *([Verdict.UNKNOWN] if problems else [])])
+    verdict = merge_verdicts([*verdicts.values(), *([Verdict.UNKNOWN] if problems else [])])
     if verdict is Verdict.PASSED:
         total = f"{counts['messages']} messages, {counts['acked']} of them acknowledged"
         return verdict, f"All that was promised held for {total}."

@@ -44,7 +44,7 @@ def read_layered_file(path: Path, *, own: Collection[str] = ()) -> LayeredFile:
     layers = _read_layers(path, own)
     content: dict[str, Any] = {}
     for layer in reversed(layers):
-        content = merge(content, layer.content)
+        content = merge_mappings(content, layer.content)
     return LayeredFile(content=content, layers=tuple(layers))
 
 
@@ -54,17 +54,17 @@ def extend_field(content: Mapping[str, Any], field: str, directory: Path, *, fil
     if not isinstance(value, Mapping) or value.get(_EXTENDS) is None:
         return dict(content)
     base = _find(value[_EXTENDS], directory, file=file, field=f"{field}.{_EXTENDS}")
-    return {**content, field: merge(read_layered_file(base).content, _without(value, [_EXTENDS]))}
+    return {**content, field: merge_mappings(read_layered_file(base).content, _without(value, [_EXTENDS]))}
 
 
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def merge_mappings(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """`above` laid over `below`; the keys of `below` keep their order and come first."""
     merged = dict(below)
     for key, value in above.items():
         if value is None and key in merged:
             del merged[key]
         elif isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
-            merged[key] = merge(merged[key], value)
+            merged[key] = merge_mappings(merged[key], value)
         else:
             merged[key] = value
     return merged

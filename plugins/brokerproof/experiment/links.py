@@ -1,4 +1,4 @@
-"""How traffic between two regions fares."""
+"""The network between two regions: its delay, jitter and bandwidth."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.yaml_models import FrozenModel
 
 
-class Quality(FrozenModel):
-    """How traffic fares in one direction."""
+class LinkQuality(FrozenModel):
+    """Delay, jitter and bandwidth in one direction."""
 
     delay_ms: float = Field(0, ge=0, le=60_000, description="one way")
-    jitter_ms: float = Field(0, ge=0, description="at most so much more or less than the delay, evenly spread")
-    bandwidth_mbit: float | None = Field(None, gt=0, description="Mbit/s of all connections together; none: unlimited")
+    jitter_ms: float = Field(0, ge=0, description="the delay varies by at most so much, with equal probability")
+    bandwidth_mbit: float | None = Field(
+        None, gt=0, description="Mbit/s of all connections together; unlimited by default"
+    )
 
     @model_validator(mode="after")
-    def _nothing_arrives_before_it_was_sent(self) -> Self:
+    def _check_jitter(self) -> Self:
         if self.jitter_ms > self.delay_ms:
             raise InputError(
                 f"a jitter of {self.jitter_ms:g} ms around a delay of {self.delay_ms:g} ms",
@@ -28,7 +30,7 @@ class Quality(FrozenModel):
         return self
 
 
-class RegionLink(Quality):
+class RegionLink(LinkQuality):
     """The network between two regions, the same in both directions."""
 
     between: list[str] = Field(min_length=2, max_length=2, description="the two regions")

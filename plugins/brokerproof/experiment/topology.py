@@ -1,6 +1,6 @@
 """A topology: the clusters, their regions and nodes, the links between regions, and policies.
 
-What a role means and which policies there are is the messaging system's own: it reads and checks them.
+The messaging system defines which roles and which policies there are, and it reads and checks them.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class Node(FrozenModel):
     region: str = Field(pattern=_NAME)
     rack: str = Field("rack-1", pattern=_NAME, description="rack inside the region")
     standby: bool = Field(
-        False, description="it is not started with the other nodes, but by a fault of the kind `start`"
+        False, description="it is not started with the other nodes; a fault of the kind `start` starts it"
     )
 
 
 class Cluster(FrozenModel):
     """One cluster: its nodes by name, and beside them the policies that its messaging system defines."""
 
-    # What stands beside `nodes` is read and checked by the system.
+    # The system reads and checks the fields beside `nodes`.
     model_config = ConfigDict(frozen=True, extra="allow")
 
     nodes: dict[str, Node]
 
     @property
     def policies(self) -> Mapping[str, Any]:
-        """What the file says beside `nodes`, as it stands there."""
+        """The fields beside `nodes`, as they stand in the file."""
         return self.model_extra or {}
 
     def names(self, *, role: str | None = None, region: str | None = None) -> list[str]:
@@ -55,7 +55,7 @@ class Cluster(FrozenModel):
 
 
 class Topology(FrozenModel):
-    """Everything that `provision` and `configure` set up."""
+    """The clusters, nodes, links and policies that a run sets up."""
 
     title: str
     description: str
@@ -67,18 +67,18 @@ class Topology(FrozenModel):
     )
     links: list[RegionLink] = Field(
         default_factory=list,
-        description="networks between regions; with any, all that connects two regions crosses an emulated network, "
-        "which passes everything on at once between two regions that are not listed here",
+        description="networks between regions; where there is one, every connection between two regions crosses an "
+        "emulated network, which adds no delay between two regions that are not listed here",
     )
     settings: dict[str, dict[str, str | int | float | bool]] = Field(
-        default_factory=dict, description="the system's own configuration keys, by role"
+        default_factory=dict, description="configuration keys of the messaging system, by role"
     )
     heap_mb: dict[str, int] = Field(
         default_factory=dict, description="heap of a node in MiB, by role; the system's own by default"
     )
 
     @model_validator(mode="after")
-    def _each_name_once(self) -> Self:
+    def _check_names_are_unique(self) -> Self:
         seen: set[str] = set(self.shared_metadata)
         for cluster_name, cluster in self.clusters.items():
             for name in cluster.nodes:
@@ -90,7 +90,7 @@ class Topology(FrozenModel):
         return self
 
     @model_validator(mode="after")
-    def _links_of_known_regions(self) -> Self:
+    def _check_links(self) -> Self:
         pairs: set[frozenset[str]] = set()
         for number, link in enumerate(self.links):
             at = f"links.{number}.between"
@@ -110,10 +110,10 @@ class Topology(FrozenModel):
         return self
 
     @model_validator(mode="after")
-    def _nodes_can_be_named_across_links(self) -> Self:
+    def _check_names_are_host_names(self) -> Self:
         if not self.links:
             return self
-        for name, at in self.fields.items():
+        for name, at in self.node_fields.items():
             if not re.match(_NAME, name) or name == "localhost":
                 raise InputError(
                     "is no host name, which nodes of a topology with links need",
@@ -125,8 +125,8 @@ class Topology(FrozenModel):
         return self
 
     @cached_property
-    def fields(self) -> Mapping[str, str]:
-        """Where the file describes each node, by its name."""
+    def node_fields(self) -> Mapping[str, str]:
+        """The field of the file that describes each node, by the node's name."""
         own = {
             name: f"clusters.{cluster_name}.nodes.{name}"
             for cluster_name, cluster in self.clusters.items()
@@ -136,10 +136,10 @@ class Topology(FrozenModel):
 
     @cached_property
     def places(self) -> Mapping[str, str]:
-        """What connects to other regions beside nodes under their own names, with its region.
+        """The names, with their regions, under which clients that are no nodes connect to other regions.
 
-        `brokers-REGION` are the region's nodes that serve, where they are clients of others that do, `clients-REGION`
-        the clients of the workload that are in the region.
+        `brokers-REGION` are the region's nodes that serve, in connections to other nodes that serve; `clients-REGION`
+        are the clients of the workload in the region.
         """
         return {place(region): region for region in self.regions for place in (brokers_in, clients_in)}
 
@@ -181,7 +181,7 @@ def read_topology(
 ) -> Topology:
     """The topology in `directory/name.yaml` with what it extends, and with values replaced by dotted path.
 
-    `check` gets it before it is returned, and may fill in more or raise InputError for one of its fields.
+    `check` gets it before it is returned. It may fill in defaults, or raise InputError for a field.
     """
     known = list_yaml(directory)
     path = directory / f"{name}.yaml"

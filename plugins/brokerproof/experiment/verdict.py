@@ -1,4 +1,4 @@
-"""The four verdicts and how they merge."""
+"""The four verdicts, and the merged verdict of several."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What the evidence says."""
+    """What the evidence proves about a run, a suite or an expectation."""
 
     PASSED = "passed"
     NO_DATA = "no_data"
@@ -20,10 +20,10 @@ class Verdict(StrEnum):
         return list(Verdict).index(self)
 
 
-# The verdicts for which the evidence is enough.
+# The verdicts that need complete evidence.
 DECISIVE = (Verdict.PASSED, Verdict.FAILED)
 
 
-def merge(verdicts: Iterable[Verdict]) -> Verdict:
-    """The most severe of them: failed > unknown > no_data > passed. Of none, `no_data`."""
+def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
+    """The most severe verdict: failed > unknown > no_data > passed. Without any verdict it is `no_data`."""
     return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NO_DATA)

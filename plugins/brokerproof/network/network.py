@@ -6,7 +6,7 @@ import time
 
 from brokerproof import clock
 from brokerproof.errors import InputError
-from brokerproof.experiment.links import Quality
+from brokerproof.experiment.links import LinkQuality
 from brokerproof.experiment.yaml_models import FrozenModel, suggest_name
 from brokerproof.network.line import Line
 from brokerproof.network.listener import Listener
@@ -205,7 +205,7 @@ class EmulatedNetwork:
         for way in self._ways:
             conditions = [each for each in self._conditions.values() if each.holds(way.sender, way.receiver)]
             shape = self._shapes.get(way.regions) or Shape(sender=way.regions[0], receiver=way.regions[1])
-            qualities: list[tuple[str | None, Quality]] = [(None, shape), *((each.id, each) for each in conditions)]
+            qualities: list[tuple[str | None, LinkQuality]] = [(None, shape), *((each.id, each) for each in conditions)]
             before = way.cut
             if way.set(
                 cut=any(condition.cut for condition in conditions),

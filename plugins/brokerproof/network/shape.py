@@ -7,18 +7,18 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from brokerproof.errors import InputError
-from brokerproof.experiment.links import Quality
+from brokerproof.experiment.links import LinkQuality
 from brokerproof.experiment.topology import Topology
 
 
-class Shape(Quality):
+class Shape(LinkQuality):
     """Delay, jitter and bandwidth of the traffic from one region to another while no fault acts on it."""
 
     sender: str = Field(description="region")
     receiver: str = Field(description="region")
 
 
-class Condition(Quality):
+class Condition(LinkQuality):
     """A disturbance of the traffic between nodes; it lasts until it is removed by its id.
 
     Conditions add to the shape: delays and jitters are summed, the smallest bandwidth counts, one cut is enough.

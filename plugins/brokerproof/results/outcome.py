@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.scenario import ExpectedOutcome
-from brokerproof.experiment.verdict import DECISIVE, Verdict, merge
+from brokerproof.experiment.verdict import DECISIVE, Verdict, merge_verdicts
 from brokerproof.results.durations import compute_durations
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
 from brokerproof.run.directory import Run
@@ -59,7 +59,7 @@ class SuiteJudgement(_Judged):
     @property
     def worst(self) -> Verdict:
         """The suite's verdict, or that of one of its expectations where it is worse."""
-        return merge([self.verdict, *(check.verdict for check in self.expectations)])
+        return merge_verdicts([self.verdict, *(check.verdict for check in self.expectations)])
 
 
 class Counts(_Judged):
@@ -109,7 +109,7 @@ class Judgement(_Judged):
     @property
     def worst(self) -> Verdict:
         """The verdict, or that of one of its suites where it is worse."""
-        return merge([self.verdict, *(suite.worst for suite in self.suites.values())])
+        return merge_verdicts([self.verdict, *(suite.worst for suite in self.suites.values())])
 
 
 def read_judgement(run: Run) -> Judgement:
@@ -155,7 +155,7 @@ def outcome(run: Run) -> dict[str, Any]:
         doubts += _contradictions(judgement)
     verdict = judgement.worst if judgement else Verdict.UNKNOWN
     if doubts:
-        verdict = merge([verdict, Verdict.UNKNOWN])
+        verdict = merge_verdicts([verdict, Verdict.UNKNOWN])
     shortfalls = _shortfalls(scenario.expect, verdict, judgement, doubts)
     return {
         "run_id": run.run_id,

@@ -48,7 +48,7 @@ def nodes_that(trait: Trait, topology: Topology, cluster: str) -> list[str]:
 def check_roles(topology: Topology, system: System) -> None:
     """Raises InputError, its field inside the topology, where its nodes cannot make clusters of the system."""
     for name, node in topology.nodes.items():
-        at = topology.fields[name]
+        at = topology.node_fields[name]
         if node.role not in system.roles:
             raise InputError(
                 f"no role of {system.name} is called `{node.role}`",

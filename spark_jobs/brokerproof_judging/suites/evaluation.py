@@ -18,7 +18,7 @@ import fsspec
 from brokerproof.errors import InputError, RunError
 from brokerproof.experiment.guarantees import DEFINITIONS, Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.experiment.verdict import Verdict, merge
+from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.run.directory import Run
 from pyspark.sql import DataFrame, SparkSession
 
@@ -226,7 +226,7 @@ def _judgement(
     `nothing` says why there was nothing to judge, empty where there was; `passed` words the good end.
     """
     verdicts = [Verdict.UNKNOWN if doubts else answer.verdict for answer in answers]
-    worst = merge(verdicts)
+    worst = merge_verdicts(verdicts)
     if doubts:
         more = f" (and {len(doubts) - 1} more doubts)" if len(doubts) > 1 else ""
         verdict, why = Verdict.UNKNOWN, f"The evidence does not agree with itself: {doubts[0]}{more}."

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import InputError
-from brokerproof.experiment.layered_file import merge, read_layered_file
+from brokerproof.experiment.layered_file import merge_mappings, read_layered_file
 from brokerproof.experiment.topology import Topology
 
 ROOT = Path(__file__).parents[3]
@@ -93,7 +93,7 @@ def test_nodes_keep_their_order_and_with_it_their_addresses(directory: Path) -> 
 def test_mappings_are_merged_and_all_else_is_replaced(
     below: dict[str, Any], above: dict[str, Any], merged: dict[str, Any]
 ) -> None:
-    assert merge(below, above) == merged
+    assert merge_mappings(below, above) == merged
 
 
 def test_null_takes_a_node_away(directory: Path) -> None:

@@ -103,7 +103,7 @@ def _check_names_across_links(topology: Topology) -> None:
             # Pulsar takes the prefix off `zk:zk:2181` twice.
             raise InputError(
                 "is what Pulsar's URLs of metadata stores begin with",
-                field=topology.fields[name],
+                field=topology.node_fields[name],
                 remedy="rename it `metadata`",
             )
 
