@@ -35,36 +35,36 @@ def wait_for_its_end(running: Installation, dag_id: str, dag_run_id: str) -> str
 
 
 def test_who_has_not_logged_in_sees_nothing_but_the_form(running: Installation, stranger: Page) -> None:
-    running.client().wait_for_dag("good")
-    stranger.goto("/dags/good")
+    running.client().wait_for_dag("nominal")
+    stranger.goto("/dags/nominal")
     expect(stranger.get_by_label("Password")).to_be_visible(timeout=PATIENCE_MS)
-    expect(stranger.get_by_text("A region is lost")).to_have_count(0)
+    expect(stranger.get_by_text("Nothing happens to three servers")).to_have_count(0)
     log_in(stranger, "admin")
     expect(stranger.get_by_text("Invalid credentials")).to_be_visible(timeout=PATIENCE_MS)
-    stranger.goto("/dags/good")
+    stranger.goto("/dags/nominal")
     expect(stranger.get_by_label("Password")).to_be_visible(timeout=PATIENCE_MS)
 
 
 def test_a_scenario_is_read_changed_started_and_seen_to_its_end(running: Installation, page: Page) -> None:
-    running.client().wait_for_dag("good")
-    page.goto("/dags/good")
+    running.client().wait_for_dag("nominal")
+    page.goto("/dags/nominal")
     page.get_by_role("button", name="Dag Docs").click()
     said = page.get_by_role("dialog")
-    expect(said).to_contain_text("The region that owns the topic is destroyed.")
+    expect(said).to_contain_text("Every promise holds where nothing fails.")
     expect(said).to_contain_text("Expected verdict: passed")
     page.keyboard.press("Escape")
 
     page.get_by_role("button", name="Trigger").first.click()
     page.get_by_role("button", name="Workload").click()
-    page.get_by_label("Rate").fill("2000")
+    page.get_by_label("Rate").fill("600")
     # A number is taken when the field is left.
     page.get_by_label("Rate").blur()
-    dag_run_id = start(page, "good")
-    assert wait_for_its_end(running, "good", dag_run_id) == "success"
+    dag_run_id = start(page, "nominal")
+    assert wait_for_its_end(running, "nominal", dag_run_id) == "success"
     expect(page.get_by_text("Success").first).to_be_visible(timeout=PATIENCE_MS)
 
-    directory = running.settings.runs / derive_run_id("good", dag_run_id)
-    assert json.loads((directory / "run.json").read_text())["scenario"]["workload"]["rate"] == 2000
+    directory = running.settings.runs / derive_run_id("nominal", dag_run_id)
+    assert json.loads((directory / "run.json").read_text())["scenario"]["workload"]["rate"] == 600
     assert json.loads((directory / "state" / "outcome.json").read_text())["verdict"] == "passed"
 
 
@@ -73,7 +73,7 @@ def test_a_campaign_is_started_with_the_scenarios_that_were_chosen(running: Inst
     page.goto("/dags/campaign")
     page.get_by_role("button", name="Trigger").first.click()
     form = page.get_by_role("dialog")
-    for name in ("good", "load_fails", "endless"):
+    for name in ("nominal", "leader_loss", "repeating", "reordering", "refusing", "endless"):
         form.get_by_label(f"Remove {name}", exact=True).get_by_role("button").click()
     dag_run_id = start(page, "campaign")
     client = running.client()
@@ -84,4 +84,4 @@ def test_a_campaign_is_started_with_the_scenarios_that_were_chosen(running: Inst
     )
     # What becomes of them is tested without a browser.
     client.cancel_run("campaign", dag_run_id)
-    assert [run["trigger_dag_id"] for run in planned] == ["control"]
+    assert [run["trigger_dag_id"] for run in planned] == ["losing"]

@@ -17,24 +17,12 @@ from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
 from brokerproof.settings import Settings, from_environment
 
 PROJECT = Path(__file__).resolve().parents[2]
-STAND_INS = Path(__file__).with_name("stand_ins")
-
-SCENARIO = """\
-title: A region is lost
-description: The region that owns the topic is destroyed.
-tags: [{tags}]
-topology: sync_active_passive
-workload: {{namespace: mytenant/eu, rate: 1000, size: 200, keys: 100, producers: 2}}
-phases: {{steady_s: 1, impact_s: 1, recovery_s: 1}}
-faults:
-  - {{name: eu_destroyed, kind: destroy, permanent: true, targets: {{region: eu}}}}
-expect: {{verdict: {verdict}}}
-"""
+SYSTEMS = PROJECT / "tests" / "systems"
 
 
 @dataclass(frozen=True)
 class Installation:
-    """A Brokerproof of the test's own whose clusters are stand-ins and whose Airflow is real."""
+    """A Brokerproof of the test's own, whose clusters are those of the small log server in tests/systems."""
 
     home: Path
     environment: dict[str, str] = field(repr=False)
@@ -50,8 +38,9 @@ class Installation:
     def client(self) -> AirflowClient:
         return AirflowClient(self.airflow.read_status().url, USER, self.airflow.read_password())
 
-    def write_scenario(self, name: str, *, tags: str = "", verdict: str = "passed") -> None:
-        (self.settings.scenarios / f"{name}.yaml").write_text(SCENARIO.format(tags=tags, verdict=verdict))
+    def add_scenario(self, name: str) -> None:
+        """Another scenario like `nominal`, under a name of its own."""
+        shutil.copy(SYSTEMS / "scenarios" / "nominal.yaml", self.settings.scenarios / f"{name}.yaml")
 
     def brokerproof(self, *arguments: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         """`python -m brokerproof …`, as a user types it."""
@@ -73,15 +62,13 @@ class Installation:
 @pytest.fixture(scope="session")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     home = tmp_path_factory.mktemp("installation")
-    for name in ("plugins", "topologies", "expectations"):
+    for name in ("plugins", "spark_jobs", "expectations"):
         (home / name).symlink_to(PROJECT / name)
+    (home / "topologies").symlink_to(SYSTEMS / "topologies")
     (home / "dags").mkdir()
     for file in (PROJECT / "dags").glob("*.py"):
         (home / "dags" / file.name).symlink_to(file)
-    (home / "dags" / "scenarios").mkdir()
-    shutil.copytree(STAND_INS, home / "spark_jobs", ignore=shutil.ignore_patterns("__pycache__"))
-    for job in ("consume", "read_back", "verify"):
-        shutil.copy(STAND_INS / "load.py", home / "spark_jobs" / f"{job}.py")
+    shutil.copytree(SYSTEMS / "scenarios", home / "dags" / "scenarios")
     environment = {
         **os.environ,
         "BROKERPROOF_HOME": str(home),
@@ -91,14 +78,10 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
         "BROKERPROOF_LEASES": str(home / "leases"),
         # Any free one, because a developer's own Airflow may have the usual one.
         "AIRFLOW__API__PORT": "0",
-        # Before anything else, so that the stand-ins are there from the start.
-        "PYTHONPATH": str(home / "spark_jobs"),
+        "BROKERPROOF_SYSTEMS": "testlog=testlog_system.system:TESTLOG",
+        "PYTHONPATH": str(SYSTEMS),
     }
     made = Installation(home, environment)
-    made.write_scenario("good")
-    made.write_scenario("control", tags="finds_a_loss", verdict="failed")
-    made.write_scenario("load_fails", tags="'fails:load'")
-    made.write_scenario("endless", tags="'slow:break_it'")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)

@@ -36,7 +36,7 @@ def test_two_starters_at_once_start_one(installation: Installation) -> None:
 
 def test_it_shows_a_dag_for_each_scenario(running: Installation) -> None:
     client = running.client()
-    for name in ("good", "control", "load_fails", "endless", "campaign"):
+    for name in ("nominal", "losing", "refusing", "endless", "campaign"):
         client.wait_for_dag(name)
 
 
@@ -47,13 +47,13 @@ def test_a_broken_scenario_is_named_and_takes_no_other_down(running: Installatio
         client = running.client()
         with pytest.raises(InputError, match=r"broken\.yaml: line 1: not valid YAML"):
             client.wait_for_dag("broken")
-        running.write_scenario("made_later")
+        running.add_scenario("made_later")
         client.wait_for_dag("made_later")
     finally:
         file.unlink()
 
 
-@pytest.mark.parametrize("path", ["/api/v2/dags", "/api/v2/connections", "/api/v2/dags/good/dagRuns"])
+@pytest.mark.parametrize("path", ["/api/v2/dags", "/api/v2/connections", "/api/v2/dags/nominal/dagRuns"])
 def test_nobody_is_let_in_without_a_password(running: Installation, path: str) -> None:
     assert httpx.get(running.airflow.read_status().url + path).status_code == 401
 
@@ -87,7 +87,7 @@ def test_password_and_keys_survive_a_restart(running: Installation) -> None:
     running.airflow.stop()
     running.airflow.start()
     assert [file.read_text() for file in files] == before
-    running.client().wait_for_dag("good")
+    running.client().wait_for_dag("nominal")
 
 
 def test_stopping_leaves_no_process(running: Installation) -> None:

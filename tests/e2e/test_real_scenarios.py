@@ -1,4 +1,4 @@
-"""What a user types, with nothing stood in for: a real Airflow, a real Spark, a real cluster, and a real loss."""
+"""What a user types, on Pulsar: a real Airflow, a real Spark, a real cluster, and a real loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from brokerproof.machine.processes import find_marked_processes
 # Short, but long enough for the metadata session's 30 s and the clients' back-off.
 SHORT = ("phases.steady_s=6", "phases.impact_s=75", "phases.recovery_s=8", "workload.rate=500")
 
-# Before other tests of this directory point everything at their stand-ins.
+# Before other tests of this directory point everything at the log server of tests/systems.
 _AS_STARTED = dict(os.environ)
 
 

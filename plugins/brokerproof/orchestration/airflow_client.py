@@ -44,7 +44,9 @@ class AirflowClient:
         """Wait until Airflow has read a DAG. Raises InputError with Airflow's import error where it cannot."""
 
         def has_dag() -> bool:
-            if self._send_request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404)).status_code == 200:
+            answer = self._send_request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404))
+            # A stale DAG is one of an earlier state of its file, or of a file with an error, and cannot be triggered.
+            if answer.status_code == 200 and not answer.json()["is_stale"]:
                 return True
             if any(f"{dag_id}.yaml" in error for error in self._list_import_errors()):
                 raise InputError("; ".join(self._list_import_errors()), remedy="correct the file")

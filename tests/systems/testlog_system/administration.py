@@ -1,0 +1,51 @@
+"""Changes clusters of the log server: makes the workload's topic, and takes it from its owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from brokerproof.errors import AdminError
+from brokerproof.run.directory import Run
+from testlog.client import Admin, RequestError, UnavailableError
+
+from testlog_system.cluster import cluster_of, partition_numbers
+
+
+class TestlogAdministration:
+    """The cluster of one run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._admin = Admin(cluster_of(run))
+        self._topic = run.scenario.workload.topic
+
+    def configure(self) -> list[str]:
+        """The topic; no server has to restart for it."""
+        with admin_errors("create the topic"):
+            self._admin.create_topic(self._topic, len(partition_numbers(self._run)))
+        return []
+
+    def check_configuration(self) -> None:
+        """The topic has as many partitions as it should have."""
+        with admin_errors("read the topic back"):
+            found = len(self._admin.log_ends(self._topic))
+        if found != (wanted := len(partition_numbers(self._run))):
+            raise AdminError(f"the topic {self._topic} has {found} partitions, not {wanted}")
+
+    def reassign(self, cluster: str | None = None) -> None:
+        """Have the leader hand over to another server."""
+        with admin_errors("take the topic from its owner"):
+            self._admin.reassign()
+
+    def unload(self, cluster: str) -> None:
+        """Nothing: a reader gets what the servers have on disk, and no cache stands before it."""
+
+
+@contextmanager
+def admin_errors(purpose: str) -> Iterator[None]:
+    """What the library raises becomes AdminError; `purpose` completes the sentence "cannot …"."""
+    try:
+        yield
+    except (UnavailableError, RequestError) as error:
+        raise AdminError(f"the log server cannot {purpose}: {error}") from None

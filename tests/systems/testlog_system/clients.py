@@ -1,0 +1,128 @@
+"""The log server's own library behind the protocol of the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from brokerproof.errors import AdminError
+from brokerproof.experiment.workload import Subscription
+from brokerproof.run.directory import Run
+from brokerproof.run.tables import AttemptOutcome
+from brokerproof.systems.clients import Position, Received, Settled, payload_hash
+from testlog.client import Cluster, Consumer, Delivery, Producer, Reader, Settlement
+
+from testlog_system.cluster import cluster_name, cluster_of, partition_numbers
+from testlog_system.policies import policies_of
+
+
+class TestlogClients:
+    """Clients of the run's cluster. Each of them has connections of its own."""
+
+    def __init__(self, run: Run) -> None:
+        workload = run.scenario.workload
+        self._cluster: Cluster = cluster_of(run)
+        self._topic, self._numbers = workload.topic, partition_numbers(run)
+        self._timeout_s = float(workload.client.operation_timeout_s)
+        self._policies = policies_of(run.topology.clusters[cluster_name(run)])
+
+    def producer(self, name: str) -> TestlogProducer:
+        """A producer; messages of a key go to one partition. Raises AdminError where the cluster refuses producers."""
+        if self._policies.refuses_producers:
+            raise AdminError("the cluster refuses producers")
+        return TestlogProducer(
+            Producer(self._cluster, self._topic, name, queue_timeout_s=self._timeout_s), self._numbers
+        )
+
+    def consumer(self, subscription: Subscription, name: str) -> TestlogConsumer:
+        """The one consumer of the subscription."""
+        return TestlogConsumer(Consumer(self._cluster, self._topic, subscription.name), self._numbers)
+
+    def reader(self, partition: int) -> TestlogReader:
+        """A fresh reader of one partition."""
+        return TestlogReader(Reader(self._cluster, self._topic, self._numbers.index(partition)), self._numbers)
+
+    def close(self) -> None:
+        """Nothing is shared by the clients."""
+
+
+class TestlogProducer:
+    """One producer."""
+
+    def __init__(self, producer: Producer, numbers: list[int]) -> None:
+        self._producer, self._numbers = producer, numbers
+
+    def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
+        """Publish; `settle` runs on the producer's own thread."""
+        self._producer.send(seq, key, payload, lambda settlement: settle(self._settled(settlement)))
+
+    def close(self) -> None:
+        """Settle everything, as unknown where it was sent."""
+        self._producer.close()
+
+    def _settled(self, settlement: Settlement) -> Settled:
+        return Settled(
+            AttemptOutcome(settlement.outcome),
+            error=settlement.error,
+            partition=self._numbers[settlement.partition],
+            position=None if settlement.offset is None else Position(0, settlement.offset),
+        )
+
+
+class TestlogConsumer:
+    """One consumer."""
+
+    def __init__(self, consumer: Consumer, numbers: list[int]) -> None:
+        self._consumer, self._numbers = consumer, numbers
+
+    def receive(self, timeout_s: float) -> Received | None:
+        """The next message."""
+        delivery = self._consumer.receive(timeout_s)
+        return None if delivery is None else _received(delivery, self._numbers)
+
+    def acknowledge(self, received: Received) -> None:
+        """The message and all before it in its partition."""
+        self._consumer.acknowledge(received.handle)
+
+    def close(self) -> None:
+        """Commit and leave."""
+        self._consumer.close()
+
+
+class TestlogReader:
+    """One reader."""
+
+    def __init__(self, reader: Reader, numbers: list[int]) -> None:
+        self._reader, self._numbers = reader, numbers
+
+    def read(self, timeout_s: float) -> Received | None:
+        """The next message."""
+        delivery = self._reader.read(timeout_s)
+        return None if delivery is None else _received(delivery, self._numbers)
+
+    def at_end(self) -> bool:
+        """By the end that the leader named with its last answer."""
+        return self._reader.at_end()
+
+    def next_position(self) -> Position:
+        """Behind the control records that were passed over."""
+        return Position(0, self._reader.position)
+
+    def close(self) -> None:
+        """Close."""
+        self._reader.close()
+
+
+def _received(delivery: Delivery, numbers: list[int]) -> Received:
+    record = delivery.record
+    return Received(
+        producer=record.producer,
+        seq=record.seq,
+        key=record.key,
+        payload_hash=payload_hash(record.payload),
+        partition=numbers[delivery.partition],
+        position=Position(0, delivery.offset),
+        redelivery_count=0,
+        published_at=record.published_at,
+        replicated_from=None,
+        handle=delivery,
+    )

@@ -1,0 +1,27 @@
+"""The servers of a run, where they are, and how partitions of the workload's topic are numbered."""
+
+from __future__ import annotations
+
+from brokerproof.run.directory import Run
+from testlog.client import Cluster
+
+# Every server has an address of its own.
+PORT = 7400
+ROLE = "server"
+
+
+def cluster_of(run: Run, *, answer_timeout_s: float = 2.0) -> Cluster:
+    """The servers of the run's one cluster."""
+    addresses = run.facts["addresses"]
+    return Cluster({name: (addresses[name], PORT) for name in run.topology.nodes}, answer_timeout_s=answer_timeout_s)
+
+
+def cluster_name(run: Run) -> str:
+    """The name of the run's one cluster."""
+    return next(iter(run.topology.clusters))
+
+
+def partition_numbers(run: Run) -> list[int]:
+    """What the tables call the partitions of the topic, in order; -1 for a topic without partitions."""
+    count = run.scenario.workload.partitions
+    return list(range(count)) if count else [-1]

@@ -1,0 +1,86 @@
+"""Starts servers: Python processes that find each other by their configuration."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import testlog
+from brokerproof.network import Route
+from brokerproof.run.directory import Run
+from brokerproof.runtimes.protocols import NodeSpec, Program
+from testlog.client import Admin, UnavailableError
+
+from testlog_system.cluster import PORT, cluster_of
+from testlog_system.policies import policies_of
+
+_SERVER = Path(testlog.__file__).with_name("server.py")
+
+
+class TestlogProvisioning:
+    """The servers of one run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._admin = Admin(cluster_of(run, answer_timeout_s=1.0))
+
+    def specs(self) -> Mapping[str, NodeSpec]:
+        """A server a node, at an address of its own."""
+        addresses = self._run.facts["addresses"]
+        peers = {name: f"{addresses[name]}:{PORT}" for name in self._run.topology.nodes}
+        return {
+            name: NodeSpec(
+                name=name,
+                role=node.role,
+                region=node.region,
+                address=addresses[name],
+                command=(sys.executable, str(_SERVER), "{node}/configuration.json"),
+                files={
+                    "configuration.json": json.dumps(
+                        {
+                            "name": name,
+                            "address": addresses[name],
+                            "port": PORT,
+                            "data": "{node}/data",
+                            "peers": peers,
+                            **policies_of(cluster).model_dump(mode="json"),
+                        }
+                    )
+                },
+                ports=(PORT,),
+                start_timeout_s=30,
+            )
+            for cluster in self._run.topology.clusters.values()
+            for name, node in cluster.nodes.items()
+        }
+
+    def routes(self) -> list[Route]:
+        """None: the topology has no links."""
+        return []
+
+    def start_order(self) -> list[list[str]]:
+        """All at once: the leader is elected by a majority."""
+        return [list(self._run.topology.nodes)]
+
+    def initialize(self, execute: Callable[[Program], None]) -> None:
+        """Nothing has to be done before a server is of use."""
+
+    def healthy(self, spec: NodeSpec) -> bool:
+        """It answers, and knows a leader."""
+        try:
+            return self._admin.status(spec.name).leader is not None
+        except UnavailableError:
+            return False
+
+    def ready(self, spec: NodeSpec) -> bool:
+        """The same: asking has no side effect."""
+        return self.healthy(spec)
+
+    def describe_health(self, spec: NodeSpec) -> str:
+        """The request, and whom it is sent to."""
+        return f"`status` asked of {spec.address}:{PORT}"
+
+    def learn(self, pids: Mapping[str, int]) -> None:
+        """Nothing makes the next start faster."""
