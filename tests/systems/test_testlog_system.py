@@ -1,0 +1,151 @@
+"""The log server behind Brokerproof's protocols: what it refuses, and its parts asked of real servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof import lifecycle
+from brokerproof.checks import load_scenario
+from brokerproof.clock import wait_until
+from brokerproof.errors import AdminError, InputError
+from brokerproof.run.directory import Run
+from brokerproof.run.tables import AttemptOutcome
+from brokerproof.runtimes.registry import runtime_of
+from brokerproof.systems.clients import Settled, payload, payload_hash
+from brokerproof.systems.registry import clients_for, observation_of, provisioning_of
+
+SYSTEMS = Path(__file__).resolve().parent
+MESSAGES = 200
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The system in the registry, and slots of the test's own."""
+    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=testlog_system.system:TESTLOG")
+    monkeypatch.setenv("PYTHONPATH", str(SYSTEMS))
+    monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """A run whose three servers are up and configured."""
+    scenario, topology = load_scenario(SYSTEMS / "scenarios" / "nominal.yaml", SYSTEMS / "topologies")
+    begun = lifecycle.begin(scenario, topology, directory=str(tmp_path / "run"), run_id="nominal-1")
+    try:
+        lifecycle.provision(begun)
+        lifecycle.configure(begun)
+        yield begun
+    finally:
+        lifecycle.release(begun)
+
+
+def load_changed(**overrides: Any) -> None:
+    load_scenario(SYSTEMS / "scenarios" / "nominal.yaml", SYSTEMS / "topologies", overrides)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        ("workload.subscriptions", [{"name": "audit", "consumers": 2}], "has one consumer"),
+        ("guarantee", "effectively_once", "testlog cannot store a message once that its producer sends again"),
+        ("overrides", {"clusters.log.misbehaviour": "sleep"}, "clusters.log.misbehaviour"),
+        ("overrides", {"clusters.log.misbehavior": "lose"}, "did you mean `misbehaviour`"),
+        ("overrides", {"clusters.log.nodes.server-1.role": "broker"}, "no role of testlog is called `broker`"),
+        ("overrides", {"clusters.log.nodes.server-1.standby": True}, "leave it out"),
+        (
+            "faults",
+            [{"name": "dead", "kind": "kill", "targets": {"now": "topic_holders"}}],
+            "testlog cannot say which nodes hold the copies",
+        ),
+    ],
+)
+def test_what_the_system_cannot_do_is_refused_before_the_run(path: str, value: Any, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        load_changed(**{path: value})
+
+
+def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclusive_end(run: Run) -> None:
+    clients = clients_for(run, "log")
+    settled: list[Settled] = []
+    producer = clients.producer("p")
+    for seq in range(MESSAGES):
+        producer.send(seq, f"k{seq % 3}", payload("p", seq, 50), settled.append)
+    wait_until(lambda: len(settled) == MESSAGES, timeout_s=20, what="the acks")
+    producer.close()
+    assert {each.outcome for each in settled} == {AttemptOutcome.ACKED}
+    positions = [each.position for each in settled]
+    assert None not in positions
+
+    (log,) = observation_of(run).logs()
+    reader = clients.reader(log.partition)
+    read = []
+    while not (reader.at_end() and log.end is not None and reader.next_position().reaches(log.end)):  # type: ignore[union-attr]
+        if (received := reader.read(1.0)) is not None:
+            read.append(received)
+    assert [(each.producer, each.seq, each.position) for each in read] == [
+        ("p", seq, position) for seq, position in enumerate(positions)
+    ]
+    assert [each.payload_hash for each in read] == [payload_hash(payload("p", seq, 50)) for seq in range(MESSAGES)]
+    # A control record takes the last offset, so no message ever has it.
+    assert log.end is not None
+    assert read[-1].position is not None
+    assert read[-1].position.offset < log.end.offset - 1
+
+
+def test_a_subscription_drains_and_confirms_its_acks(run: Run) -> None:
+    clients, observation = clients_for(run, "log"), observation_of(run)
+    (subscription,) = run.scenario.workload.subscriptions
+    consumer = clients.consumer(subscription, "c")
+    settled: list[Settled] = []
+    producer = clients.producer("p")
+    for seq in range(MESSAGES):
+        producer.send(seq, "k", b"x", settled.append)
+    wait_until(lambda: len(settled) == MESSAGES, timeout_s=20, what="the acks")
+    (drain,) = observation.drained()
+    assert not drain.drained
+    assert drain.backlog == MESSAGES
+    for _ in range(MESSAGES):
+        received = consumer.receive(5.0)
+        assert received is not None
+        consumer.acknowledge(received)
+    consumer.close()
+    wait_until(lambda: observation.drained()[0].drained, timeout_s=10, what="the drain")
+    last = settled[-1].position
+    assert last is not None
+    assert observation.acknowledged("log", "audit")[-1].offset == last.offset + 1
+
+
+def test_a_killed_leader_is_seen_dead_and_replaced(run: Run) -> None:
+    observation, provisioning, runtime = observation_of(run), provisioning_of(run), runtime_of(run)
+    leader = observation.owner()
+    assert leader is not None
+    spec = provisioning.specs()[leader]
+    assert provisioning.healthy(spec)
+    assert runtime.evidence_of_death(spec) is None
+    runtime.kill(leader)
+    assert runtime.evidence_of_death(spec) is not None
+    assert not provisioning.healthy(spec)
+    wait_until(lambda: observation.owner() not in (None, leader), timeout_s=20, what="another leader")
+    wait_until(lambda: leader not in observation.alive()["server"], timeout_s=20, what="the list without the dead one")
+
+
+def test_where_nobody_answers_it_is_an_error_and_never_a_good_answer(run: Run) -> None:
+    observation, runtime = observation_of(run, patience_s=1.0), runtime_of(run)
+    for name in run.topology.nodes:
+        runtime.kill(name)
+    started = time.monotonic()
+    assert observation.owner() is None
+    for ask in (observation.published, observation.alive):
+        with pytest.raises(AdminError):
+            ask()
+    (drain,) = observation.drained()
+    assert not drain.drained
+    assert drain.backlog is None
+    (log,) = observation.logs()
+    assert log.why is not None
+    assert log.end is None
+    assert time.monotonic() - started < 30
