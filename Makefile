@@ -8,7 +8,7 @@ SOURCES := plugins dags spark_jobs tests tools
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test lint format types unit systems cluster e2e browser docs figures down clean
+.PHONY: help setup lock demo test check lint format types unit systems cluster e2e browser docs figures down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +40,9 @@ lock: setup ## resolve requirements.in into requirements.txt
 demo: setup ## destroy a datacenter under load and prove what became of every message
 	$(BIN)/python -m brokerproof run sync_datacenter_loss
 
-test: lint types unit systems cluster e2e browser ## everything that CI checks
+check: lint types unit ## before a commit: style, contracts, types and the tests without a cluster
+
+test: check systems cluster e2e browser ## everything that CI checks
 
 lint: setup ## style and format
 	$(BIN)/ruff check $(SOURCES)
@@ -53,8 +55,9 @@ format: setup ## put style and format right
 types: setup ## static types
 	$(BIN)/mypy
 
+# One of the two processes runs all tests of Spark: tests/unit/conftest.py divides them.
 unit: setup ## tests without a cluster
-	$(PYTEST) tests/unit
+	$(PYTEST) tests/unit --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 systems: setup ## tests of the messaging system that exists for tests only
 	$(PYTEST) tests/systems
