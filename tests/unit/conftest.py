@@ -45,7 +45,7 @@ def spark() -> Iterator[SparkSession]:
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "2g")
-        .config("spark.driver.extraJavaOptions", " ".join([*options, *class_data_archive.java_options()]))
+        .config("spark.driver.extraJavaOptions", " ".join([*options, *class_data_archive.list_java_options()]))
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
