@@ -8,7 +8,6 @@ an independent count agrees (cross_check.py). Everything else is `unknown` or `n
 from __future__ import annotations
 
 import logging
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,9 +28,9 @@ from brokerproof_judging.suites.cross_check import (
     doubts_about_measurements,
     doubts_about_messages,
 )
+from brokerproof_judging.suites.library import GreatExpectations, Library
 from brokerproof_judging.suites.suite_file import SuiteFile, Written, read_suite
 
-_SITE = "brokerproof"
 _ON_MESSAGES = (Suite.COMPLETENESS, Suite.UNIQUENESS, Suite.ORDERING)
 _LONGEST_REASON = 300
 
@@ -102,21 +101,28 @@ class _Evidence:
 
 
 def evaluate(
-    spark: SparkSession, run: Run, expectations_dir: str, *, suites: Iterable[Suite] = tuple(Suite)
+    spark: SparkSession,
+    run: Run,
+    expectations_dir: str,
+    *,
+    suites: Iterable[Suite] = tuple(Suite),
+    library: Callable[[str], Library] = GreatExpectations,
+    data_docs: bool = True,
 ) -> dict[str, Judgement]:
     """What each of the suites comes to on `messages`, `anomalies` and `measurements` of the run.
 
     Whatever goes wrong makes the suite that it concerns `unknown`; the call never fails. The first call in a process
-    takes 7 to 10 s longer, in which Great Expectations is imported. Data Docs go to the run's `report/data_docs`.
+    takes 7 to 10 s longer, in which Great Expectations is imported. `library` makes what runs the expectations, from
+    the directory in which it builds its Data Docs; these go to the run's `report/data_docs`.
     """
     evidence = _Evidence(spark=spark, run=run)
     with tempfile.TemporaryDirectory(prefix="brokerproof-data-docs-") as site:
         try:
-            context = _context(site)
+            asked = library(site)
         except Exception as error:
             return {str(suite): _unknown(suite, expectations_dir, error) for suite in suites}
-        judged = {str(suite): _judge_safely(context, suite, evidence, expectations_dir) for suite in suites}
-        docs = _publish_data_docs(context, site, run)
+        judged = {str(suite): _judge_safely(asked, suite, evidence, expectations_dir) for suite in suites}
+        docs = _publish_data_docs(asked, site, run) if data_docs else {}
     return {suite: judgement | docs for suite, judgement in judged.items()}
 
 
@@ -125,56 +131,47 @@ def data_docs_index(run: Run) -> str:
     return run.path("report", "data_docs", "index.html")
 
 
-def _judge_safely(context: Any, suite: Suite, evidence: _Evidence, expectations_dir: str) -> Judgement:
+def _judge_safely(library: Library, suite: Suite, evidence: _Evidence, expectations_dir: str) -> Judgement:
     try:
-        return _judge(context, suite, evidence, expectations_dir)
+        return _judge(library, suite, evidence, expectations_dir)
     except Exception as error:
         return _unknown(suite, expectations_dir, error)
 
 
-def _judge(context: Any, suite: Suite, evidence: _Evidence, expectations_dir: str) -> Judgement:
+def _judge(library: Library, suite: Suite, evidence: _Evidence, expectations_dir: str) -> Judgement:
     file = read_suite(expectations_dir, suite)
     if suite in _ON_MESSAGES:
         frame, counts = evidence.messages(), evidence.counts()
         if counts.rows == 0:
             return _no_data(file, "`messages` holds no row; nothing was published or delivered")
-        answers = _ask(context, file, frame)
+        answers = _ask(library, file, frame)
         doubts = doubts_about_messages(suite, _tallies(answers), counts, evidence.run)
         nothing = "no message was acknowledged, so nothing had to hold" if counts.acked == 0 else ""
         return _judgement(file, answers, doubts, nothing, lambda: _passed_on_messages(answers, counts))
     rows = evidence.measured()
     if not any(row["suite"] == suite for row in rows):
         return _no_data(file, f"`measurements` holds no row of {suite}; nothing of it was measured")
-    answers = _ask(context, file, evidence.measurements(suite))
+    answers = _ask(library, file, evidence.measurements(suite))
     tallies = _tallies(answers)
     doubts = doubts_about_measurements(file, tallies, rows, evidence.run) if len(tallies) == len(answers) else []
     return _judgement(file, answers, doubts, "", lambda: _passed_on_measurements(file, answers, rows, evidence.run))
 
 
-def _ask(context: Any, file: SuiteFile, frame: DataFrame) -> list[_Answer]:
+def _ask(library: Library, file: SuiteFile, frame: DataFrame) -> list[_Answer]:
     """Great Expectations' answers, in the order of the file; RunError where it did not evaluate what is written."""
-    import great_expectations as gx
-
-    suite = context.suites.add(gx.ExpectationSuite(**file.content))
-    if len(suite.expectations) != len(file.expectations):
+    outcome = library.validate(file, frame)
+    if outcome.taken != len(file.expectations):
         raise RunError(
             f"{file.path} holds {len(file.expectations)} expectations, and Great Expectations took "
-            f"{len(suite.expectations)} of them; is one of an unregistered kind?"
+            f"{outcome.taken} of them; is one of an unregistered kind?"
         )
-    # Spark reads the few columns asked for from Parquet; keeping the whole table would cost more than it saves.
-    source = context.data_sources.add_spark(f"{file.suite}", persist=False)
-    batches = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
-    definition = context.validation_definitions.add(
-        gx.ValidationDefinition(name=f"{file.suite}", data=batches, suite=suite)
-    )
-    outcome = definition.run(batch_parameters={"dataframe": frame}, result_format="COMPLETE")
     by_name: dict[str, list[Any]] = {}
     for result in outcome.results:
         kwargs = result.expectation_config.kwargs
         by_name.setdefault(kwargs.get("anomaly") or kwargs.get("metric"), []).append(result)
     answers = [_answer(written, by_name.get(written.name, [])) for written in file.expectations]
     holds = all(answer.verdict is Verdict.PASSED for answer in answers)
-    if bool(outcome.success) is not holds and not any(answer.trouble for answer in answers):
+    if outcome.success is not holds and not any(answer.trouble for answer in answers):
         raise RunError(
             f"Great Expectations calls the suite {'held' if outcome.success else 'broken'}, its counts do not"
         )
@@ -343,34 +340,10 @@ def _short(text: str) -> str:
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}…"
 
 
-def _context(site: str) -> Any:
-    """An ephemeral context that tells nobody, draws no progress bars, and builds its Data Docs in `site`."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    import great_expectations as gx
-    from great_expectations.data_context.types.base import ProgressBarsConfig
-
-    import brokerproof_judging.suites.expectations  # noqa: F401 (registers the kinds)
-
-    context = gx.get_context(mode="ephemeral")
-    context.enable_analytics(False)
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    for name in list(context.get_site_names()):
-        context.delete_data_docs_site(name)
-    context.add_data_docs_site(
-        _SITE,
-        {
-            "class_name": "SiteBuilder",
-            "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": site},
-            "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-        },
-    )
-    return context
-
-
-def _publish_data_docs(context: Any, site: str, run: Run) -> dict[str, str]:
+def _publish_data_docs(library: Library, site: str, run: Run) -> dict[str, str]:
     """Build the pages here and put them into the run's directory, wherever that is."""
     try:
-        context.build_data_docs(site_names=[_SITE])
+        library.build_data_docs()
         filesystem, target = fsspec.url_to_fs(run.path("report", "data_docs"))
         if filesystem.exists(target):
             filesystem.rm(target, recursive=True)

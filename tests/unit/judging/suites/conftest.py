@@ -122,13 +122,19 @@ def judged_by(
     planted: Planted | Run,
     directory: Path = EXPECTATIONS,
     only: str | Sequence[Suite] = tuple(Suite),
+    *,
+    data_docs: bool = False,
+    **options: Any,
 ) -> dict[str, Any]:
-    """What the planted run comes to, in one suite, in some or in all; `directory` is that of the suite files."""
+    """What the planted run comes to, in one suite, in some or in all; `directory` is that of the suite files.
+
+    Data Docs take longer than all else, so they are built only where a test is about them.
+    """
     from brokerproof_judging.suites.evaluation import evaluate
 
     suites = [Suite(only)] if isinstance(only, str) else list(only)
     run = planted if isinstance(planted, Run) else planted.write()
-    judged = evaluate(spark, run, str(directory), suites=suites)
+    judged = evaluate(spark, run, str(directory), suites=suites, data_docs=data_docs, **options)
     json.dumps(judged, allow_nan=False)
     assert list(judged) == [str(suite) for suite in suites]
     return judged

@@ -186,7 +186,7 @@ def test_data_docs_show_what_failed(planted: Planted, judge: Judge) -> None:
 
     planted.mark(Anomaly.LOST)
     run = planted.write()
-    judged = judge(run)
+    judged = judge(run, data_docs=True)
     assert {judgement["data_docs"] for judgement in judged.values()} == {data_docs_index(run)}
     pages = [page.read_text(encoding="utf-8") for page in Path(data_docs_index(run)).parent.rglob("*.html")]
     description = about(judged["completeness"], Anomaly.LOST)["description"]
@@ -197,7 +197,7 @@ def test_data_docs_that_cannot_be_written_change_no_verdict(planted: Planted, ju
     planted.mark(Anomaly.LOST)
     run = planted.write()
     Path(run.path("report")).write_text("in the way", encoding="utf-8")
-    judged = judge(run)
+    judged = judge(run, data_docs=True)
     assert judged["completeness"]["verdict"] == "failed"
     assert judged["ordering"]["verdict"] == "passed"
     assert all(judgement["data_docs_error"] and "data_docs" not in judgement for judgement in judged.values())
@@ -208,7 +208,7 @@ def test_the_data_docs_of_an_earlier_judgement_are_replaced(planted: Planted, ju
     stale = Path(run.path("report", "data_docs", "stale.html"))
     stale.parent.mkdir(parents=True)
     stale.write_text("of yesterday", encoding="utf-8")
-    assert "data_docs" in judge(run)["ordering"]
+    assert "data_docs" in judge(run, data_docs=True)["ordering"]
     assert not stale.exists()
 
 

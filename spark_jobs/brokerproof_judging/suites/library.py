@@ -1,0 +1,83 @@
+"""Great Expectations as the suites need it: it runs the expectations of a file on a frame, and builds Data Docs.
+
+The evaluation knows it as a `Library`, so that a test can give it one that does not do as it should.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame
+
+from brokerproof_judging.suites.suite_file import SuiteFile
+
+_SITE = "brokerproof"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """What the library makes of one suite."""
+
+    # How many of the file's expectations it took: it drops those of a kind that it does not know.
+    taken: int
+    success: bool
+    # Its own results, one for each expectation.
+    results: list[Any]
+
+
+class Library(Protocol):
+    """What runs expectations."""
+
+    def validate(self, file: SuiteFile, frame: DataFrame) -> Validation:
+        """Run the expectations of a file on the rows of a frame."""
+
+    def build_data_docs(self) -> None:
+        """Build pages about all that was validated."""
+
+
+class GreatExpectations:
+    """Great Expectations, in a context of its own that tells nobody and draws no progress bars.
+
+    It builds its Data Docs in the directory `site`.
+    """
+
+    def __init__(self, site: str) -> None:
+        os.environ["GX_ANALYTICS_ENABLED"] = "false"
+        import great_expectations as gx
+        from great_expectations.data_context.types.base import ProgressBarsConfig
+
+        import brokerproof_judging.suites.expectations  # noqa: F401 (registers the kinds)
+
+        self._context: Any = gx.get_context(mode="ephemeral")
+        self._context.enable_analytics(False)
+        self._context.variables.progress_bars = ProgressBarsConfig(globally=False)
+        for name in list(self._context.get_site_names()):
+            self._context.delete_data_docs_site(name)
+        self._context.add_data_docs_site(
+            _SITE,
+            {
+                "class_name": "SiteBuilder",
+                "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": site},
+                "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+            },
+        )
+
+    def validate(self, file: SuiteFile, frame: DataFrame) -> Validation:
+        """Run the expectations of a file on the rows of a frame."""
+        import great_expectations as gx
+
+        suite = self._context.suites.add(gx.ExpectationSuite(**file.content))
+        # Spark reads the few columns asked for from Parquet; keeping the whole table would cost more than it saves.
+        source = self._context.data_sources.add_spark(f"{file.suite}", persist=False)
+        batches = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
+        definition = self._context.validation_definitions.add(
+            gx.ValidationDefinition(name=f"{file.suite}", data=batches, suite=suite)
+        )
+        outcome = definition.run(batch_parameters={"dataframe": frame}, result_format="COMPLETE")
+        return Validation(taken=len(suite.expectations), success=bool(outcome.success), results=list(outcome.results))
+
+    def build_data_docs(self) -> None:
+        """Build pages about all that was validated."""
+        self._context.build_data_docs(site_names=[_SITE])
