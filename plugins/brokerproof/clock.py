@@ -17,9 +17,39 @@ from brokerproof.errors import DeadlineError
 T = TypeVar("T")
 
 
-def now_us() -> int:
-    """Microseconds since the epoch, UTC."""
-    return time.time_ns() // 1000
+class Clock:
+    """This machine's clock. A test may give what waits another one, in which waiting takes no time."""
+
+    def now_us(self) -> int:
+        """Microseconds since the epoch, UTC."""
+        return time.time_ns() // 1000
+
+    def monotonic_s(self) -> float:
+        """Seconds since some moment, for measuring how long something takes."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait so long."""
+        time.sleep(seconds)
+
+    def wait_until(self, condition: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float = 0.1) -> T:
+        """Poll until `condition` returns something true, and return it.
+
+        `what` completes the sentence "waited N s for …". Raises DeadlineError after `timeout_s` seconds. Exceptions
+        of the condition are not caught: a condition says itself what it may overlook.
+        """
+        deadline = self.monotonic_s() + timeout_s
+        while True:
+            if result := condition():
+                return result
+            if self.monotonic_s() >= deadline:
+                raise DeadlineError(f"waited {timeout_s:.0f} s for {what}")
+            self.sleep(every_s)
+
+
+SYSTEM_CLOCK = Clock()
+# For whoever needs no other clock.
+now_us, wait_until = SYSTEM_CLOCK.now_us, SYSTEM_CLOCK.wait_until
 
 
 def utc(microseconds: int) -> datetime:
@@ -33,18 +63,3 @@ def microseconds(moment: datetime) -> int:
     if moment.tzinfo is None:
         raise ValueError("a naive datetime has no place on the clock; pass one with a time zone")
     return int(moment.timestamp()) * 1_000_000 + moment.microsecond
-
-
-def wait_until(condition: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float = 0.1) -> T:
-    """Poll until `condition` returns something true, and return it.
-
-    `what` completes the sentence "waited N s for …". Raises DeadlineError after `timeout_s` seconds. Exceptions of
-    the condition are not caught: a condition says itself what it may overlook.
-    """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        if result := condition():
-            return result
-        if time.monotonic() >= deadline:
-            raise DeadlineError(f"waited {timeout_s:.0f} s for {what}")
-        time.sleep(every_s)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-from brokerproof import clock
+from brokerproof.clock import SYSTEM_CLOCK, Clock
 from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError, RunError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, When
@@ -52,6 +51,7 @@ class Timeline:
         runtime: Runtime,
         show: Callable[..., None],
         link: Network | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`link` is the run's, where its topology has links."""
         self.run, self.scenario, self.topic = run, run.scenario, topic_of(run)
@@ -59,7 +59,7 @@ class Timeline:
         self.runtime, self.link = runtime, link
         system = system_of(run.topology)
         self.specs, self.roles, self.abilities = provisioning.specs(), system.roles, system.abilities
-        self.show = show
+        self.show, self.clock = show, clock
         self.problems: list[str] = []
         self._injected: dict[str, list[str]] = {}
         self._healed: set[str] = set()
@@ -84,7 +84,7 @@ class Timeline:
                 self._settle()
             finally:
                 problems = tuple(self.problems)
-                write_record(self.run, FaultsUndone(undone=undone, problems=problems, at=clock.now_us()))
+                write_record(self.run, FaultsUndone(undone=undone, problems=problems, at=self.clock.now_us()))
 
     def _steady(self) -> None:
         self.show(phase="warm-up")
@@ -99,7 +99,7 @@ class Timeline:
             if (failed := read_record(self.run, StepProblem, "load")) is not None:
                 raise RunError(f"the load failed before the rate was held: {failed.problem}")
             try:
-                now, count = time.monotonic(), self.observation.published()
+                now, count = self.clock.monotonic_s(), self.observation.published()
             except AdminError:
                 return False  # the topic is made by its first producer
             if last is not None and count >= last[1]:
@@ -112,13 +112,13 @@ class Timeline:
             return len(held) >= STEADY_S
 
         try:
-            clock.wait_until(steady, timeout_s=_WARM_UP_TIMEOUT_S, what="the target rate", every_s=1.0)
+            self.clock.wait_until(steady, timeout_s=_WARM_UP_TIMEOUT_S, what="the target rate", every_s=1.0)
         except DeadlineError:
             raise DeadlineError(
                 f"the topic never held {target:.0f} messages/s for {STEADY_S} s in {_WARM_UP_TIMEOUT_S:.0f} s; "
                 f"the most was {best:.0f}/s: lower workload.rate, or see the load job's log"
             ) from None
-        start, phases = clock.now_us(), self.scenario.phases
+        start, phases = self.clock.now_us(), self.scenario.phases
         self._impact_at = start + int(phases.steady_s * 1e6)
         self._recovery_at = self._impact_at + int(phases.impact_s * 1e6)
         self._ends_at = self._recovery_at + int(phases.recovery_s * 1e6)
@@ -157,14 +157,14 @@ class Timeline:
         )
         log.info("injecting %s: %s %s", fault.name, fault.kind, ", ".join(targets))
         kind.inject(around, targets)
-        evidence = clock.wait_until(
+        evidence = self.clock.wait_until(
             lambda: kind.evidence(around, targets),
             timeout_s=_EFFECT_TIMEOUT_S,
             what=f"the effect of {fault.name} on {', '.join(targets)}",
             every_s=0.01,
         )
         # For clients that the scenario lets react to it.
-        write_record(self.run, FaultEffective(fault=fault.name, at=clock.now_us()))
+        write_record(self.run, FaultEffective(fault=fault.name, at=self.clock.now_us()))
         self._record(fault, targets, FaultState.EFFECTIVE, evidence)
 
     def _silent(self) -> list[str]:
@@ -182,14 +182,14 @@ class Timeline:
         condition, earlier = when.earlier_fault
         log.info("%s waits until %s is %s", fault.name, earlier, condition)
         if when.for_s is not None:
-            clock.wait_until(
+            self.clock.wait_until(
                 self._unhealthy(earlier, when.for_s),
                 timeout_s=when.within_s,
                 what=f"the nodes of {earlier} to fail their health checks for {when.for_s:g} s, before {fault.name}",
                 every_s=0.25,
             )
             return
-        clock.wait_until(
+        self.clock.wait_until(
             lambda: self._rereplicated(earlier),
             timeout_s=when.within_s,
             what=f"the data of {earlier} to be replicated again, before {fault.name}",
@@ -199,13 +199,13 @@ class Timeline:
     def _unhealthy(self, earlier: str, for_s: float) -> Callable[[], bool]:
         """Whether no node of an earlier fault has been healthy for so many seconds."""
         specs = [self.specs[name] for name in self._injected[earlier]]
-        since = time.monotonic()
+        since = self.clock.monotonic_s()
 
         def unhealthy() -> bool:
             nonlocal since
-            asked = time.monotonic()
+            asked = self.clock.monotonic_s()
             if any(self.provisioning.healthy(spec) for spec in specs):
-                since = time.monotonic()
+                since = self.clock.monotonic_s()
             return asked - since >= for_s
 
         return unhealthy
@@ -226,7 +226,7 @@ class Timeline:
         self._record(fault, targets, FaultState.HEALING, "")
         log.info("healing %s: %s", fault.name, ", ".join(targets))
         kind.heal(around, targets)
-        evidence = clock.wait_until(
+        evidence = self.clock.wait_until(
             lambda: kind.healed(around, targets),
             timeout_s=_HEAL_TIMEOUT_S,
             what=f"the nodes of {fault.name} to be healthy again: {', '.join(targets)}",
@@ -280,7 +280,7 @@ class Timeline:
                 self.problems.append(f"the regions are joined no longer: {error}")
         try:
             if self._repairs():
-                clock.wait_until(
+                self.clock.wait_until(
                     lambda: self.observation.under_replicated() == 0,
                     timeout_s=self.scenario.settle_s,
                     what="the under-replicated segments to come to zero",
@@ -301,14 +301,14 @@ class Timeline:
 
     def _until(self, moment_us: int) -> None:
         """Sleep to a time of the timeline; a fault that took longer than its place in it delays what follows."""
-        while (left := moment_us - clock.now_us()) > 0:
-            time.sleep(min(left / 1e6, 0.5))
+        while (left := moment_us - self.clock.now_us()) > 0:
+            self.clock.sleep(min(left / 1e6, 0.5))
 
     def _record_copies(self, moment: str, without: Collection[str] = ()) -> None:
         """Note where every segment of the topic is, in every cluster but those `without`, if the system says so."""
         if Ability.COPIES not in self.abilities:
             return
-        at, nodes = clock.now_us(), self.run.topology.nodes
+        at, nodes = self.clock.now_us(), self.run.topology.nodes
         rows = [
             {
                 "run_id": self.run.run_id,
@@ -335,7 +335,7 @@ class Timeline:
             "kind": fault.kind,
             "targets": targets,
             "state": state.value,
-            "at": clock.now_us(),
+            "at": self.clock.now_us(),
             "evidence": evidence,
         }
         self.run.append("faults", [row])

@@ -16,7 +16,6 @@ from brokerproof.checks import load_scenario
 from brokerproof.errors import BrokerproofError, DeadlineError, NodeError, RunError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, Targets
-from brokerproof.faults import timeline
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.targets import resolve
@@ -25,6 +24,8 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, PhaseTimes, StepProblem, read_record, write_record
 from brokerproof.systems.protocols import SegmentCopies
 from brokerproof.systems.pulsar.system import Pulsar
+
+from ..simulated_clock import SimulatedClock
 
 ROOT = Path(__file__).parents[3]
 
@@ -144,16 +145,6 @@ def make(tmp_path: Path, faults: list[dict[str, Any]], **settings: Any) -> tuple
     return run, Nodes(run)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = clock.wait_until
-    monkeypatch.setattr(
-        timeline.clock,
-        "wait_until",
-        lambda condition, **how: real(condition, **(how | {"every_s": min(how.get("every_s", 0.1), 0.01)})),
-    )
-
-
 def execute(run: Run, nodes: Nodes, link: Any = None) -> list[dict[str, Any]]:
     said: list[dict[str, Any]] = []
     Timeline(
@@ -164,6 +155,7 @@ def execute(run: Run, nodes: Nodes, link: Any = None) -> list[dict[str, Any]]:
         runtime=nodes,  # type: ignore[arg-type]
         show=lambda **content: said.append(content),
         link=link,
+        clock=SimulatedClock(),
     ).execute()
     return said
 
@@ -253,10 +245,7 @@ def test_a_node_that_ends_when_it_wakes_up_is_started_again(tmp_path: Path) -> N
     assert json.loads(evidence)["started_again"] == ["bookie-eu-1"]
 
 
-def test_a_node_that_does_not_freeze_is_a_problem_and_is_undone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(timeline, "_EFFECT_TIMEOUT_S", 0.2)
+def test_a_node_that_does_not_freeze_is_a_problem_and_is_undone(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [{"name": "froze", "kind": "pause", "targets": {"nodes": ["broker-eu-1"]}}])
     nodes.paused = lambda name: False  # type: ignore[method-assign]
     with pytest.raises(BrokerproofError, match="froze"):
@@ -291,8 +280,7 @@ def test_an_unloaded_topic_is_seen_at_another_owner(tmp_path: Path) -> None:
     assert "reassign" in nodes.log
 
 
-def test_a_topic_that_stays_where_it_is_was_not_unloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "_EFFECT_TIMEOUT_S", 0.2)
+def test_a_topic_that_stays_where_it_is_was_not_unloaded(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [{"name": "back", "kind": "unload", "targets": {"now": "topic_owner"}}])
     nodes.owners = ["broker-eu-1"]
     with pytest.raises(DeadlineError, match="the effect of back on broker-eu-1"):
@@ -336,10 +324,7 @@ def test_what_was_injected_is_undone_though_the_timeline_failed(tmp_path: Path) 
     assert left_by(run).problems[0] == "NodeError: cannot be killed"
 
 
-def test_a_load_that_never_reaches_its_rate_is_said_with_what_it_reached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(timeline, "_WARM_UP_TIMEOUT_S", 0.2)
+def test_a_load_that_never_reaches_its_rate_is_said_with_what_it_reached(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [])
     nodes.rate = 0
     with pytest.raises(DeadlineError, match="never held 900 messages/s"):
