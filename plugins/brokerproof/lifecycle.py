@@ -23,7 +23,7 @@ from brokerproof.network import Plan, shapes_of
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ClustersConfigured, RunReleased, read_record, write_record
-from brokerproof.runtimes import addresses
+from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.runtimes.protocols import NodeSpec, RunsProcesses, Runtime
 from brokerproof.runtimes.registry import RUNTIMES, links_of, runtime_of
 from brokerproof.systems.protocols import Provisioning
@@ -77,8 +77,8 @@ def begin(
             scenario=scenario,
             topology=topology,
             slot=slot.number,
-            addresses=addresses.addresses(topology, slot.number),
-            views=addresses.views(topology, slot.number),
+            addresses=assign_addresses(topology, slot.number),
+            views=assign_views(topology, slot.number),
             triggered_at=triggered_at,
             settings=dict(overrides or {}),
         )

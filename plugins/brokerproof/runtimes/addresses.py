@@ -7,26 +7,27 @@ from brokerproof.experiment.topology import Topology
 
 # 127.<first + slot>.x.y; 127.0 and its neighbours are left to others.
 _FIRST_OCTET = 10
-# What is seen across a link has addresses from 127.<first + slot>.<first view>.x on, out of the regions' way.
+# A node that is seen across a link has an address from 127.<first + slot>.<first view>.x on, beyond the regions'.
 _FIRST_VIEW, _LAST_VIEW = 101, 254
 
 
-def addresses(topology: Topology, slot: int) -> dict[str, str]:
-    """An address for each node: a region is a subnet, `127.<slot>.<region>.<node>`."""
-    found: dict[str, str] = {}
+def assign_addresses(topology: Topology, slot: int) -> dict[str, str]:
+    """An address for each node, `127.<slot>.<region>.<node>`, so that a region is a subnet."""
+    assigned: dict[str, str] = {}
     for number, region in enumerate(topology.regions, start=1):
         members = [name for name, node in topology.nodes.items() if node.region == region]
         if len(members) > 250:
             raise MachineError(f"region {region} has {len(members)} nodes; an address range holds 250")
         for place, name in enumerate(members, start=11 if len(members) <= 240 else 1):
-            found[name] = f"127.{_FIRST_OCTET + slot}.{number}.{place}"
-    return found
+            assigned[name] = f"127.{_FIRST_OCTET + slot}.{number}.{place}"
+    return assigned
 
 
-def views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
-    """At which address each node or place sees each node of another region: {viewer: {node: address}}.
+def assign_views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
+    """The address at which each node or place sees each node of another region: {viewer: {node: address}}.
 
-    A viewer is a subnet, so that a connection's target address tells who made it. Empty for a topology without links.
+    A viewer is a subnet, so that the target address of a connection shows who made it. Empty for a topology without
+    links.
     """
     if not topology.links:
         return {}

@@ -225,6 +225,11 @@ def test_every_scenario_of_the_project_is_good(file: Path) -> None:
     assert scenario.name == file.stem
 
 
+@pytest.mark.parametrize("file", sorted(TOPOLOGIES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_topology_of_the_project_is_good(file: Path) -> None:
+    assert load_topology(file.stem, TOPOLOGIES).nodes
+
+
 def test_every_control_demands_losses() -> None:
     for file in (ROOT / "dags" / "scenarios").glob("control_*.yaml"):
         scenario, _ = load_scenario(file, TOPOLOGIES)

@@ -13,7 +13,7 @@ from brokerproof.experiment.fault import Targets
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.targets import resolve
-from brokerproof.runtimes.addresses import addresses
+from brokerproof.runtimes.addresses import assign_addresses
 from brokerproof.systems.destinations import clusters_reached
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
@@ -46,7 +46,7 @@ def test_clusters_share_a_metadata_store_that_is_none_of_theirs() -> None:
     assert topology.cluster_of("broker-us-1") == US
     with pytest.raises(KeyError):
         topology.cluster_of("metadata-1")
-    assert set(addresses(topology, 0)) == set(topology.nodes)
+    assert set(assign_addresses(topology, 0)) == set(topology.nodes)
 
 
 def test_what_is_published_to_one_cluster_reaches_the_other(tmp_path: Path) -> None:

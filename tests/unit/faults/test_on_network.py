@@ -21,7 +21,7 @@ from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.machine.processes import end_processes, find_marked_processes
 from brokerproof.network import Link, Plan, sample_links, shapes_of, start_link
-from brokerproof.runtimes import addresses
+from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, METADATA_PORT, Addressing
 from brokerproof.systems.pulsar.system import PULSAR
 
@@ -71,8 +71,8 @@ class Wan:
         self.run, self.topology = run, topology
         # Slots that no real run has.
         slot = 120 + os.getpid() % 100
-        self.addresses = addresses.addresses(topology, slot)
-        self.addressing = Addressing(topology=topology, addresses=self.addresses, views=addresses.views(topology, slot))
+        self.addresses = assign_addresses(topology, slot)
+        self.addressing = Addressing(topology=topology, addresses=self.addresses, views=assign_views(topology, slot))
         self.link: Link = start_link(run / "nodes", Plan(routes=self.addressing.routes(), shapes=shapes_of(topology)))
         self.nodes = Nodes(topology)
         self.sockets: list[socket.socket] = []

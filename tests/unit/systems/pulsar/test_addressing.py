@@ -12,7 +12,7 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.machine.disk_space import FULL_SHARE
 from brokerproof.machine.java import java_home
 from brokerproof.network import Plan, shapes_of
-from brokerproof.runtimes.addresses import addresses, views
+from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.systems.pulsar import nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 
@@ -20,7 +20,7 @@ TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 
 
 def addressing_of(topology: Topology, slot: int = 0) -> Addressing:
-    return Addressing(topology=topology, addresses=addresses(topology, slot), views=views(topology, slot))
+    return Addressing(topology=topology, addresses=assign_addresses(topology, slot), views=assign_views(topology, slot))
 
 
 @pytest.fixture
@@ -93,10 +93,10 @@ def test_the_link_takes_the_routes_and_the_shapes(wan: Addressing) -> None:
 
 def test_no_two_slots_share_a_view(wan: Addressing) -> None:
     def seen(slot: int) -> set[str]:
-        return {address for each in views(wan.topology, slot).values() for address in each.values()}
+        return {address for each in assign_views(wan.topology, slot).values() for address in each.values()}
 
     assert not seen(0) & seen(1)
-    assert not seen(0) & set(addresses(wan.topology, 0).values())
+    assert not seen(0) & set(assign_addresses(wan.topology, 0).values())
 
 
 def test_bookies_are_known_by_name_and_brokers_by_address(wan: Addressing) -> None:
@@ -107,7 +107,7 @@ def test_bookies_are_known_by_name_and_brokers_by_address(wan: Addressing) -> No
 def test_more_viewers_than_addresses_is_said(wan: Addressing) -> None:
     nodes = {f"clusters.mycluster.nodes.bookie-{number}": {"role": "bookie", "region": "eu"} for number in range(150)}
     with pytest.raises(MachineError, match="an address range holds 154"):
-        views(load_topology("sync_active_passive_wan", TOPOLOGIES, nodes), 0)
+        assign_views(load_topology("sync_active_passive_wan", TOPOLOGIES, nodes), 0)
 
 
 class Distribution:
@@ -157,7 +157,7 @@ def test_without_links_a_node_is_told_nothing_of_the_others() -> None:
 
 def test_another_cluster_is_registered_as_it_is_seen_across_the_link() -> None:
     topology = load_topology("geo_replication_wan", TOPOLOGIES)
-    addressing = Addressing(topology=topology, addresses=addresses(topology, 0), views=views(topology, 0))
+    addressing = Addressing(topology=topology, addresses=assign_addresses(topology, 0), views=assign_views(topology, 0))
 
     seen = addressing.registration("cluster-us")
 
@@ -168,7 +168,7 @@ def test_another_cluster_is_registered_as_it_is_seen_across_the_link() -> None:
 
 def test_without_links_a_cluster_is_registered_where_it_listens() -> None:
     topology = load_topology("geo_replication", TOPOLOGIES)
-    at = addresses(topology, 0)
+    at = assign_addresses(topology, 0)
 
     seen = Addressing(topology=topology, addresses=at, views={}).registration("cluster-us")
 

@@ -9,7 +9,7 @@ import pytest
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.addresses import addresses
+from brokerproof.runtimes.addresses import assign_addresses
 from brokerproof.systems.clients import Position
 from brokerproof.systems.protocols import Log
 from brokerproof.systems.pulsar import client, configuration, nodes
@@ -71,7 +71,11 @@ def stats(*, replicating: dict[str, int], backlog: int = 0) -> dict[str, Any]:
 def run_of(directory: Path, name: str) -> Run:
     scenario, topology = load_scenario(ROOT / f"dags/scenarios/{name}.yaml", ROOT / "topologies")
     return Run.create(
-        str(directory / "run"), run_id="r", scenario=scenario, topology=topology, addresses=addresses(topology, 0)
+        str(directory / "run"),
+        run_id="r",
+        scenario=scenario,
+        topology=topology,
+        addresses=assign_addresses(topology, 0),
     )
 
 
@@ -200,7 +204,7 @@ def layout(topology_name: str) -> nodes.Layout:
     return nodes.Layout(
         distribution=None,  # type: ignore[arg-type]
         java=Path("java"),
-        addressing=Addressing(topology=topology, addresses=addresses(topology, 0), views={}),
+        addressing=Addressing(topology=topology, addresses=assign_addresses(topology, 0), views={}),
     )
 
 
@@ -241,7 +245,7 @@ def test_a_cluster_registered_elsewhere_is_named() -> None:
             Answers(),  # type: ignore[arg-type]
             EU,
             topology,
-            addresses(topology, 0),
+            assign_addresses(topology, 0),
             load_scenario(ROOT / "dags/scenarios/geo_nominal.yaml", ROOT / "topologies")[0].workload,
             registrations,
         )

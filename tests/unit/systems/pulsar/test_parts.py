@@ -12,7 +12,7 @@ from brokerproof.errors import AdminError, InputError, MachineError
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.addresses import addresses
+from brokerproof.runtimes.addresses import assign_addresses
 from brokerproof.systems.pulsar import configuration, distribution
 from brokerproof.systems.pulsar.bookie_metrics import bookie_counters
 from brokerproof.systems.pulsar.nodes import configured
@@ -50,7 +50,7 @@ class Cluster:
 
 def test_what_was_set_is_read_back(topology: Topology) -> None:
     cluster, workload = Cluster(), Workload(namespace="mytenant/eu")
-    at = addresses(topology, 0)
+    at = assign_addresses(topology, 0)
     configuration.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
     configuration.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
 
@@ -66,7 +66,7 @@ def test_what_was_set_is_read_back(topology: Topology) -> None:
 )
 def test_a_setting_that_did_not_take_is_named(topology: Topology, forgotten: str, named: str) -> None:
     cluster, workload = Cluster(forgotten), Workload(namespace="mytenant/eu")
-    at = addresses(topology, 0)
+    at = assign_addresses(topology, 0)
     configuration.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
     with pytest.raises(AdminError, match=named):
         configuration.check(cluster, "mycluster", topology, at, workload, {})  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ class Requests(Cluster):
 
 def test_racks_come_first_then_tenants_then_namespaces_and_every_policy_is_asked_for_once(topology: Topology) -> None:
     cluster, workload = Requests(), Workload(namespace="mytenant/eu", partitions=4)
-    at = addresses(topology, 0)
+    at = assign_addresses(topology, 0)
     configuration.apply(cluster, "mycluster", topology, at, workload)  # type: ignore[arg-type]
     kinds = [path.split("/")[3] for path in cluster.changed]
     assert list(dict.fromkeys(kinds)) == ["bookies", "tenants", "namespaces", "clusters", "persistent"]
@@ -104,7 +104,7 @@ def test_racks_come_first_then_tenants_then_namespaces_and_every_policy_is_asked
 
 
 def test_a_region_is_a_subnet_and_slots_do_not_overlap(topology: Topology) -> None:
-    first, second = addresses(topology, 0), addresses(topology, 1)
+    first, second = assign_addresses(topology, 0), assign_addresses(topology, 1)
     assert len(set(first.values()) | set(second.values())) == 2 * len(topology.nodes)
     subnets = {topology.nodes[name].region: address.rsplit(".", 1)[0] for name, address in first.items()}
     assert len(set(subnets.values())) == 3
@@ -120,7 +120,7 @@ def test_those_beside_the_metadata_store_are_asked_first(
         TOPOLOGIES,
         {"overrides": {"clusters.mycluster.nodes.metadata-1.region": store}},
     )
-    at = addresses(topology, 0)
+    at = assign_addresses(topology, 0)
     run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses=at)
     bases: list[list[str]] = []
     monkeypatch.setattr("brokerproof.systems.pulsar.cluster.Admin", lambda urls, **_: bases.append(urls))
