@@ -40,13 +40,14 @@ lock: setup ## resolve requirements.in into requirements.txt
 demo: setup ## destroy a datacenter under load and prove what became of every message
 	$(BIN)/python -m brokerproof run sync_datacenter_loss
 
-check: lint types unit ## before a commit: style, contracts, types and the tests without a cluster
+check: lint types unit ## before a commit: lint, types and unit
 
 test: check systems cluster e2e browser ## everything that CI checks
 
-lint: setup ## style and format
+lint: setup ## style, format, and which package may import which
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/lint-imports
 
 format: setup ## put style and format right
 	$(BIN)/ruff check --fix $(SOURCES)
