@@ -97,7 +97,13 @@ class Settings(BaseSettings):
     @field_validator("home", "var", "scenarios", "cache", "leases")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
-        return value.resolve()
+        path = value.resolve()
+        try:
+            path.exists()
+        except OSError as error:
+            # No file can have a name as long as this, or this user may not look at it.
+            raise InputError(f"`{path}` is no directory: {error.strerror}", remedy="set it to a directory") from None
+        return path
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from brokerproof.errors import shorten
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.results.configurations import Configuration, list_configurations, list_effects
@@ -77,14 +78,14 @@ def print_history(history: History, scenarios: Sequence[str], limit: int, consol
 def _explain_no_run(history: History, scenarios: Sequence[str]) -> str:
     known = history.count_runs()
     if scenarios and known:
-        of = " or ".join(f"[bold]{escape(scenario)}[/]" for scenario in scenarios)
+        of = " or ".join(f"[bold]{escape(shorten(scenario))}[/]" for scenario in scenarios)
         return (
             f"No run of {of} is recorded; {escape(suggest_name(scenarios[0], known))}\n"
-            f"Run it with: python -m brokerproof run {escape(scenarios[0])}"
+            f"Run it with: python -m brokerproof run {escape(shorten(scenarios[0]))}"
         )
     return (
         f"No run is recorded yet in {escape(history.database)}.\n"
-        f"Make one with: python -m brokerproof run {escape(scenarios[0] if scenarios else 'SCENARIO')}\n"
+        f"Make one with: python -m brokerproof run {escape(shorten(scenarios[0]) if scenarios else 'SCENARIO')}\n"
         "The scenarios that there are: python -m brokerproof scenarios"
     )
 

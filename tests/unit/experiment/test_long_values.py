@@ -10,6 +10,7 @@ import yaml
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.cli import main
 from brokerproof.errors import InputError
+from brokerproof.settings import from_environment
 
 ROOT = Path(__file__).parents[3]
 LONG = "v" * 5000
@@ -111,3 +112,19 @@ def test_the_command_line_refuses_it_in_a_short_sentence(
     printed = capsys.readouterr().err
     assert len(printed) < 3000
     assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize("variable", ["HOME", "VAR", "SCENARIOS", "CACHE", "LEASES", "MAX_CLUSTERS", "SYSTEMS"])
+def test_an_environment_variable_is_refused_in_a_short_sentence(variable: str) -> None:
+    with pytest.raises(InputError) as caught:
+        from_environment({f"BROKERPROOF_{variable}": LONG})
+    assert f"BROKERPROOF_{variable}" in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_history_shortens_the_name_of_a_scenario_without_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BROKERPROOF_DATABASE_URL", f"sqlite:///{tmp_path}/history.db")
+    assert main(["history", LONG]) == 0
+    assert len(capsys.readouterr().out) < 1000
