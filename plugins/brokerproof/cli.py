@@ -1,4 +1,4 @@
-"""The command line, `python -m brokerproof`: it runs scenarios on the embedded Airflow and prints their verdicts.
+"""The command line, `brokerproof` or `python -m brokerproof`: it runs scenarios and prints their verdicts.
 
 The exit status is 0 if the verdict is what the scenario expects, 1 if it is not, 2 for unknown or no data, and 3 for
 unusable input.
@@ -20,15 +20,15 @@ from brokerproof.settings import from_environment
 
 _EPILOG = """
 examples:
-  python -m brokerproof doctor                         is everything here that a run needs?
-  python -m brokerproof scenarios                      the scenarios, and the verdict that each expects
-  python -m brokerproof run sync_datacenter_loss       destroy a datacenter under load, prove what became of it
-  python -m brokerproof run sync_datacenter_loss --set workload.rate=5000 --set phases.impact_s=120
-  python -m brokerproof run sync_datacenter_loss --json > result.json
-  python -m brokerproof verify var/runs/<run id>       judge stored tables again
-  python -m brokerproof history sync_datacenter_loss   its earlier runs, and what got worse
-  python -m brokerproof airflow start                  run scenarios in a browser
-  python -m brokerproof down                           stop everything that still runs
+  brokerproof doctor                         is everything here that a run needs?
+  brokerproof scenarios                      the scenarios, and the verdict that each expects
+  brokerproof run sync_datacenter_loss       destroy a datacenter under load, prove what became of it
+  brokerproof run sync_datacenter_loss --set workload.rate=5000 --set phases.impact_s=120
+  brokerproof run sync_datacenter_loss --json > result.json
+  brokerproof verify var/runs/<run id>       judge stored tables again
+  brokerproof history sync_datacenter_loss   its earlier runs, and what got worse
+  brokerproof airflow start                  run scenarios in a browser
+  brokerproof down                           stop everything that still runs
 
 exit status: 0 the verdict is what the scenario expects, 1 it is not, 2 unknown or no data, 3 unusable input
 """
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the commands and their options."""
     parser = argparse.ArgumentParser(
-        prog="python -m brokerproof",
+        prog="brokerproof",
         description="Breaks a real messaging cluster on purpose and proves, message by message, what it kept.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

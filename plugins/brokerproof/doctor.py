@@ -110,5 +110,5 @@ def _check_processes() -> Finding:
 
         left = len(list(find_marked_processes()))
     except (BrokerproofError, psutil.Error) as error:
-        return Finding(name="running clusters", ok=False, found=str(error), remedy="python -m brokerproof down")
+        return Finding(name="running clusters", ok=False, found=str(error), remedy="brokerproof down")
     return Finding(name="running clusters", ok=True, found=f"{left} processes of runs" if left else "none")

@@ -53,7 +53,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
                 run.follow(progress)
             except KeyboardInterrupt:
                 progress.print_sentence(
-                    "Airflow goes on with the teardown; `python -m brokerproof down` stops everything at once"
+                    "Airflow goes on with the teardown; `brokerproof down` stops everything at once"
                 )
                 return ExitStatus.INTERRUPTED
     outcome = run.read_outcome()

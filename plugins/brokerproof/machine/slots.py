@@ -85,7 +85,7 @@ def take(*, timeout_s: float) -> Slot:
     except DeadlineError:
         raise MachineError(
             f"all {capacity()} slots of this machine are held by running clusters; wait for one, end them with "
-            "`python -m brokerproof down`, or raise BROKERPROOF_MAX_CLUSTERS"
+            "`brokerproof down`, or raise BROKERPROOF_MAX_CLUSTERS"
         ) from None
 
 

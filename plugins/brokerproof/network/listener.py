@@ -52,7 +52,7 @@ class Listener:
         except OSError as error:
             raise MachineError(
                 f"the link {there.sender} → {there.receiver} cannot listen on {listen[0]}:{listen[1]}: "
-                f"{error.strerror}; end what listens there (`python -m brokerproof down` ends what earlier runs left)"
+                f"{error.strerror}; end what listens there (`brokerproof down` ends what earlier runs left)"
             ) from error
         try:
             # Shows now, and not at the first cut, whether this kernel can do it.

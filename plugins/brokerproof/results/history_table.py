@@ -81,12 +81,12 @@ def _explain_no_run(history: History, scenarios: Sequence[str]) -> str:
         of = " or ".join(f"[bold]{escape(shorten(scenario))}[/]" for scenario in scenarios)
         return (
             f"No run of {of} is recorded; {escape(suggest_name(scenarios[0], known))}\n"
-            f"Run it with: python -m brokerproof run {escape(shorten(scenarios[0]))}"
+            f"Run it with: brokerproof run {escape(shorten(scenarios[0]))}"
         )
     return (
         f"No run is recorded yet in {escape(history.database)}.\n"
-        f"Make one with: python -m brokerproof run {escape(shorten(scenarios[0]) if scenarios else 'SCENARIO')}\n"
-        "The scenarios that there are: python -m brokerproof scenarios"
+        f"Make one with: brokerproof run {escape(shorten(scenarios[0]) if scenarios else 'SCENARIO')}\n"
+        "The scenarios that there are: brokerproof scenarios"
     )
 
 

@@ -272,5 +272,5 @@ def _check_free(name: str, address: str, port: int) -> None:
         except OSError as error:
             raise MachineError(
                 f"node {name} cannot listen on {address}:{port}: {error.strerror}; "
-                "end what listens there (`python -m brokerproof down` ends what earlier runs left)"
+                "end what listens there (`brokerproof down` ends what earlier runs left)"
             ) from error

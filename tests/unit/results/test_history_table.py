@@ -42,8 +42,8 @@ def test_an_empty_history_prints_how_to_make_a_run(rendered, scenarios):
     said = rendered(*scenarios)
 
     assert "No run is recorded yet" in said
-    assert f"python -m brokerproof run {scenarios[0] if scenarios else 'SCENARIO'}" in said
-    assert "python -m brokerproof scenarios" in said
+    assert f"brokerproof run {scenarios[0] if scenarios else 'SCENARIO'}" in said
+    assert "brokerproof scenarios" in said
 
 
 def test_a_scenario_without_runs_offers_the_nearest_name(rendered, plant, judgement, sqlite_history):
