@@ -25,7 +25,7 @@ from brokerproof.run.records import (
 )
 from brokerproof.systems.registry import system_of
 
-from brokerproof_judging import partitioned_sql
+from brokerproof_judging.database import small_table
 
 Log = tuple[str, str, int]
 
@@ -148,15 +148,15 @@ class Evidence:
     def tables(self) -> EvidenceTables:
         """The same as small tables to join with."""
         return EvidenceTables(
-            logs=partitioned_sql.table(
+            logs=small_table(
                 "cluster string, topic string, partition int32, read_to_end bool, read_why string",
                 [(*log, proof.given, proof.why) for log, proof in self.logs.items()],
             ),
-            drains=partitioned_sql.table(
+            drains=small_table(
                 "cluster string, topic string, partition int32, subscription string, drained bool, drained_why string",
                 [(*place, proof.given, proof.why) for place, proof in self.drains.items()],
             ),
-            replication=partitioned_sql.table(
+            replication=small_table(
                 "topic string, home string, cluster string, replicated bool, replicated_why string",
                 [(*path, proof.given, proof.why) for path, proof in self.replication.items()],
             ),

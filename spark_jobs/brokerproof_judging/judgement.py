@@ -3,67 +3,33 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from brokerproof.errors import RunError
-from brokerproof.experiment.verdict import Verdict, merge_verdicts
+from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.run.directory import Run
 from pyspark.sql import DataFrame, SparkSession
 
-from brokerproof_judging import partitioned_sql, table_io
-from brokerproof_judging.evidence import Evidence
+from brokerproof_judging import table_io
+from brokerproof_judging.background_jobs import BackgroundJobs
+from brokerproof_judging.conclusion import conclude
+from brokerproof_judging.evidence import Evidence, subscriptions
 from brokerproof_judging.measurements import failover, link, measurement, placement, publishing, recovery, replication
 from brokerproof_judging.measurements.run_times import Timeline
 from brokerproof_judging.measurements.samples import Samples
-from brokerproof_judging.messages import attempts
-from brokerproof_judging.messages.anomalies import Evidenced, Seen, findings, forbidden, searched
-from brokerproof_judging.messages.facts import PLACES, Facts, gathered
-from brokerproof_judging.messages.result_tables import Results, counted
+from brokerproof_judging.messages import publish_record
+from brokerproof_judging.messages.comparisons import COMPARISONS, Compared, find_by_comparison
+from brokerproof_judging.messages.facts import PLACES, FactsOfPart
+from brokerproof_judging.messages.legality import list_forbidden
+from brokerproof_judging.messages.records import unite_records
+from brokerproof_judging.messages.result_tables import ResultTablesOfPart, add_up_counts
+from brokerproof_judging.partitioned_sql import choose_parts, collect_answers, start_workers, work_on_parts
+from brokerproof_judging.stopwatch import Stopwatch
 
-_Takes = ParamSpec("_Takes")
-_Gives = TypeVar("_Gives")
 Evaluate = Callable[[SparkSession, Run, str], Mapping[str, Mapping[str, Any]]]
 
-_WORKERS_IMPORT = ("brokerproof_judging.messages.facts", "brokerproof_judging.messages.result_tables")
-
-# What Arrow and DuckDB hold of so many rows is some 500 MB, in each of the tasks that run at a time.
-_ROWS_A_PART = 2_000_000
-
-
-class SideBySide:
-    """Spark jobs that run beside each other: one alone leaves cores idle while it is planned and when it ends."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(thread_name_prefix="judging")
-
-    def begin(self, work: Callable[_Takes, _Gives], *args: _Takes.args, **kwargs: _Takes.kwargs) -> Future[_Gives]:
-        """Begin some work; what it raises comes out of the future's `result`."""
-        return self._pool.submit(work, *args, **kwargs)
-
-    def end(self) -> None:
-        """Wait for what has begun, so that nothing writes any more."""
-        self._pool.shutdown(cancel_futures=True)
-
-
-@dataclass
-class Stopwatch:
-    """Seconds of wall time by step, or waiting for it."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Time a step."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = round(time.monotonic() - started, 3)
+_WORKERS_IMPORT = ("brokerproof_judging.messages.comparisons", "brokerproof_judging.messages.result_tables")
 
 
 def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) -> dict[str, Any]:
@@ -73,55 +39,62 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
     """
     watch = Stopwatch()
     replacement = table_io.Replacement(run)
-    side = SideBySide()
+    jobs = BackgroundJobs()
     try:
-        warm = side.begin(partitioned_sql.warm_up, spark, *_WORKERS_IMPORT)
+        workers = jobs.begin(start_workers, spark, *_WORKERS_IMPORT)
         tables = {name: table_io.read(spark, run, name) for name in ("publishes", "stored", "deliveries")}
         sizes = {name: table_io.size(run, name) for name in tables}
-        among = _parts(spark, sum(sizes.values()))
+        parts = choose_parts(spark, sum(sizes.values()))
         evidence = Evidence.of(run)
         clock_error_us = int(run.facts.get("clock_error_us", 0))
-        recorded = side.begin(_recorded, spark, run, tables)
-        facts = Facts.of(
-            replacement.beside("places"),
-            run.scenario,
-            run.topology,
-            evidence.tables(),
+        recorded = jobs.begin(_recorded, spark, run, tables)
+        facts = FactsOfPart(
+            places=replacement.beside("places"),
+            findings=replacement.beside("findings"),
+            topology=run.topology,
+            subscriptions=[
+                (each.cluster, each.name, each.moved_from) for each in subscriptions(run.scenario, run.topology)
+            ],
+            evidence=evidence.tables(),
+            faults_undone=evidence.undone.given,
             clock_error_us=clock_error_us,
-            in_log=findings(Seen.LOG, evidence.undone.given),
-            at_subscription=findings(Seen.SUBSCRIPTION, evidence.undone.given),
+            anomalies=[str(anomaly) for anomaly in Anomaly if anomaly not in COMPARISONS],
         )
-        with watch.step("facts"):
-            told = every(among, partitioned_sql.look(among.by_message(gathered(**tables)), facts, facts.SCHEMA))
-            warm.result()
-        with watch.step("tables"):
-            places = spark.read.schema(table_io.in_spark(PLACES)).parquet(table_io.location(facts.directory))
-            seen = Evidenced(
+        with watch.time_step("facts"):
+            records = parts.split_by_message(unite_records(**tables))
+            answers = collect_answers(parts, work_on_parts(records, facts, facts.SCHEMA))
+            workers.result()
+        with watch.time_step("tables"):
+            compared = Compared(
                 publishes=tables["publishes"],
                 stored=tables["stored"],
-                places=places,
+                places=spark.read.schema(table_io.in_spark(PLACES)).parquet(table_io.location(facts.places)),
                 clock_error_us=clock_error_us,
             )
-            results = Results(
+            results = ResultTablesOfPart(
                 run_id=run.run_id,
-                places=facts.directory,
+                places=facts.places,
+                findings=facts.findings,
                 messages=replacement.beside("messages"),
                 anomalies=replacement.beside("anomalies"),
-                forbidden=forbidden(run.scenario, run.topology),
+                forbidden=list_forbidden(run.scenario, run.topology),
                 destroyed=run.scenario.destroyed,
             )
-            found = among.by_message(searched(seen, among))
-            counts = counted(sizes["publishes"], every(among, partitioned_sql.look(found, results, results.SCHEMA)))
-        with watch.step("measurements"):
-            heard = [json.loads(each) for each in told]
-            problems = [*evidence.problems(run, attempts.logs(heard)), *attempts.problems(heard)]
+            found = parts.split_by_message(find_by_comparison(compared, parts, list(Anomaly)))
+            counts = add_up_counts(
+                sizes["publishes"], collect_answers(parts, work_on_parts(found, results, results.SCHEMA))
+            )
+        with watch.time_step("measurements"):
+            summaries = [publish_record.PartSummary(**json.loads(answer)) for answer in answers]
+            logs = publish_record.list_logs(summaries)
+            problems = [*evidence.problems(run, logs), *publish_record.find_problems(summaries)]
             rows = _measurements(spark, run, recorded.result(), replacement.read(spark, "messages"))
             replacement.write("measurements", spark.createDataFrame(rows, table_io.schema("measurements")).coalesce(1))
         replacement.take_place()
     finally:
-        side.end()
+        jobs.end()
         replacement.discard()
-    with watch.step("suites"):
+    with watch.time_step("suites"):
         suites = evaluate(spark, run, expectations)
     verdict, why = conclude(counts, problems, suites)
     return {
@@ -172,41 +145,3 @@ def _measurements(spark: SparkSession, run: Run, recorded: _Recorded, judged: Da
             recovery.of_sampling(run, timeline, samples),
         ],
     )
-
-
-def conclude(
-    counts: Mapping[str, Any], problems: list[str], suites: Mapping[str, Mapping[str, Any]]
-) -> tuple[Verdict, str]:
-    """The verdict on the whole run, and why, in one sentence."""
-    if not counts["publishes"]:
-        return Verdict.NO_DATA, "Nobody published anything."
-    verdicts = {name: Verdict(suite["verdict"]) for name, suite in suites.items()}
-    verdict = merge_verdicts([*verdicts.values(), *([Verdict.UNKNOWN] if problems else [])])
-    if verdict is Verdict.PASSED:
-        total = f"{counts['messages']} messages, {counts['acked']} of them acknowledged"
-        return verdict, f"All that was promised held for {total}."
-    reasons = [f"{name}: {suites[name]['why']}" for name in verdicts if verdicts[name] is verdict]
-    if verdict is Verdict.UNKNOWN:
-        reasons += problems
-    if not reasons:
-        return verdict, "No suite said anything."
-    return verdict, "; ".join(reason.rstrip(".") for reason in reasons) + "."
-
-
-def _parts(spark: SparkSession, rows: int) -> partitioned_sql.Parts:
-    """As many parts as rows need, and at least as many as there are tasks to shuffle for.
-
-    Where there are few, plans are not adapted while they run: that costs more than it saves.
-    """
-    least = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    wanted = rows // _ROWS_A_PART
-    spark.conf.set("spark.sql.adaptive.enabled", str(wanted > least).lower())
-    return partitioned_sql.Parts(max(least, wanted))
-
-
-def every(among: partitioned_sql.Parts, answers: DataFrame) -> list[str]:
-    """What each part answered. Raises RunError where one did not, or twice."""
-    rows = answers.collect()
-    if sorted(row.part for row in rows) != list(range(among.count)):
-        raise RunError(f"of {among.count} parts of the messages, these were looked at: {[row.part for row in rows]}")
-    return [row[1] for row in rows]

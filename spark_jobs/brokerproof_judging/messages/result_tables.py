@@ -1,4 +1,4 @@
-"""The tables `messages` and `anomalies`, and the counts: places and what the searches found, put together."""
+"""The tables `messages` and `anomalies`, and the counts: places and findings, put together."""
 
 from __future__ import annotations
 
@@ -12,75 +12,37 @@ from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.run.tables import SCHEMAS
 
-from brokerproof_judging import partitioned_sql
-from brokerproof_judging.messages.message_columns import IN_LOG, PLACE, PRODUCER, SEQ, columns
+from brokerproof_judging.database import (
+    Batches,
+    Connection,
+    define_values,
+    read_part,
+    register_tables,
+    select_batches,
+    select_rows,
+    small_table,
+    write_part,
+)
+from brokerproof_judging.messages.sql_files import define_macros, read_query
 
-# What is illegal at each place of `f`: as the place's own row says, or else as the row without a cluster does. What a
-# destroyed cluster lost, or had not yet sent on, is legal; `rpo_messages` bounds what nobody holds any more.
-LEGALITY = "LEFT JOIN forbidden r ON (r.cluster, r.subscription) = (f.cluster, f.subscription)"
-_RULED = "coalesce(r.forbidden, (SELECT d.forbidden FROM forbidden d WHERE d.cluster IS NULL))"
-_GONE = "SELECT name FROM destroyed"
-FORBIDDEN = f"""
-    CASE WHEN f.subscription = '{IN_LOG}' AND (f.cluster IN ({_GONE}) OR coalesce(f.home IN ({_GONE}), false))
-    THEN list_filter({_RULED}, lambda each: each NOT IN ('{Anomaly.LOST}', '{Anomaly.NOT_REPLICATED}'))
-    ELSE {_RULED} END
+_FOUND_WITHOUT_FACTS = """
+    SELECT anomaly, who, number, topic, cluster, subscription FROM findings WHERE without_facts LIMIT 1
 """
 
-# A message may have been found by a search more than once at a place; one anomaly is told once.
-_JOINED = f"""
-    CREATE TABLE joined AS
-    WITH said AS (
-        SELECT {columns(*PLACE)}, anomaly, min({{cause: cause, detail: detail}}) AS said
-        FROM rows WHERE who IS NOT NULL GROUP BY {columns(*PLACE)}, anomaly
-    ),
-    searched AS (
-        SELECT {columns(*PLACE)},
-            list({{anomaly: anomaly, cause: said.cause, detail: said.detail}} ORDER BY anomaly) AS searched
-        FROM said GROUP BY {columns(*PLACE)}
-    ),
-    found AS (
-        SELECT p.* EXCLUDE (found), s.searched IS NOT NULL AS sought,
-            list_concat(p.found, coalesce(s.searched, [])) AS found
-        FROM places p LEFT JOIN searched s USING ({columns(*PLACE)})
-    )
-    SELECT f.* EXCLUDE (subscription), nullif(f.subscription, '{IN_LOG}') AS subscription, sought,
-        {PRODUCER} AS producer, {SEQ} AS seq,
-        {FORBIDDEN} AS forbidden
-    FROM found f {LEGALITY}
-"""
-
-_MESSAGES = """
-    SELECT * EXCLUDE (forbidden, found),
-        [each.anomaly FOR each IN found] AS anomalies,
-        [each.anomaly FOR each IN found IF list_contains(forbidden, each.anomaly)] AS illegal
-    FROM joined
-"""
-
-_ANOMALIES = """
-    SELECT * EXCLUDE (each), each.anomaly, each.cause, each.detail, NOT list_contains(forbidden, each.anomaly) AS legal
-    FROM (SELECT *, unnest(found) AS each FROM joined WHERE len(found) > 0)
-"""
-
-# DuckDB's `count_if` is null over nothing, and a part may be empty.
-_COUNTS = """
-    SELECT
-        count(*) FILTER (at_home) AS messages,
-        count(*) FILTER (at_home AND outcome = 'acked') AS acked,
-        count(*) FILTER (at_home AND outcome = 'failed') AS failed,
-        count(*) FILTER (at_home AND outcome = 'unknown') AS unknown,
-        count(*) FILTER (at_home AND recovered) AS recovered,
-        coalesce(sum(copies) FILTER (subscription IS NULL), 0)::BIGINT AS stored,
-        coalesce(sum(deliveries), 0)::BIGINT AS deliveries
-    FROM (SELECT *, subscription IS NULL AND cluster = home AS at_home FROM joined)
-"""
+_FINDINGS_BY_ANOMALY = "SELECT legal, anomaly, count(*) AS count FROM findings GROUP BY legal, anomaly"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Results:
-    """Writes a part of the two tables from the part's places and the searches' findings, and yields its counts."""
+class ResultTablesOfPart:
+    """Writes a part of the two tables and yields its counts.
+
+    `rows` are what comparisons found; `places` and `findings` is where `FactsOfPart` wrote the part's places and what
+    facts showed.
+    """
 
     run_id: str
     places: str
+    findings: str
     messages: str
     anomalies: str
     forbidden: pa.Table
@@ -88,51 +50,42 @@ class Results:
 
     SCHEMA = "part int, counts string"
 
-    def __call__(self, part: int, connection: partitioned_sql.Connection) -> partitioned_sql.Batches:
+    def __call__(self, part: int, connection: Connection) -> Batches:
         """One row: the part's number and its counts, as JSON.
 
-        Raises RunError where a search found something at a place that there is not.
+        Raises RunError where a comparison found something at a place that there is not.
         """
-        partitioned_sql.read(connection, "places", self.places, part)
-        destroyed = partitioned_sql.table("name string", [(name,) for name in self.destroyed])
-        partitioned_sql.give(connection, {"forbidden": self.forbidden, "destroyed": destroyed})
-        connection.execute(_JOINED)
-        self._nothing_left_over(connection)
-        for table, directory, query in (
-            ("messages", self.messages, _MESSAGES),
-            ("anomalies", self.anomalies, _ANOMALIES),
-        ):
-            partitioned_sql.write(
-                directory, part, SCHEMAS[table], partitioned_sql.answer(connection, self._select(table, query))
-            )
-        (counts,) = partitioned_sql.rows(connection, _COUNTS)
-        found = "SELECT legal, anomaly, count(*) AS count FROM (" + _ANOMALIES + ") GROUP BY ALL"
-        told = json.dumps({"all": counts, "anomalies": partitioned_sql.rows(connection, found)})
-        yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "counts": [told]})
+        self._prepare(part, connection)
+        connection.execute(read_query("findings"))
+        if found := select_rows(connection, _FOUND_WITHOUT_FACTS):
+            raise RunError(f"a comparison found an anomaly at a place that no fact is about: {found[0]}")
+        for table, directory in (("messages", self.messages), ("anomalies", self.anomalies)):
+            write_part(directory, part, SCHEMAS[table], select_batches(connection, read_query(table)))
+        (counts,) = select_rows(connection, read_query("counts"))
+        answer = json.dumps({"messages": counts, "anomalies": select_rows(connection, _FINDINGS_BY_ANOMALY)})
+        yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "counts": [answer]})
 
-    def _select(self, table: str, query: str) -> str:
-        quoted = self.run_id.replace("'", "''")
-        constant = {"run_id": f"'{quoted}' AS run_id"}
-        return f"SELECT {', '.join(constant.get(name, name) for name in SCHEMAS[table].names)} FROM ({query})"
-
-    @staticmethod
-    def _nothing_left_over(connection: partitioned_sql.Connection) -> None:
-        left = partitioned_sql.rows(
+    def _prepare(self, part: int, connection: Connection) -> None:
+        define_macros(connection)
+        define_values(connection, {"run_id": self.run_id})
+        read_part(connection, "places", self.places, part)
+        read_part(connection, "fact_findings", self.findings, part)
+        register_tables(
             connection,
-            f"SELECT {columns(*PLACE)}, anomaly FROM rows WHERE who IS NOT NULL AND ({columns(*PLACE)}) NOT IN "
-            f"(SELECT ({columns(*PLACE)}) FROM places) LIMIT 1",
+            {
+                "forbidden": self.forbidden,
+                "destroyed_clusters": small_table("name string", [(name,) for name in self.destroyed]),
+            },
         )
-        if left:
-            raise RunError(f"a search found an anomaly where no fact is: {left[0]}")
 
 
-def counted(publishes: int, parts_told: Iterable[str]) -> dict[str, Any]:
+def add_up_counts(publishes: int, answers: Iterable[str]) -> dict[str, Any]:
     """How many there are of everything; one number per anomaly, legal and illegal apart."""
     counts: dict[str, Any] = {"publishes": publishes}
     found: dict[str, dict[str, int]] = {kind: {str(each): 0 for each in Anomaly} for kind in ("legal", "illegal")}
-    for told in map(json.loads, parts_told):
-        for name, count in told["all"].items():
+    for answer in map(json.loads, answers):
+        for name, count in answer["messages"].items():
             counts[name] = counts.get(name, 0) + count
-        for row in told["anomalies"]:
+        for row in answer["anomalies"]:
             found["legal" if row["legal"] else "illegal"][row["anomaly"]] += row["count"]
     return counts | found

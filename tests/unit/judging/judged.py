@@ -44,6 +44,14 @@ class Judged:
         assert len(rows) == len(set(rows)), f"an anomaly was told twice: {rows}"
         return set(rows)
 
+    def findings(self, topic: str) -> dict[Found, tuple[str, str]]:
+        """The same with the cause and the detail of each."""
+        rows = [row for row in self.table("anomalies") if row["topic"] == topic]
+        keys = ("anomaly", "legal", "cluster", "subscription", "producer", "seq")
+        findings = {tuple(row[key] for key in keys): (row["cause"], row["detail"]) for row in rows}
+        assert findings.keys() == self.anomalies(topic)
+        return findings  # type: ignore[return-value]
+
     def measured(self, metric: str, subject: str) -> Row:
         """The one measurement of a metric and subject."""
         rows = self.table("measurements")

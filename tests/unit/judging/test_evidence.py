@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.records import FaultsUndone, LoadEnd, LogsRead, ReplicationDrains, SubscriptionDrains
+from brokerproof_judging.conclusion import conclude
 from brokerproof_judging.evidence import Evidence
-from brokerproof_judging.judgement import conclude
 
 from .history import LEDGER, TOPIC, History
 from .judged import Judged
@@ -126,11 +126,19 @@ def doubtful(spark, tmp_path_factory):
 
 
 def test_nothing_is_claimed_as_missing_while_a_fault_is_not_undone(doubtful):
-    missing = {each for each in doubtful.anomalies(TOPIC) if each[0] in ("lost", "undelivered", "unproven")}
+    findings = doubtful.findings(TOPIC).items()
+    missing = {key: texts for key, texts in findings if key[0] in ("lost", "undelivered", "unproven")}
 
     assert missing == {
-        ("unproven", True, "main", None, "p0", 3),
-        ("unproven", True, "main", "audit", "p1", 2),
+        ("unproven", True, "main", None, "p0", 3): (
+            "fault_not_undone",
+            "acked at 2023-11-14 22:13:20.0064 UTC, and not found in main, "
+            "but nothing proves that every fault was undone",
+        ),
+        ("unproven", True, "main", "audit", "p1", 2): (
+            "fault_not_undone",
+            "stored at 5:5:-1 and not delivered to audit, but nothing proves that every fault was undone",
+        ),
     }
 
 

@@ -1,0 +1,120 @@
+"""A database in a Python worker: tables of a part of the messages, queries on them, and a part of a Parquet table.
+
+DuckDB goes over columns instead of rows and needs no warming up, and what does not fit into its memory it keeps on
+disk.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+# Of one task, beside what Arrow holds of the rows under way.
+_MEMORY = "1GB"
+_ROWS_A_BATCH = 50_000
+
+Connection = duckdb.DuckDBPyConnection
+Batches = Iterator[pa.RecordBatch]
+
+
+@contextmanager
+def open_database() -> Iterator[Connection]:
+    """A database of its own, in memory and, where that is not enough, in this machine's directory for such files."""
+    with tempfile.TemporaryDirectory(prefix="brokerproof-judging-") as spill:
+        # One thread: Spark already runs as many tasks as there are cores.
+        config = {"threads": "1", "memory_limit": _MEMORY, "preserve_insertion_order": "false", "temp_directory": spill}
+        connection = duckdb.connect(config=dict(config))
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def load_table(connection: Connection, name: str, batches: Batches, schema: pa.Schema) -> None:
+    """Make a table of `batches`; `schema` is for where there are none."""
+    first = next(batches, None)
+
+    def all_batches() -> Batches:
+        # An iterator that has ended is not asked again: that of an empty Parquet file does not bear it.
+        if first is not None:
+            yield first
+            yield from batches
+
+    reader = pa.RecordBatchReader.from_batches(schema if first is None else first.schema, all_batches())
+    connection.register("arriving", reader)
+    connection.execute(f"CREATE TABLE {name} AS FROM arriving")
+    connection.unregister("arriving")
+
+
+def register_tables(connection: Connection, tables: Mapping[str, pa.Table]) -> None:
+    """Make small tables known by their names."""
+    for name, table in tables.items():
+        connection.register(name, table)
+
+
+def small_table(columns: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """A small table. `columns` as in `cluster string, partition int32`."""
+    fields = [part.split() for part in columns.split(",")]
+    schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in fields])
+    names = [name for name, _ in fields]
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema)
+
+
+def define_values(connection: Connection, values: Mapping[str, Any]) -> None:
+    """Make values known to queries as functions without arguments, such as `clock_error_us()`.
+
+    A query that names a value which is not defined is an error; DuckDB takes an undefined variable for null.
+    """
+    for name, value in values.items():
+        connection.execute(f"SET VARIABLE {name} = ?", [value])
+        connection.execute(f"CREATE MACRO {name}() AS getvariable('{name}')")
+
+
+def select_batches(connection: Connection, query: str) -> Batches:
+    """The rows of a query, in batches."""
+    yield from connection.execute(query).to_arrow_reader(_ROWS_A_BATCH)
+
+
+def select_rows(connection: Connection, query: str) -> list[dict[str, Any]]:
+    """The rows of a query that has few."""
+    return [row for batch in select_batches(connection, query) for row in batch.to_pylist()]
+
+
+def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -> None:
+    """Write a part of a Parquet table, its columns in the order of `schema`; it is there whole or not at all.
+
+    A task that Spark runs again replaces what the first one wrote.
+    """
+    filesystem, root = fsspec.url_to_fs(directory)
+    filesystem.makedirs(root, exist_ok=True)
+    # Readers skip what begins with an underscore.
+    under_way = posixpath.join(root, f"_{part:05d}.{uuid.uuid4().hex}")
+    try:
+        with filesystem.open(under_way, "wb") as file, pq.ParquetWriter(file, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch.select(schema.names).cast(schema))
+        filesystem.mv(under_way, _part_file(root, part))
+    finally:
+        if filesystem.exists(under_way):
+            filesystem.rm(under_way)
+
+
+def read_part(connection: Connection, name: str, directory: str, part: int) -> None:
+    """Make a table of a part that `write_part` wrote."""
+    filesystem, root = fsspec.url_to_fs(directory)
+    with filesystem.open(_part_file(root, part), "rb") as file:
+        parquet = pq.ParquetFile(file)
+        load_table(connection, name, parquet.iter_batches(_ROWS_A_BATCH), parquet.schema_arrow)
+
+
+def _part_file(root: str, part: int) -> str:
+    return posixpath.join(root, f"part-{part:05d}.parquet")

@@ -1,0 +1,165 @@
+"""Anomalies that only a comparison of messages shows: two at one position, a log that went back, order.
+
+Which rows are compared is said here, in Spark, because they are not those of one message; what they show is a query in
+`sql/anomalies/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+
+from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.run.tables import AttemptOutcome
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from brokerproof_judging import table_io
+from brokerproof_judging.database import Batches, Connection, define_values, select_batches
+from brokerproof_judging.messages.facts import find_anomaly
+from brokerproof_judging.messages.message_columns import IN_LOG, PLACE, POSITION, name_messages
+from brokerproof_judging.messages.sql_files import define_macros, read_query
+from brokerproof_judging.partitioned_sql import Parts, work_on_parts
+
+_LOG = ("cluster", "topic", "partition")
+_PLACE_IN_LOG = (*_LOG, *POSITION)
+_SECOND = (*_LOG, "second")
+# Messages without a key are one group: order of a producer without keys is promised like that of one key.
+_KEY = ("cluster", "topic", "subscription", "partition", "who", "key")
+
+_SECOND_US = 1_000_000
+
+_FINDINGS = (
+    "who string, number bigint, topic string, cluster string, subscription string, "
+    "cause string, detail string, anomaly string"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What a comparison may look at: what the jobs recorded, and the places that facts.py wrote."""
+
+    publishes: DataFrame
+    stored: DataFrame
+    places: DataFrame
+    clock_error_us: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The rows that an anomaly's query compares; those that agree in `together` are in one part.
+
+    The query may find a place more than once.
+    """
+
+    rows: Callable[[Compared], DataFrame]
+    together: Sequence[str]
+
+
+def find_by_comparison(compared: Compared, parts: Parts, anomalies: Sequence[Anomaly]) -> DataFrame:
+    """What the comparisons of these anomalies find; at least one of them has a comparison."""
+    found = [
+        work_on_parts(
+            parts.split_by(comparison.rows(compared), comparison.together),
+            partial(_find_in_part, str(anomaly), compared.clock_error_us),
+            _FINDINGS,
+        )
+        for anomaly, comparison in COMPARISONS.items()
+        if anomaly in anomalies
+    ]
+    return reduce(DataFrame.unionAll, found)
+
+
+def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: Connection) -> Batches:
+    del part
+    define_macros(connection)
+    define_values(connection, {"clock_error_us": clock_error_us})
+    return find_anomaly(connection, anomaly)
+
+
+def _stored_or_named(compared: Compared) -> DataFrame:
+    """Every position that a message is stored at or that an ack named."""
+    columns = [*_PLACE_IN_LOG, "who", "number"]
+    stored = name_messages(compared.stored)
+    return _acks_with_position(compared.publishes).select(*columns).unionAll(stored.select(*columns))
+
+
+def _sent_and_settled(compared: Compared) -> DataFrame:
+    """When attempts were sent and settled, second by second.
+
+    An attempt is compared with every ack settled more than the clocks' error before it was sent. The highest of those
+    positions is a running maximum in time; to find it without pushing a whole log through one task, each second of the
+    log is looked at for itself on top of the maximum of all seconds before it.
+    """
+    acks = _acks_with_position(compared.publishes)
+    settled = table_io.microseconds("settled_at")
+    sent = table_io.microseconds("sent_at") - compared.clock_error_us
+    names = ["kind", *_SECOND, "moment", "who", "number", *POSITION]
+    events = [
+        acks.withColumns({"kind": F.lit(kind), "moment": at, "second": F.floor(at / _SECOND_US)}).select(*names)
+        for kind, at in (("settled", settled), ("sent", sent))
+    ]
+    both = events[0].unionAll(events[1])
+    return both.unionByName(_highest_before_seconds(both), allowMissingColumns=True)
+
+
+def _highest_before_seconds(events: DataFrame) -> DataFrame:
+    """For every second of a log in which something was sent or settled, the highest position settled before it."""
+    # What every task has of a second, so that only few rows are grouped again.
+    some = work_on_parts(
+        events.select("kind", *_SECOND, *POSITION),
+        _highest_by_second,
+        "cluster string, topic string, partition int, second bigint, "
+        "ledger_id bigint, entry_id bigint, batch_index int",
+    )
+    position = F.when(F.col("ledger_id").isNotNull(), F.struct(*POSITION))
+    earlier = Window.partitionBy(*_LOG).orderBy("second").rowsBetween(Window.unboundedPreceding, -1)
+    return (
+        some.groupBy(*_SECOND)
+        .agg(F.max(position).alias("highest"))
+        .withColumn("earlier", F.max("highest").over(earlier))
+        .filter("earlier IS NOT NULL")
+        .select(F.lit("before").alias("kind"), *_SECOND, "earlier.*")
+    )
+
+
+def _highest_by_second(part: int, connection: Connection) -> Batches:
+    del part
+    return select_batches(connection, read_query("highest_position_by_second"))
+
+
+def _acks_with_position(publishes: DataFrame) -> DataFrame:
+    return name_messages(publishes).filter((F.col("outcome") == AttemptOutcome.ACKED) & F.col("ledger_id").isNotNull())
+
+
+def _first_copies(compared: Compared) -> DataFrame:
+    """The published messages that are stored, where their first copies are."""
+    in_log = compared.places.filter(F.col("subscription") == IN_LOG)
+    return in_log.filter("stored_partition IS NOT NULL").select(*_in_order())
+
+
+def _first_deliveries(compared: Compared) -> DataFrame:
+    """The published messages that are stored, with their first deliveries."""
+    return (
+        compared.places.filter(F.col("subscription") != IN_LOG)
+        .filter("stored_partition IS NOT NULL AND deliveries > 0")
+        .select(*_in_order(), "consumer", "incarnation", "arrival", F.col("first_received_at").alias("moment"))
+    )
+
+
+def _in_order() -> list[object]:
+    return [
+        *PLACE,
+        "key",
+        F.col("stored_partition").alias("partition"),
+        *[F.col(f"stored_{name}").alias(name) for name in POSITION],
+    ]
+
+
+COMPARISONS: Mapping[Anomaly, Comparison] = {
+    Anomaly.POSITION_CONFLICT: Comparison(rows=_stored_or_named, together=_PLACE_IN_LOG),
+    Anomaly.POSITION_REGRESSED: Comparison(rows=_sent_and_settled, together=_SECOND),
+    Anomaly.STORED_OUT_OF_ORDER: Comparison(rows=_first_copies, together=_KEY),
+    Anomaly.DELIVERED_OUT_OF_ORDER: Comparison(rows=_first_deliveries, together=_KEY),
+}

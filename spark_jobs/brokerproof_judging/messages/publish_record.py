@@ -1,0 +1,97 @@
+"""Whether the record of what was published is whole: without that nothing can be said about what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from brokerproof_judging.database import Connection
+
+# Enough for a person to see what is wrong.
+_SHOWN = 3
+
+# Every producer, with how many different numbers it has, the lowest and the highest.
+_PRODUCERS = "SELECT who, count(*), min(number), max(number) FROM published GROUP BY who"
+
+# Every log that messages had to reach.
+_LOGS = "SELECT DISTINCT home, cluster, topic, partition FROM log_facts WHERE required"
+
+# Two rows for one attempt mean that the load ran twice or recorded twice.
+_RECORDED_TWICE = """
+    SELECT concat(who, ' seq ', number, ' in epoch ', epoch) AS attempt
+    FROM publishes
+    GROUP BY who, number, epoch
+    HAVING count(*) > 1
+    ORDER BY attempt
+    LIMIT 4
+"""
+
+_TWO_HOMES = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE home != other_home"
+
+_TWO_PAYLOADS = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE payload_hash != other_payload_hash"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartSummary:
+    """What is to be known of a part's attempts, short whatever the number of messages."""
+
+    # (producer, different numbers, lowest, highest)
+    producers: list[tuple[str, int, int, int]]
+    # (home, cluster, topic, partition)
+    logs: list[tuple[str, str, str, int]]
+    # Up to four examples.
+    recorded_twice: list[str]
+    # One example of each, None where there is none.
+    two_homes: str | None
+    two_payloads: str | None
+
+
+def summarize_part(connection: Connection) -> PartSummary:
+    """The summary of a part whose tables `publishes`, `published` and `log_facts` are there."""
+    (two_homes,), (two_payloads,) = (
+        connection.execute(query).fetchone() or (None,) for query in (_TWO_HOMES, _TWO_PAYLOADS)
+    )
+    return PartSummary(
+        producers=connection.execute(_PRODUCERS).fetchall(),
+        logs=connection.execute(_LOGS).fetchall(),
+        recorded_twice=[attempt for (attempt,) in connection.execute(_RECORDED_TWICE).fetchall()],
+        two_homes=two_homes,
+        two_payloads=two_payloads,
+    )
+
+
+def find_problems(summaries: Iterable[PartSummary]) -> Iterator[str]:
+    """A sentence for everything that makes the record incomplete or contradictory."""
+    summaries = list(summaries)
+    producers: dict[str, tuple[int, int, int]] = {}
+    for who, count, low, high in (row for summary in summaries for row in summary.producers):
+        before = producers.get(who, (0, low, high))
+        producers[who] = (before[0] + count, min(before[1], low), max(before[2], high))
+    gaps = [
+        f"{who} ({count} different of {high + 1}, from {low} to {high})"
+        for who, (count, low, high) in producers.items()
+        if low != 0 or count != high + 1
+    ]
+    if gaps:
+        yield f"The seq of what was published has gaps: {_list_some(gaps)}."
+    if twice := [attempt for summary in summaries for attempt in summary.recorded_twice]:
+        yield f"One attempt is recorded more than once, so the load's record contradicts itself: {_list_some(twice)}."
+    if homes := [summary.two_homes for summary in summaries if summary.two_homes]:
+        yield f"Messages were published to two clusters, so they have no home; one is {min(homes)}."
+    if payloads := [summary.two_payloads for summary in summaries if summary.two_payloads]:
+        yield f"Messages were published with two payloads under one name; one is {min(payloads)}."
+
+
+def list_logs(summaries: Iterable[PartSummary]) -> list[tuple[str, tuple[str, str, int]]]:
+    """(home, log) of every log that messages had to reach."""
+    return sorted(
+        {
+            (home, (cluster, topic, partition))
+            for summary in summaries
+            for home, cluster, topic, partition in summary.logs
+        }
+    )
+
+
+def _list_some(found: list[str]) -> str:
+    return ", ".join(sorted(found)[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")

@@ -1,0 +1,43 @@
+-- A message was acked at or below a position whose ack was settled before the message was sent. A row of `rows` is an
+-- attempt when it was `sent` (less the clocks' error), an ack when it was `settled`, or the highest position of a log
+-- `before` a second. A part holds whole seconds of a log.
+WITH ranked AS (
+    -- A position's rank compares as the position does, and is a number.
+    SELECT
+        *,
+        {ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index} AS place,
+        CASE
+            WHEN ledger_id IS NOT NULL THEN dense_rank() OVER (ORDER BY ledger_id, entry_id, batch_index)
+        END AS rank
+    FROM rows
+),
+before_second AS (
+    SELECT cluster, topic, partition, second, max(rank) AS highest
+    FROM ranked
+    WHERE kind = 'before'
+    GROUP BY cluster, topic, partition, second
+),
+within_second AS (
+    -- Up to one microsecond ago: of two at the same time neither is before the other.
+    SELECT *, max(IF(kind = 'settled', rank, NULL)) OVER same_second AS highest
+    FROM ranked
+    WHERE kind != 'before'
+    WINDOW same_second AS (
+        PARTITION BY cluster, topic, partition, second ORDER BY moment RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+),
+regressed AS (
+    SELECT
+        w.who, w.number, w.topic, w.cluster, w.place, w.rank,
+        greatest(w.highest, b.highest) AS highest
+    FROM within_second w LEFT JOIN before_second b USING (cluster, topic, partition, second)
+    WHERE w.kind = 'sent' AND w.rank <= greatest(w.highest, b.highest)
+)
+SELECT
+    r.who, r.number, r.topic, r.cluster, '' AS subscription,
+    IF(r.rank = r.highest, 'same_position', 'lower_position') AS cause,
+    concat(
+        'acked at ', position_text(r.place), ' though the ack for ', position_text(earlier.place),
+        ' was settled before it was sent'
+    ) AS detail
+FROM regressed r JOIN (SELECT DISTINCT rank, place FROM ranked) earlier ON earlier.rank = r.highest

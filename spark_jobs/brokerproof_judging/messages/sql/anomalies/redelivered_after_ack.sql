@@ -1,0 +1,7 @@
+-- A message was delivered again from the same position although an ack of an earlier delivery was confirmed by then.
+SELECT
+    who, number, topic, cluster, subscription,
+    'ack_confirmed' AS cause,
+    concat('delivered again ', again_confirmed, ' time(s) after an ack of it was confirmed') AS detail
+FROM subscription_facts
+WHERE again_confirmed > 0

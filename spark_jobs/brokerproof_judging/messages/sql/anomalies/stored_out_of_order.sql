@@ -1,0 +1,20 @@
+-- A message is first stored behind a message of the same producer, key and partition with a higher seq. `rows` holds
+-- the published messages that are stored, with their first copies; all messages of a producer's key are in one part.
+WITH ordered AS (
+    SELECT *, max(number) OVER stored_before AS highest_before
+    FROM rows
+    WINDOW stored_before AS (
+        -- The number breaks ties, so that of two messages at one position neither is behind the other.
+        PARTITION BY cluster, topic, subscription, partition, who, key ORDER BY ledger_id, entry_id, batch_index, number
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+)
+SELECT
+    who, number, topic, cluster, subscription,
+    'behind_higher_seq' AS cause,
+    concat(
+        'first stored at ', position_text({ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index}),
+        ', behind seq ', highest_before, ' of its producer and key'
+    ) AS detail
+FROM ordered
+WHERE highest_before > number

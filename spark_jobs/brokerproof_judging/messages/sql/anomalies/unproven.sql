@@ -1,0 +1,32 @@
+-- A message is missing in a log or at a subscription, and a proof is missing without which nobody can say more.
+SELECT
+    who, number, topic, cluster, subscription,
+    CASE
+        WHEN NOT faults_undone() THEN 'fault_not_undone'
+        WHEN NOT read_to_end THEN 'log_not_read_to_end'
+        ELSE 'replication_not_drained'
+    END AS cause,
+    concat(
+        acked_text(acked_at), ', and not found in ', cluster, ', but ',
+        CASE
+            WHEN NOT faults_undone() THEN 'nothing proves that every fault was undone'
+            WHEN NOT read_to_end THEN concat('its log was not read to its end: ', read_why)
+            ELSE concat('replication did not drain: ', replicated_why)
+        END
+    ) AS detail
+FROM log_facts
+WHERE missing AND NOT (faults_undone() AND read_to_end AND (cluster = home OR replicated))
+UNION ALL
+SELECT
+    who, number, topic, cluster, subscription,
+    IF(faults_undone(), 'subscription_not_drained', 'fault_not_undone') AS cause,
+    concat(
+        'stored at ', position_text(first_copy), ' and not delivered to ', subscription, ', but ',
+        IF(
+            faults_undone(),
+            concat('it did not drain: ', drained_why),
+            'nothing proves that every fault was undone'
+        )
+    ) AS detail
+FROM subscription_facts
+WHERE missing AND NOT (faults_undone() AND drained)

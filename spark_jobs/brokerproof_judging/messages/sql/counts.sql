@@ -1,0 +1,13 @@
+-- What the judgement counts of messages. A message is counted once, at its home.
+WITH counted AS (
+    SELECT *, subscription = '' AS in_log, subscription = '' AND coalesce(cluster = home, false) AS at_home FROM places
+)
+SELECT
+    count(*) FILTER (at_home) AS messages,
+    count(*) FILTER (at_home AND outcome = 'acked') AS acked,
+    count(*) FILTER (at_home AND outcome = 'failed') AS failed,
+    count(*) FILTER (at_home AND outcome = 'unknown') AS unknown,
+    count(*) FILTER (at_home AND recovered) AS recovered,
+    coalesce(sum(copies) FILTER (in_log), 0)::BIGINT AS stored,
+    coalesce(sum(deliveries), 0)::BIGINT AS deliveries
+FROM counted

@@ -1,0 +1,32 @@
+-- One row per anomaly, message and place, with what is known of the place and whether the anomaly is legal there. What
+-- facts showed is in `fact_findings`, what comparisons found in `rows`; they may find one anomaly more than once.
+CREATE TABLE findings AS
+WITH found AS (
+    SELECT who, number, topic, cluster, subscription, anomaly, min({cause: cause, detail: detail}) AS first
+    FROM (FROM fact_findings UNION ALL BY NAME FROM rows)
+    GROUP BY who, number, topic, cluster, subscription, anomaly
+),
+ruled AS (
+    -- What the scenario says of the place itself, or else what it says of every other place.
+    SELECT
+        f.*,
+        p.who IS NULL AS without_facts,
+        p.home,
+        p.partition,
+        p.key,
+        coalesce(here.forbidden, elsewhere.forbidden) AS forbidden
+    FROM found f
+    LEFT JOIN places p USING (who, number, topic, cluster, subscription)
+    LEFT JOIN forbidden here ON (here.cluster, here.subscription) = (f.cluster, f.subscription)
+    JOIN forbidden elsewhere ON elsewhere.cluster IS NULL
+)
+SELECT
+    * EXCLUDE (first, forbidden),
+    first.cause,
+    first.detail,
+    -- What a destroyed cluster lost, or had not yet sent on, is legal; `rpo_messages` bounds what no cluster holds.
+    NOT list_contains(forbidden, anomaly) OR (
+        anomaly IN ('lost', 'not_replicated')
+        AND (cluster IN (FROM destroyed_clusters) OR coalesce(home IN (FROM destroyed_clusters), false))
+    ) AS legal
+FROM ruled

@@ -1,0 +1,9 @@
+-- The highest position that was settled in every second of a log that `rows` holds anything of, null where none was.
+WITH by_second AS (
+    SELECT
+        cluster, topic, partition, second,
+        max({ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index}) FILTER (kind = 'settled') AS highest
+    FROM rows
+    GROUP BY cluster, topic, partition, second
+)
+SELECT cluster, topic, partition, second, highest.ledger_id, highest.entry_id, highest.batch_index FROM by_second

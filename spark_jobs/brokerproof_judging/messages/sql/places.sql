@@ -1,0 +1,63 @@
+-- Every message at every place that it had to reach or turned up at: a cluster's log, or a subscription. Times are
+-- microseconds since the epoch.
+SELECT
+    who,
+    number,
+    topic,
+    cluster,
+    subscription,
+    partition,
+    home,
+    key,
+    outcome,
+    attempts,
+    scheduled_at,
+    sent_at,
+    settled_at,
+    copies,
+    0 AS deliveries,
+    NULL AS first_received_at,
+    first_copy.ledger_id,
+    first_copy.entry_id,
+    first_copy.batch_index,
+    coalesce(outcome = 'unknown', false) AND copies > 0 AS recovered,
+    -- Order is judged by where a published message is first stored.
+    IF(outcome IS NULL, NULL, first_copy.partition) AS stored_partition,
+    IF(outcome IS NULL, NULL, first_copy.ledger_id) AS stored_ledger_id,
+    IF(outcome IS NULL, NULL, first_copy.entry_id) AS stored_entry_id,
+    IF(outcome IS NULL, NULL, first_copy.batch_index) AS stored_batch_index,
+    NULL AS consumer,
+    NULL AS incarnation,
+    NULL AS arrival
+FROM log_facts
+WHERE required OR copies > 0
+UNION ALL
+SELECT
+    who,
+    number,
+    topic,
+    cluster,
+    subscription,
+    partition,
+    home,
+    key,
+    outcome,
+    attempts,
+    scheduled_at,
+    sent_at,
+    settled_at,
+    copies,
+    deliveries,
+    first_delivery.received_at,
+    first_delivery.ledger_id,
+    first_delivery.entry_id,
+    first_delivery.batch_index,
+    false,
+    IF(outcome IS NULL, NULL, first_copy.partition),
+    IF(outcome IS NULL, NULL, first_copy.ledger_id),
+    IF(outcome IS NULL, NULL, first_copy.entry_id),
+    IF(outcome IS NULL, NULL, first_copy.batch_index),
+    first_delivery.consumer,
+    first_delivery.incarnation,
+    first_delivery.arrival
+FROM subscription_facts

@@ -1,0 +1,32 @@
+-- One row per message: what its attempts come to. It has two homes or two payloads only where the load's record
+-- contradicts itself, which publish_record.py reports.
+CREATE TABLE published AS
+SELECT
+    who,
+    number,
+    topic,
+    min(cluster) AS home,
+    max(cluster) AS other_home,
+    min(key) AS key,
+    count(*)::INT AS attempts,
+    CASE
+        WHEN count_if(outcome = 'acked') > 0 THEN 'acked'
+        WHEN count_if(outcome = 'failed') = count(*) THEN 'failed'
+        ELSE 'unknown'
+    END AS outcome,
+    -- Positions of two partitions do not compare, so that a message belongs to one: where it was acked, or else tried.
+    coalesce(min(partition) FILTER (outcome = 'acked'), min(partition)) AS partition,
+    -- A deduplicated retry is acked without a position.
+    coalesce(
+        list({partition: partition, ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index})
+            FILTER (outcome = 'acked' AND ledger_id IS NOT NULL),
+        []
+    ) AS acked_positions,
+    min(payload_hash) AS payload_hash,
+    max(payload_hash) AS other_payload_hash,
+    min(scheduled_at) AS scheduled_at,
+    min(sent_at) AS sent_at,
+    min(settled_at) FILTER (outcome = 'acked') AS acked_at,
+    coalesce(min(settled_at) FILTER (outcome = 'acked'), max(settled_at)) AS settled_at
+FROM publishes
+GROUP BY who, number, topic

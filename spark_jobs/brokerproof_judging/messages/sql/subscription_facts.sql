@@ -1,0 +1,112 @@
+-- One row per message and subscription that had to get it or did: what was published, what is stored in the
+-- subscription's cluster, what was delivered, and what is proven about the drain.
+CREATE TABLE subscription_facts AS
+WITH
+-- A message comes again where it is not the first delivery from its position. That an ack was confirmed within the
+-- clocks' error before a delivery does not prove that it was confirmed earlier.
+from_positions AS (
+    SELECT
+        *,
+        row_number() OVER same_position > 1 AS again,
+        coalesce(
+            min(acknowledged_at) OVER (same_position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                + clock_error_us() < received_at,
+            false
+        ) AS confirmed
+    FROM deliveries
+    WINDOW same_position AS (
+        PARTITION BY who, number, topic, cluster, subscription, partition, ledger_id, entry_id, batch_index
+        ORDER BY received_at, arrival, consumer NULLS FIRST, incarnation NULLS FIRST
+    )
+),
+-- The first delivery of all is the one that was received earliest; at equal times the one of the lower arrival.
+delivered AS (
+    SELECT
+        who,
+        number,
+        topic,
+        cluster,
+        subscription,
+        count(*)::INT AS deliveries,
+        count_if(NOT again)::INT AS copies,
+        count_if(again AND NOT confirmed)::INT AS again_unconfirmed,
+        count_if(again AND confirmed)::INT AS again_confirmed,
+        min({
+            received_at: received_at, arrival: arrival, consumer: consumer, incarnation: incarnation,
+            partition: partition, ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index
+        }) AS first_delivery,
+        min(payload_hash) AS found_payload_hash,
+        max(payload_hash) AS other_found_payload_hash
+    FROM from_positions
+    GROUP BY who, number, topic, cluster, subscription
+),
+-- Also those that the scenario does not know, which do not have to get anything.
+places AS (
+    SELECT cluster, subscription, true AS has_to_get, moved_from FROM subscriptions
+    UNION ALL
+    SELECT DISTINCT cluster, subscription, false, NULL
+    FROM deliveries ANTI JOIN subscriptions USING (cluster, subscription)
+),
+before_move AS (
+    SELECT who, number, topic, cluster, subscription
+    FROM delivered
+    WHERE cluster IN (SELECT moved_from FROM subscriptions)
+),
+expected AS (
+    SELECT
+        l.who,
+        l.number,
+        l.topic,
+        l.cluster,
+        p.subscription,
+        l.partition,
+        l.home,
+        l.key,
+        l.outcome,
+        l.attempts,
+        l.scheduled_at,
+        l.sent_at,
+        l.settled_at,
+        l.payload_hash,
+        l.other_payload_hash,
+        l.first_copy,
+        l.copies AS stored_copies,
+        l.required AS required_in_log,
+        -- What a subscription got before it moved it does not have to get again.
+        p.has_to_get AND b.cluster IS NULL AS has_to_get
+    FROM log_facts l
+    JOIN places p ON p.cluster = l.cluster
+    LEFT JOIN before_move b
+        ON (b.who, b.number, b.topic) = (l.who, l.number, l.topic)
+        AND (b.cluster, b.subscription) = (p.moved_from, p.subscription)
+    WHERE l.outcome IS NOT NULL
+),
+facts AS (
+    SELECT
+        who,
+        number,
+        topic,
+        cluster,
+        subscription,
+        e.* EXCLUDE (who, number, topic, cluster, subscription, partition, stored_copies, required_in_log, has_to_get),
+        coalesce(e.partition, d.first_delivery.partition) AS partition,
+        coalesce(e.has_to_get AND e.required_in_log, false) AS required,
+        coalesce(e.has_to_get AND e.stored_copies > 0, false) AS stored_for_it,
+        coalesce(d.deliveries, 0) AS deliveries,
+        coalesce(d.copies, 0) AS copies,
+        coalesce(d.again_unconfirmed, 0) AS again_unconfirmed,
+        coalesce(d.again_confirmed, 0) AS again_confirmed,
+        d.first_delivery,
+        d.found_payload_hash,
+        d.other_found_payload_hash
+    FROM expected e FULL JOIN delivered d USING (who, number, topic, cluster, subscription)
+)
+SELECT
+    f.*,
+    f.stored_for_it AND f.deliveries = 0 AS missing,
+    coalesce(d.drained, false) AS drained,
+    coalesce(d.drained_why, 'no step left a record of it') AS drained_why
+FROM facts f
+LEFT JOIN drain_proofs d
+    ON (d.cluster, d.topic, d.partition, d.subscription) = (f.cluster, f.topic, f.partition, f.subscription)
+WHERE f.required OR f.stored_for_it OR f.deliveries > 0

@@ -1,0 +1,19 @@
+"""The queries on messages: one file each, below `sql/`."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from brokerproof_judging.database import Connection
+
+
+@cache
+def read_query(name: str) -> str:
+    """The query of `sql/NAME.sql`."""
+    return files("brokerproof_judging.messages").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def define_macros(connection: Connection) -> None:
+    """Make known what several queries share."""
+    connection.execute(read_query("macros"))

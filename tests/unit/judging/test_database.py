@@ -1,0 +1,65 @@
+"""The database of a part: what does not fit is kept on disk, and what a part writes is whole or not there."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pytest
+from brokerproof_judging import database
+
+SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
+
+
+def batch_of(*numbers):
+    return pa.RecordBatch.from_pylist([{"number": number, "text": "t"} for number in numbers], SCHEMA)
+
+
+def test_what_does_not_fit_into_memory_is_kept_on_disk(monkeypatch):
+    monkeypatch.setattr(database, "_MEMORY", "60MB")
+    batch = pa.RecordBatch.from_pydict({"number": range(100_000), "text": [f"text {n:090d}" for n in range(100_000)]})
+
+    with database.open_database() as connection:
+        # 200 MB of text.
+        database.load_table(connection, "rows", iter([batch] * 20), batch.schema)
+        (found,) = database.select_rows(connection, "SELECT count(*) AS rows, max(number) AS most FROM rows")
+
+    assert found == {"rows": 2_000_000, "most": 99_999}
+
+
+def test_a_part_is_written_whole_or_not_at_all(tmp_path):
+    def break_off():
+        yield batch_of(1)
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        database.write_part(str(tmp_path), 0, SCHEMA, break_off())
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_that_is_written_again_replaces_the_first(tmp_path):
+    for number in (1, 2):
+        database.write_part(str(tmp_path), 3, SCHEMA, iter([batch_of(number)]))
+
+    with database.open_database() as connection:
+        database.read_part(connection, "again", str(tmp_path), 3)
+        assert database.select_rows(connection, "FROM again") == [{"number": 2, "text": "t"}]
+    assert [path.name for path in tmp_path.iterdir()] == ["part-00003.parquet"]
+
+
+def test_a_part_has_its_columns_in_the_order_of_the_schema(tmp_path):
+    turned = batch_of(1).select(["text", "number"])
+    database.write_part(str(tmp_path), 0, SCHEMA, iter([turned]))
+
+    with database.open_database() as connection:
+        database.read_part(connection, "written", str(tmp_path), 0)
+        assert connection.execute("FROM written").fetchall() == [(1, "t")]
+
+
+def test_a_value_is_a_function_in_queries_and_a_mistyped_one_is_an_error():
+    with database.open_database() as connection:
+        database.define_values(connection, {"clock_error_us": 150, "run_id": "it's one"})
+
+        assert connection.execute("SELECT clock_error_us(), run_id()").fetchall() == [(150, "it's one")]
+        with pytest.raises(duckdb.CatalogException):
+            connection.execute("SELECT clock_eror_us()")
