@@ -53,7 +53,7 @@ def extend_field(content: Mapping[str, Any], field: str, directory: Path, *, fil
     value = content.get(field)
     if not isinstance(value, Mapping) or value.get(_EXTENDS) is None:
         return dict(content)
-    base = _find(value[_EXTENDS], directory, file=file, field=f"{field}.{_EXTENDS}")
+    base = _find_file(value[_EXTENDS], directory, file=file, field=f"{field}.{_EXTENDS}")
     return {**content, field: merge_mappings(read_layered_file(base).content, _without(value, [_EXTENDS]))}
 
 
@@ -77,15 +77,15 @@ def _read_layers(path: Path, own: Collection[str]) -> list[Layer]:
         content = read_yaml(following)
         not_stated = [_EXTENDS, *own] if layers else [_EXTENDS]
         layers.append(Layer(path=following, content=_without(content, not_stated)))
-        following = _next(content.get(_EXTENDS), [layer.path for layer in layers])
+        following = _find_base(content.get(_EXTENDS), [layer.path for layer in layers])
     return layers
 
 
-def _next(name: Any, paths: Sequence[Path]) -> Path | None:
+def _find_base(name: Any, paths: Sequence[Path]) -> Path | None:
     """The file that the last of `paths` extends by `name`."""
     if name is None:
         return None
-    found = _find(name, paths[-1].parent, file=paths[-1], field=_EXTENDS)
+    found = _find_file(name, paths[-1].parent, file=paths[-1], field=_EXTENDS)
     if found in paths:
         circle = " → ".join(path.stem for path in [*paths[paths.index(found) :], found])
         raise InputError(
@@ -94,7 +94,7 @@ def _next(name: Any, paths: Sequence[Path]) -> Path | None:
     return found
 
 
-def _find(name: Any, directory: Path, *, file: Path, field: str) -> Path:
+def _find_file(name: Any, directory: Path, *, file: Path, field: str) -> Path:
     """The file of `directory` that `file` calls by name."""
     known = list_yaml(directory)
     if not isinstance(name, str) or name not in known:

@@ -98,7 +98,7 @@ class Pause(Kind):
 
     def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         frozen = _freezer(around)
-        if not all(frozen.paused(name) for name in targets):
+        if not all(frozen.is_paused(name) for name in targets):
             return None
         return json.dumps(dict.fromkeys(targets, "every thread stopped"))
 

@@ -29,7 +29,7 @@ def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
-        raise _not_written(str(path), error) from error
+        raise _describe_failure(str(path), error) from error
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
     For files that another program writes. Nothing is left where the block fails.
     """
-    unfinished = path.with_name(_unfinished(path.name))
+    unfinished = path.with_name(_unfinished_name(path.name))
     try:
         yield unfinished
         unfinished.replace(path)
@@ -54,7 +54,7 @@ def whole_object(location: str, mode: str) -> Iterator[IO[Any]]:
     """
     filesystem, path = fsspec.url_to_fs(location)
     directory, _, name = path.rpartition("/")
-    unfinished = f"{directory}/{_unfinished(name)}"
+    unfinished = f"{directory}/{_unfinished_name(name)}"
     try:
         filesystem.makedirs(directory, exist_ok=True)
         with filesystem.open(unfinished, mode) as file:
@@ -64,15 +64,15 @@ def whole_object(location: str, mode: str) -> Iterator[IO[Any]]:
         with suppress(OSError):
             filesystem.rm(unfinished)
         if isinstance(error, OSError):
-            raise _not_written(location, error) from error
+            raise _describe_failure(location, error) from error
         raise
 
 
-def _unfinished(name: str) -> str:
+def _unfinished_name(name: str) -> str:
     # Spark takes files whose names begin with a dot for no part of a table.
     return f".{name}.{os.getpid()}-{threading.get_ident()}"
 
 
-def _not_written(location: str, error: OSError) -> MachineError:
+def _describe_failure(location: str, error: OSError) -> MachineError:
     reason = error.strerror or str(error)
     return MachineError(f"{location} cannot be written: {reason}; make room, or let the directory be written to")

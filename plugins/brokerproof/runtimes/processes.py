@@ -112,7 +112,7 @@ class ProcessRuntime:
         for process in self._processes(name):
             send_signal(process, signal.SIGCONT)
 
-    def paused(self, name: str) -> bool:
+    def is_paused(self, name: str) -> bool:
         """Whether the kernel reports every thread of the process as stopped; they do not stop all at once."""
         return any(_is_stopped(process.pid) for process in self._processes(name))
 

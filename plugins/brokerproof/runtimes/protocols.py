@@ -111,7 +111,7 @@ class PausesNodes(Protocol):
     def resume(self, name: str) -> None:
         """Let a frozen node go on; one that was killed meanwhile stays dead."""
 
-    def paused(self, name: str) -> bool:
+    def is_paused(self, name: str) -> bool:
         """Whether the node is frozen."""
 
 

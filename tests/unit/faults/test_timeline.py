@@ -93,7 +93,7 @@ class Nodes:
         self.log.append(f"resume {name}")
         self.frozen.discard(name)
 
-    def paused(self, name: str) -> bool:
+    def is_paused(self, name: str) -> bool:
         return name in self.frozen
 
     def kill(self, name: str) -> None:

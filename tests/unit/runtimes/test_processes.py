@@ -209,19 +209,19 @@ def test_what_cannot_be_removed_is_said_and_stops_nothing(
 
 def test_pause_freezes_and_resume_lets_go_on(runtime: ProcessRuntime) -> None:
     process = psutil.Process(start(runtime, spec()))
-    assert not runtime.paused("n1")
+    assert not runtime.is_paused("n1")
     runtime.pause("n1")
-    wait_until(lambda: runtime.paused("n1"), timeout_s=5, what="the process to be stopped")
+    wait_until(lambda: runtime.is_paused("n1"), timeout_s=5, what="the process to be stopped")
     assert process.status() == psutil.STATUS_STOPPED
     assert runtime.alive("n1")
     runtime.resume("n1")
-    wait_until(lambda: not runtime.paused("n1"), timeout_s=5, what="the process to go on")
+    wait_until(lambda: not runtime.is_paused("n1"), timeout_s=5, what="the process to go on")
 
 
 def test_a_node_that_does_not_run_is_not_paused(runtime: ProcessRuntime) -> None:
     start(runtime, spec())
     runtime.kill("n1")
-    assert not runtime.paused("n1")
+    assert not runtime.is_paused("n1")
 
 
 def test_a_port_in_use_is_said_before_the_start(runtime: ProcessRuntime) -> None:
