@@ -247,7 +247,7 @@ def test_a_node_that_ends_when_it_wakes_up_is_started_again(tmp_path: Path) -> N
 
 def test_a_node_that_does_not_freeze_is_a_problem_and_is_undone(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [{"name": "froze", "kind": "pause", "targets": {"nodes": ["broker-eu-1"]}}])
-    nodes.paused = lambda name: False  # type: ignore[method-assign]
+    nodes.is_paused = lambda name: False  # type: ignore[method-assign]
     with pytest.raises(BrokerproofError, match="froze"):
         execute(run, nodes)
     assert ("froze", "effective") not in states(run)
