@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from brokerproof import clock
@@ -36,7 +37,7 @@ from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import abilities_of, clients_for, observation_of, topic_of
 from deliveries import ConfirmedAcks, Deliveries
 from pyspark import BarrierTaskContext
-from spark_session import Batches, make_batch, run_of_arguments, run_tasks, start_session
+from spark_session import Batches, SparkTasks, make_batch, run_of_arguments
 from task_problems import close_clients, defer_error, join_problems
 
 _FLUSH_S = 1.0
@@ -133,9 +134,12 @@ class MovingConsumer:
         return True
 
 
-def consume_messages(run: Run, task: ConsumerTask) -> Batches:
-    """The task of one consumer: rows of the table `deliveries`, and a record of its end."""
-    BarrierTaskContext.get().barrier()
+def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext | None = None) -> Batches:
+    """The task of one consumer: rows of the table `deliveries`, and a record of its end.
+
+    `barrier` is where the consumers wait for each other, the one of the Spark task without one.
+    """
+    (barrier or BarrierTaskContext.get()).barrier()
     consumer, live = MovingConsumer(run, task), LiveStatus(run, f"consume-{task.number}")
     constant = {
         "run_id": run.run_id,
@@ -229,9 +233,9 @@ def _prove_nothing(run: Run) -> SubscriptionDrain:
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
     """Consume, and end with the problems of the consumers where they had any."""
-    run = run_of_arguments()
+    run = run_of_arguments(arguments)
     tasks = plan_consumers(run)
     if not tasks:
         write_record(run, SubscriptionDrains(subscriptions=(), at=clock.now_us()))
@@ -239,12 +243,12 @@ def main() -> None:
     for task in tasks:
         # What an earlier attempt left would pass for what this one came to.
         remove_record(run, ConsumerEnd, task.number)
-    spark = start_session("consume")
+    spark = start("consume")
     ended = threading.Event()
     watching = threading.Thread(target=watch_drains, args=(run, ended), name="watch")
     watching.start()
     try:
-        run_tasks(spark, run, "deliveries", tasks, consume_messages, at_once=True)
+        spark.run(run, "deliveries", tasks, consume_messages, at_once=True)
     finally:
         ended.set()
         watching.join()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import payload, payload_hash
 from brokerproof.systems.registry import clients_for, topic_of
 from pyspark import BarrierTaskContext
-from spark_session import Batches, make_batch, run_of_arguments, run_tasks, start_session
+from spark_session import Batches, SparkTasks, make_batch, run_of_arguments
 from task_problems import close_clients, defer_error, join_problems
 
 _TICK_S = 0.002
@@ -157,10 +157,13 @@ class ScheduledProducer:
         )
 
 
-def publish_messages(run: Run, task: ProducerTask) -> Batches:
-    """The task of one producer: rows of the table `publishes`, and a record of its end."""
+def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext | None = None) -> Batches:
+    """The task of one producer: rows of the table `publishes`, and a record of its end.
+
+    `barrier` is where the producers wait for each other, the one of the Spark task without one.
+    """
     constant = {"run_id": run.run_id, "cluster": task.cluster, "topic": topic_of(run), "producer": task.producer}
-    context = BarrierTaskContext.get()
+    context = barrier or BarrierTaskContext.get()
     # An attempt that Spark repeats is another epoch: what the first one sent is sent.
     constant["epoch"] = context.attemptNumber()
     # All producers start at one moment.
@@ -202,15 +205,15 @@ def conclude_load(run: Run, tasks: list[ProducerTask]) -> LoadEnd:
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
     """Publish, and end with the problems of the producers where they had any."""
-    run = run_of_arguments()
+    run = run_of_arguments(arguments)
     tasks = plan_producers(run)
     for task in tasks:
         # What an earlier attempt left would pass for what this one came to.
         remove_record(run, ProducerEnd, task.number)
-    spark = start_session("load")
-    run_tasks(spark, run, "publishes", tasks, publish_messages, at_once=True)
+    spark = start("load")
+    spark.run(run, "publishes", tasks, publish_messages, at_once=True)
     end = conclude_load(run, tasks)
     write_record(run, end)
     spark.stop()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,7 +36,7 @@ from brokerproof.systems.clients import Position, Reader, Received
 from brokerproof.systems.destinations import clusters_reached
 from brokerproof.systems.protocols import Administration, Log, Observation
 from brokerproof.systems.registry import administration_of, clients_for, observation_of, topic_of
-from spark_session import Batches, make_batch, run_of_arguments, run_tasks, start_session
+from spark_session import Batches, SparkTasks, make_batch, run_of_arguments
 from task_problems import close_clients
 
 _ROWS = 5000
@@ -162,7 +163,7 @@ def close_topic(run: Run, observation: Observation, administration: Administrati
     return logs
 
 
-def read_logs(run: Run) -> LogsRead:
+def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> LogsRead:
     """Read every log that can be read, and return what became of all of them."""
     observation = observation_of(run)
     await_replication(run, observation)
@@ -170,13 +171,13 @@ def read_logs(run: Run) -> LogsRead:
     # Java takes some seconds to start, in which the topic is closed.
     with ThreadPoolExecutor(max_workers=1) as pool:
         closing = pool.submit(close_topic, run, observation, administration_of(run))
-        spark = start_session("read_back")
+        spark = start("read_back")
     tasks = [ReadTask(number=number, log=log) for number, log in enumerate(closing.result())]
     for task in tasks:
         # What an earlier attempt left would pass for what this one came to.
         remove_record(run, LogRead, task.number)
     if readable := [task for task in tasks if task.log.why is None]:
-        run_tasks(spark, run, "stored", readable, read_log)
+        spark.run(run, "stored", readable, read_log)
     finished_at = clock.now_us()
     spark.stop()
     return LogsRead(
@@ -204,10 +205,10 @@ def await_observations(run: Run) -> None:
         print(error, file=sys.stderr)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
     """Read back; where not one log can be read, end with the reasons."""
-    run = run_of_arguments()
-    read = read_logs(run)
+    run = run_of_arguments(arguments)
+    read = read_logs(run, start)
     write_record(run, read)
     if all(log.messages is None for log in read.logs):
         raise SystemExit(f"no log can be read back: {'; '.join(log.why for log in read.logs)}")

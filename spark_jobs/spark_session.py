@@ -47,6 +47,29 @@ def run_tasks(
     numbers.mapInArrow(run_numbered, schema, barrier=at_once).write.mode("append").parquet(run.table(table))
 
 
+class SparkTasks:
+    """A session of Spark that runs the tasks of one job. A test may give a job something else that runs them."""
+
+    def __init__(self, name: str) -> None:
+        self._session = start_session(name)
+
+    def run(
+        self,
+        run: Run,
+        table: str,
+        tasks: Sequence[Task],
+        work: Callable[[Run, Task], Batches],
+        *,
+        at_once: bool = False,
+    ) -> None:
+        """As `run_tasks`."""
+        run_tasks(self._session, run, table, tasks, work, at_once=at_once)
+
+    def stop(self) -> None:
+        """End the session."""
+        self._session.stop()
+
+
 def make_batch(table: str, rows: Sequence[Mapping[str, Any]], constant: Mapping[str, Any]) -> pa.RecordBatch:
     """Rows of a table as Arrow has them. `constant` has the columns that are the same in all rows."""
     columns = [
@@ -59,12 +82,13 @@ def make_batch(table: str, rows: Sequence[Mapping[str, Any]], constant: Mapping[
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[table])
 
 
-def run_of_arguments() -> Run:
+def run_of_arguments(arguments: Sequence[str] | None = None) -> Run:
     """The run whose directory is the job's first argument. Ends the job where that is no run."""
-    if len(sys.argv) < 2:
+    directories = sys.argv[1:] if arguments is None else arguments
+    if not directories:
         raise SystemExit(f"usage: {sys.argv[0]} RUN_DIR")
     try:
-        run = Run(sys.argv[1])
+        run = Run(directories[0])
         _ = run.facts
     except BrokerproofError as error:
         raise SystemExit(str(error)) from None

@@ -16,6 +16,8 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultEffective, write_record
 from brokerproof.systems.clients import Position, Received
 
+from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
+
 ROOT = Path(__file__).parents[3]
 EU, US = "cluster-eu", "cluster-us"
 
@@ -48,13 +50,13 @@ class Clients:
 
 @pytest.fixture
 def consumer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> consume.MovingConsumer:
+    plant_system(monkeypatch, PlantedSystem(clients=Clients))
     scenario, topology = load_scenario(
         ROOT / "dags/scenarios/geo_replicated_subscription.yaml",
         ROOT / "topologies",
-        {"workload.subscriptions.0.moves.after_s": 0.3},
+        {"workload.subscriptions.0.moves.after_s": 0.3, **ON_PLANTED},
     )
     run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
-    monkeypatch.setattr(consume, "clients_for", lambda run, cluster, region: Clients(cluster))
     return consume.MovingConsumer(run, consume.plan_consumers(run)[0])
 
 

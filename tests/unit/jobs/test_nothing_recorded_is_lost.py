@@ -28,6 +28,8 @@ from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled
 from brokerproof.systems.protocols import Log
 
+from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -36,10 +38,13 @@ class BrokenError(Exception):
 
 
 class Clients:
-    """Clients that break after so many messages, sent, read or received, and whose closing always does."""
+    """Clients that break after so many messages, sent, read or received, and whose closing always does.
 
-    def __init__(self, breaks_after: int = 10**9) -> None:
-        self.breaks_after = breaks_after
+    A consumer gets as many messages as the cluster `holds`.
+    """
+
+    def __init__(self, breaks_after: int = 10**9, holds: int = 10**9) -> None:
+        self.breaks_after, self.holds = breaks_after, holds
         self.count = 0
 
     def producer(self, name: str) -> Clients:
@@ -51,8 +56,8 @@ class Clients:
     def consumer(self, subscription: Any, name: str) -> Clients:
         return self
 
-    def receive(self, timeout_s: float) -> Received:
-        return self.read(timeout_s)
+    def receive(self, timeout_s: float) -> Received | None:
+        return self.read(timeout_s) if self.count < self.holds else None
 
     def acknowledge(self, received: Received) -> None:
         pass
@@ -78,22 +83,27 @@ class Clients:
             raise BrokenError("the client gave up")
 
 
+# The only producer, or consumer, of its job.
+ALONE = SimpleNamespace(attemptNumber=lambda: 0, allGather=lambda text: [text], barrier=lambda: None)
+# Confirms no ack.
+SILENT = SimpleNamespace(acknowledged=lambda *_: {})
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    plant_system(monkeypatch, PlantedSystem())
     scenario, topology = load_scenario(
-        ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", {"settle_s": 0.2, "workload.rate": 200}
-    )
-    monkeypatch.setattr(
-        load.BarrierTaskContext,
-        "get",
-        lambda: SimpleNamespace(attemptNumber=lambda: 0, allGather=lambda text: [text]),
+        ROOT / "dags/scenarios/sync_nominal.yaml",
+        ROOT / "topologies",
+        {"settle_s": 0.2, "workload.rate": 200, **ON_PLANTED},
     )
     return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
 
 
 def published(run: Run, monkeypatch: pytest.MonkeyPatch, clients: Clients) -> list[dict[str, Any]]:
-    monkeypatch.setattr(load, "clients_for", lambda *_: clients)
-    return [row for rows in load.publish_messages(run, load.plan_producers(run)[0]) for row in rows.to_pylist()]
+    plant_system(monkeypatch, PlantedSystem(clients=lambda _: clients))
+    batches = load.publish_messages(run, load.plan_producers(run)[0], ALONE)  # type: ignore[arg-type]
+    return [row for rows in batches for row in rows.to_pylist()]
 
 
 def steady(run: Run) -> None:
@@ -136,7 +146,7 @@ def test_before_the_load_was_steady_it_fails_at_once(run: Run, monkeypatch: pyte
 def test_a_log_whose_reader_breaks_is_not_read_to_its_end_and_keeps_what_was_read(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_back, "clients_for", lambda *_: Clients(breaks_after=7))
+    plant_system(monkeypatch, PlantedSystem(clients=lambda _: Clients(breaks_after=7)))
     task = read_back.ReadTask(number=0, log=Log(cluster="mycluster", partition=-1, end=Position(1, 10)))
     rows = [row for rows in read_back.read_log(run, task) for row in rows.to_pylist()]
     assert len(rows) == 7
@@ -147,10 +157,9 @@ def test_a_log_whose_reader_breaks_is_not_read_to_its_end_and_keeps_what_was_rea
 
 
 def delivered(run: Run, monkeypatch: pytest.MonkeyPatch, clients: Clients) -> list[dict[str, Any]]:
-    monkeypatch.setattr(consume, "clients_for", lambda *_: clients)
-    monkeypatch.setattr(consume, "observation_of", lambda _: SimpleNamespace(acknowledged=lambda *_: {}))
-    monkeypatch.setattr(consume.BarrierTaskContext, "get", lambda: SimpleNamespace(barrier=lambda: None))
-    return [row for rows in consume.consume_messages(run, consume.plan_consumers(run)[0]) for row in rows.to_pylist()]
+    plant_system(monkeypatch, PlantedSystem(clients=lambda _: clients, cluster=SILENT))
+    batches = consume.consume_messages(run, consume.plan_consumers(run)[0], ALONE)  # type: ignore[arg-type]
+    return [row for rows in batches for row in rows.to_pylist()]
 
 
 def test_a_consumer_that_cannot_be_closed_has_received_all_the_same(
@@ -158,9 +167,7 @@ def test_a_consumer_that_cannot_be_closed_has_received_all_the_same(
 ) -> None:
     steady(run)
     write_record(run, ConsumersStop(at=clock.now_us()))
-    clients = Clients(breaks_after=10**9)
-    monkeypatch.setattr(clients, "receive", lambda _: clients.read(0) if clients.count < 50 else None)
-    rows = delivered(run, monkeypatch, clients)
+    rows = delivered(run, monkeypatch, Clients(holds=50))
     assert [row["seq"] for row in rows] == list(range(1, 51))
     end = read_record(run, ConsumerEnd, 0)
     assert end is not None

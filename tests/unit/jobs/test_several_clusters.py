@@ -26,12 +26,21 @@ from brokerproof.run.records import (
 )
 from brokerproof.systems.protocols import Log
 
+from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
+
 ROOT = Path(__file__).parents[3]
 EU, US = "cluster-eu", "cluster-us"
 
 
+@pytest.fixture(autouse=True)
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant_system(monkeypatch, PlantedSystem())
+
+
 def run_of(tmp_path: Path, **settings: Any) -> Run:
-    scenario, topology = load_scenario(ROOT / "dags/scenarios/geo_nominal.yaml", ROOT / "topologies", settings)
+    scenario, topology = load_scenario(
+        ROOT / "dags/scenarios/geo_nominal.yaml", ROOT / "topologies", {**settings, **ON_PLANTED}
+    )
     return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
 
 
@@ -97,7 +106,7 @@ def replication_of(run: Run) -> tuple[ReplicationDrain, ...]:
 
 
 def watched(run: Run, clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consume, "observation_of", lambda run: clusters)
+    plant_system(monkeypatch, PlantedSystem(cluster=clusters))
     write_record(run, LoadEnd(finished=True, why="", scheduled=0, producers=(), at=0))
     consume.watch_drains(run, threading.Event())
 
@@ -137,7 +146,7 @@ def test_nothing_is_proven_where_the_consumers_ended_by_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, ended = run_of(tmp_path), threading.Event()
-    monkeypatch.setattr(consume, "observation_of", lambda run: Clusters(replicated_after=0))
+    plant_system(monkeypatch, PlantedSystem(cluster=Clusters(replicated_after=0)))
     ended.set()
     consume.watch_drains(run, ended)
     (subscription,) = left_by(run)
