@@ -14,8 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
-from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Judgement, JudgingFailure
+from brokerproof.run.records import parse_record, write_record
 from pyspark.sql import SparkSession
 
 EXPECTATIONS = Path(__file__).resolve().parents[1] / "expectations"
@@ -48,22 +49,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from brokerproof_judging.judgement import judge
         from brokerproof_judging.suites.evaluation import evaluate
 
-        judgement = judge(session(), run, evaluate, options.expectations)
+        judged = judge(session(), run, evaluate, options.expectations)
+        judgement = parse_record(Judgement, {"version": Judgement.VERSION, **judged}, file="what judging came to")
     except Exception as error:
         traceback.print_exc()
         # Spark's messages go on for pages; the first line says what happened, the log has the rest.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        run.leave_state(
-            "judgement",
-            {
-                "verdict": str(Verdict.UNKNOWN),
-                "why": f"The run could not be judged: {reason}",
-                "error": repr(error)[:2000],
-            },
-        )
+        write_record(run, JudgingFailure(why=f"The run could not be judged: {reason}", error=repr(error)[:2000]))
         return 1
-    run.leave_state("judgement", judgement)
-    print(f"{judgement['verdict']}: {judgement['why']}")
+    write_record(run, judgement)
+    print(f"{judgement.verdict}: {judgement.why}")
     return 0
 
 

@@ -13,8 +13,9 @@ from brokerproof.checks import load_scenario
 from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.results.comparability import compute_digest
-from brokerproof.results.outcome import outcome, read_judgement
+from brokerproof.results.outcome import outcome
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import read_judgement
 from brokerproof.settings import Settings
 
 

@@ -22,7 +22,7 @@ class SuiteOperator(StepOperator):
 
     def execute(self, context: Context) -> str:
         """Read the suite's part of the judgement that `verify` left: that takes neither Spark nor time."""
-        from brokerproof.results.outcome import read_judgement
+        from brokerproof.run.judgement import read_judgement
 
         try:
             judgement = read_judgement(self.open_run())

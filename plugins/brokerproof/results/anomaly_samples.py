@@ -8,7 +8,7 @@ import fsspec
 import pyarrow.dataset as ds
 
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.results.outcome import Counts
+from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import ANOMALIES
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from brokerproof.results.configurations import list_configurations
 from brokerproof.results.history import History
-from brokerproof.results.history_schema import RecordedRun
+from brokerproof.results.history_schema import MEASUREMENT_COLUMNS, RecordedRun
 from brokerproof.results.regressions import Comparison
+from brokerproof.run.counts import TOTALS
 
 
 def list_plain_runs(history: History, scenarios: Sequence[str], limit: int) -> list[dict[str, Any]]:
@@ -26,10 +27,6 @@ def list_plain_runs(history: History, scenarios: Sequence[str], limit: int) -> l
 
 
 def _make_plain(run: RecordedRun, comparison: Comparison) -> dict[str, Any]:
-    counts = {
-        name: getattr(run, name)
-        for name in ("publishes", "messages", "acked", "failed", "unknown", "recovered", "stored", "deliveries")
-    }
     return {
         "run_id": run.run_id,
         "scenario": run.scenario,
@@ -46,20 +43,12 @@ def _make_plain(run: RecordedRun, comparison: Comparison) -> dict[str, Any]:
         "why": run.why,
         "suites": dict(run.suites),
         "counts": {
-            **counts,
+            **{name: getattr(run, name) for name in TOTALS},
             "legal": {row.anomaly: row.count for row in run.anomaly_counts if row.legal},
             "illegal": {row.anomaly: row.count for row in run.anomaly_counts if not row.legal},
         },
         "measurements": [
-            {
-                "metric": row.metric,
-                "subject": row.subject,
-                "value": row.value,
-                "unit": row.unit,
-                "minimum": row.minimum,
-                "maximum": row.maximum,
-            }
-            for row in run.measurements
+            {name: getattr(row, name) for name in MEASUREMENT_COLUMNS if name != "suite"} for row in run.measurements
         ],
         "seconds": {"total": run.total_s, "phases": run.phases_s, "overhead": run.overhead_s},
         "versions": dict(run.versions),

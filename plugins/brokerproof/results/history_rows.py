@@ -15,14 +15,17 @@ from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.results.comparability import compute_digest
 from brokerproof.results.durations import find_verdict_time, read_trigger_time
 from brokerproof.results.history_schema import (
+    MEASUREMENT_COLUMNS,
     AnomalyCount,
     AnomalySample,
     RecordedCheck,
     RecordedMeasurement,
     RecordedRun,
 )
-from brokerproof.results.outcome import Judgement, outcome, read_judgement
+from brokerproof.results.outcome import outcome
+from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Judgement, read_judgement
 from brokerproof.systems.registry import system_of
 
 log = logging.getLogger(__name__)
@@ -65,7 +68,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         total_s=result["seconds"]["total"],
         phases_s=result["seconds"]["phases"],
         overhead_s=result["seconds"]["overhead"],
-        **{name: value for name, value in result["counts"].items() if name not in ("legal", "illegal")},
+        **{name: result["counts"][name] for name in TOTALS},
         run_dir=result["run_dir"],
         report=result["report"],
         parameters=parameters,
@@ -89,13 +92,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         ],
         measurements=[
             RecordedMeasurement(
-                suite=str(row.suite),
-                metric=row.metric,
-                subject=_remove_nul(row.subject or ""),
-                value=row.value,
-                unit=row.unit,
-                minimum=row.minimum,
-                maximum=row.maximum,
+                **row.model_dump(mode="json", include=set(MEASUREMENT_COLUMNS)) | {"subject": _remove_nul(row.subject)}
             )
             for row in (judgement.measurements if judgement else ())
         ],

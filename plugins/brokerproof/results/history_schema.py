@@ -14,6 +14,8 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
+from brokerproof.run.measurement import Measurement
+
 
 class UtcDateTime(TypeDecorator[datetime]):
     """An aware time in UTC. SQLite has no time zones and stores it without one, always in UTC."""
@@ -133,6 +135,10 @@ class RecordedCheck(Base):
     unexpected: Mapped[int | None] = mapped_column(BigInteger)
 
     run: Mapped[RecordedRun] = relationship(back_populates="checks")
+
+
+# A recorded run has a key of its own, and the evidence of a measurement stays in the run's directory.
+MEASUREMENT_COLUMNS = tuple(name for name in Measurement.model_fields if name not in ("run_id", "evidence"))
 
 
 class RecordedMeasurement(Base):

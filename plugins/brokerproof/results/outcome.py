@@ -7,10 +7,7 @@ makes the verdict `unknown` at least, with the reason; nothing here can turn int
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Any
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from typing import Any
 
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
@@ -18,122 +15,10 @@ from brokerproof.experiment.scenario import ExpectedOutcome
 from brokerproof.experiment.verdict import DECISIVE, Verdict, merge_verdicts
 from brokerproof.results.durations import compute_durations
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
+from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Judgement, read_judgement
 from brokerproof.run.records import Kind, StepProblem, read_record, record_keys
-
-
-def _measured(value: Any) -> Any:
-    """NaN and infinity, which JSON does not have, become what they mean: not measured."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Measured = Annotated[float | None, BeforeValidator(_measured)]
-Count = Annotated[int, Field(ge=0)]
-
-
-class _Judged(BaseModel):
-    """Base of what `verify` leaves; it may say more than is read here, never less."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Check(_Judged):
-    """One expectation of a suite; `unexpected` counts the rows that broke it, `samples` shows some."""
-
-    name: str
-    description: str = ""
-    verdict: Verdict
-    unexpected: int | None = None
-    samples: list[Any] = []
-
-
-class SuiteJudgement(_Judged):
-    """A suite's verdict, and how many of its written expectations were evaluated."""
-
-    verdict: Verdict
-    why: str = ""
-    evaluated: Count
-    written: Count
-    expectations: list[Check] = []
-
-    @property
-    def worst(self) -> Verdict:
-        """The suite's verdict, or that of one of its expectations where it is worse."""
-        return merge_verdicts([self.verdict, *(check.verdict for check in self.expectations)])
-
-
-class Counts(_Judged):
-    """Messages counted, and anomalies by kind, legal and illegal apart."""
-
-    publishes: Count
-    messages: Count
-    acked: Count
-    failed: Count
-    unknown: Count
-    recovered: Count
-    stored: Count
-    deliveries: Count
-    legal: dict[Anomaly, Count] = {}
-    illegal: dict[Anomaly, Count] = {}
-
-    def of(self, anomaly: Anomaly) -> int:
-        """How many there were, legal or not."""
-        return self.legal.get(anomaly, 0) + self.illegal.get(anomaly, 0)
-
-
-class Measurement(_Judged):
-    """A row of the table `measurements`; `value` is None where it could not be measured."""
-
-    run_id: str | None = None
-    suite: Suite
-    metric: str
-    subject: str | None = None
-    value: Measured = None
-    unit: str
-    minimum: Measured = None
-    maximum: Measured = None
-    evidence: str = ""
-
-
-class Judgement(_Judged):
-    """The content of state/judgement.json."""
-
-    verdict: Verdict
-    why: str
-    suites: dict[Suite, SuiteJudgement]
-    counts: Counts
-    recovery: dict[str, dict[str, Measured]] = {}
-    measurements: list[Measurement] = []
-    seconds: dict[str, Any] = {}
-
-    @property
-    def worst(self) -> Verdict:
-        """The verdict, or that of one of its suites where it is worse."""
-        return merge_verdicts([self.verdict, *(suite.worst for suite in self.suites.values())])
-
-
-def read_judgement(run: Run) -> Judgement:
-    """What `verify` left. Raises RunError where that is nothing, damaged, another run's, or only why it could not."""
-    try:
-        content = run.state("judgement")
-    except (OSError, ValueError) as error:
-        raise RunError(f"the judgement cannot be read: {error}") from None
-    if content is None:
-        raise RunError("nothing was judged: `verify` left no judgement")
-    if isinstance(content, dict) and "error" in content:
-        raise RunError(str(content.get("why") or content["error"]))
-    try:
-        judgement = Judgement.model_validate(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise RunError(
-            f"the judgement is damaged: {field or 'it'}: {first['msg'][0].lower()}{first['msg'][1:]}"
-        ) from None
-    others = {row.run_id for row in judgement.measurements} - {None, run.run_id}
-    if others:
-        raise RunError(f"the judgement is of another run: {', '.join(sorted(map(str, others)))}")
-    return judgement
 
 
 def outcome(run: Run) -> dict[str, Any]:
@@ -237,12 +122,11 @@ def _why(
 
 def _counts(judgement: Judgement | None) -> dict[str, Any]:
     if judgement is None:
-        plain: dict[str, Any] = {name: None for name in Counts.model_fields if name not in ("legal", "illegal")}
         nothing = {str(anomaly): None for anomaly in Anomaly}
-        return {**plain, "legal": nothing, "illegal": dict(nothing)}
+        return {**dict.fromkeys(TOTALS), "legal": nothing, "illegal": dict(nothing)}
     counts = judgement.counts
     return {
-        **counts.model_dump(exclude={"legal", "illegal"}),
+        **counts.model_dump(include=set(TOTALS)),
         "legal": {str(anomaly): counts.legal.get(anomaly, 0) for anomaly in Anomaly},
         "illegal": {str(anomaly): counts.illegal.get(anomaly, 0) for anomaly in Anomaly},
     }

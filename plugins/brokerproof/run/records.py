@@ -16,22 +16,17 @@ from contextlib import suppress
 from typing import Any, ClassVar, TypeVar
 
 import fsspec
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
+from brokerproof.run.strict_model import StrictModel
 
 # Microseconds since the epoch.
 Moment = int
 
 
-class Model(BaseModel):
-    """Base of records and their parts. Values are taken as they are: `"yes"` is no bool, and `"1"` is no number."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True)
-
-
-class Record(Model):
+class Record(StrictModel):
     """Base of every kind of record."""
 
     # The name of the file; of a kind with several records, `KIND-KEY`, where the key is the value of one field.
@@ -121,7 +116,7 @@ def _path(kind: type[Record], key: str | int | None) -> tuple[str, str]:
     return "state", f"{kind.KIND}.json" if key is None else f"{kind.KIND}-{key}.json"
 
 
-def _only_known(model: type[Model], content: Mapping[str, Any]) -> dict[str, Any]:
+def _only_known(model: type[StrictModel], content: Mapping[str, Any]) -> dict[str, Any]:
     known = {field.alias or name for name, field in model.model_fields.items()}
     return {name: value for name, value in content.items() if name in known}
 
@@ -275,7 +270,7 @@ class ConsumersStop(Record):
     at: Moment
 
 
-class SubscriptionDrain(Model):
+class SubscriptionDrain(StrictModel):
     """Whether a subscription has got everything of a partition, and what says so; partition -1 is the whole topic."""
 
     cluster: str
@@ -300,7 +295,7 @@ class SubscriptionDrains(Record):
 # Reading back
 
 
-class ReplicationDrain(Model):
+class ReplicationDrain(StrictModel):
     """Whether everything that is in the log of `sender` is in that of `receiver`, and what says so."""
 
     topic: str
@@ -357,7 +352,7 @@ class LogsRead(Record):
         return content | {"logs": _numbered(LogRead, logs)}
 
 
-def _numbered(model: type[Model], rows: Any) -> Any:
+def _numbered(model: type[StrictModel], rows: Any) -> Any:
     """Rows of a record without a version, each with the number of the task that left it."""
     if not isinstance(rows, list):
         return rows

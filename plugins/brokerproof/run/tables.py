@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import pyarrow as pa
+from pydantic import BaseModel
+
+from brokerproof.run.measurement import Measurement
 
 _TIME = pa.timestamp("us", tz="UTC")
 _POSITION = [("ledger_id", pa.int64()), ("entry_id", pa.int64()), ("batch_index", pa.int32())]
@@ -156,22 +160,22 @@ ANOMALIES = pa.schema(
     ]
 )
 
-# What placement and recovery come to: one row per measured thing, with the bounds that the scenario sets.
-MEASUREMENTS = pa.schema(
-    [
-        ("run_id", pa.string()),
-        ("suite", pa.string()),
-        ("metric", pa.string()),
-        # The fault, region, segment, … that was measured.
-        ("subject", pa.string()),
-        # Null where it could not be measured, which is `unknown` and never `passed` if a bound is set.
-        ("value", pa.float64()),
-        ("unit", pa.string()),
-        ("minimum", pa.float64()),
-        ("maximum", pa.float64()),
-        ("evidence", pa.string()),
-    ]
-)
+
+def _make_schema(model: type[BaseModel]) -> pa.Schema:
+    """The columns of a table whose rows are a model."""
+    return pa.schema([(name, _arrow_type(field.annotation)) for name, field in model.model_fields.items()])
+
+
+def _arrow_type(annotation: Any) -> pa.DataType:
+    if annotation == float | None:
+        return pa.float64()
+    if isinstance(annotation, type) and issubclass(annotation, str):
+        return pa.string()
+    raise TypeError(f"no column has the type {annotation}")
+
+
+# What placement and recovery come to: one row per measured thing.
+MEASUREMENTS = _make_schema(Measurement)
 
 SCHEMAS: Mapping[str, pa.Schema] = {
     "publishes": PUBLISHES,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import shutil
 import tempfile
@@ -19,7 +20,9 @@ os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(PROJECT / "plugins")
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "False"
 
 from brokerproof.checks import load_scenario  # noqa: E402
+from brokerproof.run.counts import TOTALS  # noqa: E402
 from brokerproof.run.directory import Run  # noqa: E402
+from brokerproof.run.judgement import Judgement  # noqa: E402
 
 SCENARIO = """\
 title: A region is lost
@@ -57,12 +60,29 @@ def a_run(tmp_path: Path, scenarios: Path) -> Run:
 def judgement(**verdicts: str) -> dict[str, Any]:
     """The judgement that `verify` leaves; suites that are not named passed."""
     suites = {
-        name: {"verdict": verdicts.get(name, "passed"), "evaluated": 2, "written": 2, "why": f"why of {name}"}
+        name: {
+            **{"verdict": verdicts.get(name, "passed"), "evaluated": 2, "written": 2, "why": f"why of {name}"},
+            "expectations": [],
+        }
         for name in ("completeness", "uniqueness", "ordering", "placement", "recovery")
     }
-    numbers = ("publishes", "messages", "acked", "failed", "unknown", "recovered", "stored", "deliveries")
     verdict = next((was for was in ("failed", "unknown") if was in verdicts.values()), "passed")
-    return {"verdict": verdict, "why": "that is why", "suites": suites, "counts": dict.fromkeys(numbers, 1)}
+    return {
+        "version": Judgement.VERSION,
+        "verdict": verdict,
+        "why": "that is why",
+        "problems": [],
+        "suites": suites,
+        "counts": {**dict.fromkeys(TOTALS, 1), "legal": {}, "illegal": {}},
+        "recovery": {},
+        "measurements": [],
+        "seconds": {},
+    }
+
+
+def leave_judgement(run: Run, content: dict[str, Any]) -> None:
+    """Leave what `verify` leaves in the run's directory."""
+    run.write_text("state/judgement.json", json.dumps(content))
 
 
 class FakeTaskInstance:

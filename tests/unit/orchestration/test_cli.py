@@ -13,7 +13,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, write_record
 from brokerproof.settings import from_environment
 
-from .conftest import PROJECT, SCENARIO, judgement
+from .conftest import PROJECT, SCENARIO, judgement, leave_judgement
 
 
 class FakeAirflow:
@@ -50,7 +50,7 @@ class FakeClient:
         scenario, topology = load_scenario(settings.scenario_file(dag_id), settings.topologies)
         run = Run.create(str(settings.runs / run_id), run_id=run_id, scenario=scenario, topology=topology)
         if self.judged:
-            run.leave_state("judgement", self.judged)
+            leave_judgement(run, self.judged)
         for task in self.failed:
             write_record(run, StepProblem(step=task, problem=f"planted problem of {task}"))
 

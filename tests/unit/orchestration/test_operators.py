@@ -28,7 +28,7 @@ from brokerproof.orchestration.verdict_operator import VerdictOperator
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, StepSeconds, read_record, write_record
 
-from .conftest import FakeTaskInstance, judgement
+from .conftest import FakeTaskInstance, judgement, leave_judgement
 
 
 class FakeLifecycle:
@@ -173,26 +173,26 @@ class TestASuite:
         return SuiteOperator(task_id="ordering", run_directory=run.directory)
 
     def test_that_passed_succeeds(self, a_run: Run, context: Any) -> None:
-        a_run.leave_state("judgement", judgement())
+        leave_judgement(a_run, judgement())
         assert self.suite(a_run).execute(context) == "passed: why of ordering"
 
     @pytest.mark.parametrize("verdict", ["failed", "unknown", "no_data"])
     def test_that_did_not_pass_fails_with_one_sentence(self, a_run: Run, context: Any, verdict: str) -> None:
-        a_run.leave_state("judgement", judgement(ordering=verdict))
+        leave_judgement(a_run, judgement(ordering=verdict))
         with pytest.raises(AirflowFailException, match=f"^{verdict}: why of ordering$"):
             self.suite(a_run).execute(context)
 
     def test_that_was_not_evaluated_fails(self, a_run: Run, context: Any) -> None:
         content = judgement()
         content["suites"]["ordering"]["evaluated"] = 1
-        a_run.leave_state("judgement", content)
+        leave_judgement(a_run, content)
         with pytest.raises(AirflowFailException, match="1 of its 2 expectations"):
             self.suite(a_run).execute(context)
 
     def test_that_is_missing_fails(self, a_run: Run, context: Any) -> None:
         content = judgement()
         del content["suites"]["ordering"]
-        a_run.leave_state("judgement", content)
+        leave_judgement(a_run, content)
         with pytest.raises(AirflowFailException, match="was not judged"):
             self.suite(a_run).execute(context)
 
@@ -206,16 +206,16 @@ class TestTheVerdict:
         return VerdictOperator(task_id="verdict", run_directory=run.directory)
 
     def test_succeeds_for_the_expected_outcome(self, a_run: Run, context: Any) -> None:
-        a_run.leave_state("judgement", judgement())
+        leave_judgement(a_run, judgement())
         assert self.verdict(a_run).execute(context).startswith("passed, as expected")
 
     def test_fails_for_another_outcome(self, a_run: Run, context: Any) -> None:
-        a_run.leave_state("judgement", judgement(completeness="failed"))
+        leave_judgement(a_run, judgement(completeness="failed"))
         with pytest.raises(AirflowFailException, match=r"^failed instead of passed"):
             self.verdict(a_run).execute(context)
 
     def test_fails_if_a_step_could_not_work(self, a_run: Run, context: Any) -> None:
-        a_run.leave_state("judgement", judgement())
+        leave_judgement(a_run, judgement())
         write_record(a_run, StepProblem(step="load", problem="the client was refused"))
         with pytest.raises(AirflowFailException, match="step load failed: the client was refused"):
             self.verdict(a_run).execute(context)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.results.history import History, open_history
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Judgement
 from brokerproof.run.records import StepSeconds, write_record
 from brokerproof.systems.registry import system_of
 from sqlalchemy import NullPool, create_engine, make_url, text
@@ -79,8 +80,10 @@ def judgement(
     """The judgement that `verify` leaves after 1,000 messages, with the given values planted in it."""
     measured = measured or {}
     return {
+        "version": Judgement.VERSION,
         "verdict": verdict,
         "why": "1,000 of 1,000 acknowledged messages are stored",
+        "problems": [],
         "suites": {
             str(suite): {
                 "verdict": "failed" if suite in failed else "passed",
@@ -92,7 +95,10 @@ def judgement(
                         "name": f"expect_{suite}",
                         "description": f"{suite} holds",
                         "verdict": "failed" if suite in failed else "passed",
+                        "rows": 1000,
                         "unexpected": 3 if suite in failed else 0,
+                        "undecided": 0,
+                        "legal": 0,
                         "samples": [],
                     }
                 ],
@@ -129,6 +135,13 @@ def judgement(
     }
 
 
+def leave_judgement(run: Run, judged: dict[str, Any]) -> None:
+    """Leave a judgement, whole or spoiled, in the run's directory; its measurements are the run's own unless they say
+    another."""
+    measured = [{"run_id": run.run_id, **row} for row in judged.get("measurements", [])]
+    run.write_text("state/judgement.json", json.dumps({**judged, "measurements": measured} if measured else judged))
+
+
 @pytest.fixture
 def plant(tmp_path: Path) -> PlantRun:
     """Makes a run's directory: `plant("r1", judged=judgement(...), minutes=5, scenario={...})`."""
@@ -150,7 +163,7 @@ def plant(tmp_path: Path) -> PlantRun:
             **{"triggered_at": triggered, **facts},
         )
         if judged is not None:
-            run.leave_state("judgement", deepcopy(judged))
+            leave_judgement(run, judged)
         for step, started_s, finished_s in (("load", 0, 101), ("verify", 105, 130.5)):
             started_at, finished_at = (triggered + int(seconds * 1_000_000) for seconds in (started_s, finished_s))
             write_record(run, StepSeconds(step=step, started_at=started_at, finished_at=finished_at))

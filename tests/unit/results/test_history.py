@@ -20,9 +20,13 @@ from brokerproof.results.history_schema import (
     RecordedMeasurement,
     RecordedRun,
 )
+from brokerproof.run.counts import TOTALS
+from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import StepProblem, write_record
 from sqlalchemy import create_engine, func, inspect, select, text
 from sqlalchemy.orm import Session
+
+from .conftest import leave_judgement
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -138,7 +142,7 @@ def test_recording_again_replaces_the_run_and_its_children(plant, judgement, his
     history.record(run)
     assert count_rows(database_url) == before
 
-    run.leave_state("judgement", judgement())
+    leave_judgement(run, judgement())
     history.record(run)
     assert count_rows(database_url) == {
         "runs": 1,
@@ -372,3 +376,11 @@ def test_a_database_that_disappears_gives_a_history_error(plant, judgement, sqli
 
     with pytest.raises(HistoryError, match="no such table"):
         sqlite_history.record(plant(judged=judgement()))
+
+
+def test_the_database_has_a_column_for_every_total_and_for_every_column_of_a_measurement() -> None:
+    assert set(RecordedRun.__table__.columns.keys()) >= set(TOTALS)
+    of_the_history = {"id", "run_key"}
+    of_the_run = {"run_id", "evidence"}
+    columns = set(RecordedMeasurement.__table__.columns.keys())
+    assert columns - of_the_history == set(Measurement.model_fields) - of_the_run

@@ -105,7 +105,9 @@ def test_a_record_is_read_as_it_was_left(run: Run, record: Record) -> None:
 
 
 def test_every_kind_is_tried_here() -> None:
-    assert {type(record) for record in EVERY_KIND} == set(Record.__subclasses__())
+    assert {type(record) for record in EVERY_KIND} == {
+        kind for kind in Record.__subclasses__() if kind.__module__ == Record.__module__
+    }
 
 
 def test_two_kinds_never_share_a_file(run: Run) -> None:

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from brokerproof.checks import load_scenario
 from brokerproof.errors import InputError
+from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.run.counts import TOTALS, Counts
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Judgement, SuiteJudgement
+from brokerproof.run.measurement import Measurement
+from brokerproof.run.records import write_record
 from brokerproof.settings import Settings, from_environment
 from figure_tables import TABLES
 from measured_runs import MeasuredRuns
@@ -56,27 +62,33 @@ def plant_run(
         scenario=resolved.model_copy(update=changes),
         topology=topology,
     )
-    numbers = ("publishes", "messages", "acked", "failed", "unknown", "recovered", "stored", "deliveries")
-    suites = ("completeness", "uniqueness", "ordering", "placement", "recovery")
-    run.write_json(
-        "state/judgement.json",
-        {
-            "verdict": verdict,
-            "why": "that is why",
-            "suites": {name: {"verdict": verdict, "evaluated": 1, "written": 1} for name in suites},
-            "counts": dict.fromkeys(numbers, acked) | {"illegal": illegal or {}, "legal": legal or {}},
-            "recovery": recovery,
-            "measurements": [
-                {
-                    "suite": "placement",
-                    "metric": "under_replicated_ledgers",
-                    "subject": "end_of_run",
-                    "value": left,
-                    "unit": "ledgers",
-                }
-            ],
-        },
+    measured = Measurement(
+        run_id=name,
+        suite=Suite.PLACEMENT,
+        metric="under_replicated_ledgers",
+        subject="end_of_run",
+        value=left,
+        unit="ledgers",
+        minimum=None,
+        maximum=None,
+        evidence="planted",
     )
+    suite = SuiteJudgement(verdict=Verdict(verdict), why="", evaluated=1, written=1, expectations=())
+    judgement = Judgement(
+        verdict=Verdict(verdict),
+        why="that is why",
+        problems=(),
+        suites=dict.fromkeys(Suite, suite),
+        counts=Counts(
+            **dict.fromkeys(TOTALS, acked),
+            illegal={Anomaly(kind): count for kind, count in (illegal or {}).items()},
+            legal={Anomaly(kind): count for kind, count in (legal or {}).items()},
+        ),
+        recovery=recovery,
+        measurements=(measured,),
+        seconds={},
+    )
+    write_record(run, judgement)
 
 
 def fault(**values: float | None) -> dict[str, float | None]:

@@ -1,0 +1,131 @@
+"""A judgement is read as it was left; one of another run, a damaged one and none are refused with a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from brokerproof.errors import RunError
+from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.run.counts import TOTALS, Counts
+from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Check, Judgement, JudgingFailure, SuiteJudgement, read_judgement
+from brokerproof.run.measurement import Measurement
+from brokerproof.run.records import read_record, write_record
+from brokerproof.run.tables import MEASUREMENTS
+
+STORED = Path(__file__).parent / "recorded_without_versions"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run of the id that the stored judgement names."""
+    run = Run(str(tmp_path))
+    run.write_text("run.json", json.dumps({"run_id": "stored"}))
+    return run
+
+
+def judgement(run_id: str = "stored") -> Judgement:
+    check = Check(
+        name="lost", description="", verdict=Verdict.FAILED, rows=9, unexpected=1, undecided=0, legal=0, samples=()
+    )
+    measured = Measurement(
+        run_id=run_id,
+        suite=Suite.RECOVERY,
+        metric="rto_s",
+        subject="gone",
+        value=float("inf"),
+        unit="s",
+        minimum=None,
+        maximum=60.0,
+        evidence="planted",
+    )
+    return Judgement(
+        verdict=Verdict.FAILED,
+        why="one is lost",
+        problems=(),
+        suites={
+            Suite.COMPLETENESS: SuiteJudgement(
+                verdict=Verdict.FAILED, why="lost", evaluated=1, written=1, expectations=(check,)
+            )
+        },
+        counts=Counts(**dict.fromkeys(TOTALS, 9), legal={}, illegal={Anomaly.LOST: 1}),
+        recovery={"gone": {"rto_s": None}},
+        measurements=(measured,),
+        seconds={"facts": 1.5},
+    )
+
+
+def test_a_judgement_is_read_as_it_was_left(run: Run) -> None:
+    write_record(run, judgement())
+    assert read_judgement(run) == judgement()
+    # JSON has no infinity: what is without end was not measured.
+    assert read_judgement(run).measurements[0].value is None
+
+
+def test_why_a_run_could_not_be_judged_takes_the_place_of_its_judgement(run: Run) -> None:
+    write_record(run, judgement())
+    write_record(run, JudgingFailure(why="The run could not be judged: no Java", error="…"))
+    with pytest.raises(RunError, match=r"^The run could not be judged: no Java$"):
+        read_judgement(run)
+
+
+def test_a_run_that_nobody_judged_is_said(run: Run) -> None:
+    with pytest.raises(RunError, match="nothing was judged"):
+        read_judgement(run)
+
+
+def test_the_judgement_of_another_run_is_refused(run: Run) -> None:
+    write_record(run, judgement("r0"))
+    with pytest.raises(RunError, match="of another run: r0"):
+        read_judgement(run)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("counts", "acked"), -1, "`counts.acked` input should be greater"),
+        (("counts", "acked"), "9", "`counts.acked` input should be a valid integer"),
+        (("counts", "illegal"), {"mislaid": 1}, "`counts.illegal.mislaid.[key]` input should be"),
+        (("suites", "completeness", "verdict"), "fine", "`suites.completeness.verdict` input should be"),
+        (("measurements", 0, "value"), "fast", "`measurements.0.value` input should be a valid number"),
+        (("measurements", 0, "colour"), "red", "`measurements.0.colour` extra inputs are not permitted"),
+    ],
+)
+def test_one_wrong_value_is_refused_with_its_field(run: Run, path: tuple[Any, ...], value: Any, said: str) -> None:
+    write_record(run, judgement())
+    content = json.loads(run.read_text("state", "judgement.json"))
+    at = content
+    for part in path[:-1]:
+        at = at[part]
+    at[path[-1]] = value
+    run.write_text("state/judgement.json", json.dumps(content))
+    with pytest.raises(RunError) as refused:
+        read_judgement(run)
+    assert f"judgement.json is damaged: {said}" in str(refused.value)
+
+
+def test_the_judgement_of_a_run_recorded_before_versions_says_what_its_file_says(run: Run) -> None:
+    text = (STORED / "judgement.json").read_text()
+    run.write_text("state/judgement.json", text)
+    read, content = read_judgement(run).model_dump(mode="json"), json.loads(text)
+    assert {name: read[name] for name in content if name != "suites"} == {
+        name: content[name] for name in content if name != "suites"
+    }
+    for name, suite in content["suites"].items():
+        assert {each: read["suites"][name][each] for each in suite} == suite
+
+
+def test_a_failure_to_judge_of_a_run_recorded_before_versions_is_read(run: Run) -> None:
+    run.write_text("state/judgement.json", json.dumps({"verdict": "unknown", "why": "no Java", "error": "…"}))
+    assert read_record(run, JudgingFailure) == JudgingFailure(why="no Java", error="…")
+
+
+def test_the_table_of_measurements_has_the_columns_of_a_measurement() -> None:
+    text, number = pa.string(), pa.float64()
+    types = {"value": number, "minimum": number, "maximum": number}
+    assert pa.schema([(name, types.get(name, text)) for name in Measurement.model_fields]) == MEASUREMENTS
