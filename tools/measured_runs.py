@@ -77,7 +77,7 @@ class MeasuredRuns:
         self._settings = settings
         self._runs = sorted(
             (Run(str(file.parent)) for file in settings.runs.glob("*/run.json")),
-            key=lambda run: str(run.facts["created_at"]),
+            key=lambda run: run.facts.created_at,
             reverse=True,
         )
 
@@ -99,8 +99,8 @@ class MeasuredRuns:
             {"scenario": scenario.model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
         )
         for run in self._runs:
-            if run.facts["scenario"]["name"] == name and wanted == compute_digest(
-                {"scenario": run.facts["scenario"], "topology": run.facts["topology"]}
+            if run.facts.scenario["name"] == name and wanted == compute_digest(
+                {"scenario": run.facts.scenario, "topology": run.facts.topology}
             ):
                 measured = MeasuredRun(run)
                 if measured.outcome["met"]:

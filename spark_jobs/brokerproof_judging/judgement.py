@@ -46,7 +46,7 @@ def judge(spark: SparkSession, run: Run, evaluate: Evaluate, expectations: str) 
         sizes = {name: table_io.size(run, name) for name in tables}
         parts = choose_parts(spark, sum(sizes.values()))
         evidence = Evidence.of(run)
-        clock_error_us = int(run.facts.get("clock_error_us", 0))
+        clock_error_us = run.facts.clock_error_us
         recorded = jobs.begin(_recorded, spark, run, tables)
         facts = FactsOfPart(
             places=replacement.beside("places"),

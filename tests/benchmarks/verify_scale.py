@@ -32,6 +32,16 @@ def generate(directory: str, messages: int) -> None:
     from brokerproof.experiment.scenario import Scenario
     from brokerproof.experiment.yaml_models import parse
     from brokerproof.run.directory import Run
+    from brokerproof.run.records import (
+        FaultsUndone,
+        LoadEnd,
+        LogRead,
+        LogsRead,
+        PhaseTimes,
+        SubscriptionDrain,
+        SubscriptionDrains,
+        write_record,
+    )
     from brokerproof_judging import table_io
     from pyspark.sql import functions as F
 
@@ -79,15 +89,18 @@ def generate(directory: str, messages: int) -> None:
         table_io.conform(there, table).write.parquet(table_io.location(run.table(table)))
     end = int((START_S + messages / RATE_PER_S) * 1e6)
     place = {"cluster": "mycluster", "topic": TOPIC, "partition": -1}
-    run.leave_state("load", {"finished": True, "scheduled": messages})
-    run.leave_state("break_it", {"undone": True, "problems": []})
-    run.leave_state("read_back", {"started_at": end, "finished_at": end, "logs": [{**place, "read_to_end": True}]})
-    run.leave_state("consume", {"subscriptions": [{**place, "subscription": "audit", "drained": True}]})
+    read = LogRead(task=0, end=None, read_to_end=True, why="read", messages=messages - PLANTED, **place)
+    drain = SubscriptionDrain(subscription="audit", drained=True, why="0", **place)
     third = (end - START_S * 1_000_000) // 3
-    edges = [START_S * 1_000_000 + part * third for part in range(3)]
-    run.leave_state(
-        "timeline", dict(zip(("steady_at", "impact_at", "recovery_at"), edges, strict=True)) | {"ends_at": end}
-    )
+    steady_at, impact_at, recovery_at = (START_S * 1_000_000 + part * third for part in range(3))
+    for record in (
+        LoadEnd(finished=True, why="", scheduled=messages, producers=(), at=end),
+        FaultsUndone(undone=True, problems=(), at=end),
+        LogsRead(started_at=end, finished_at=end, logs=(read,)),
+        SubscriptionDrains(subscriptions=(drain,), at=end),
+        PhaseTimes(steady_at=steady_at, impact_at=impact_at, recovery_at=recovery_at, ends_at=end),
+    ):
+        write_record(run, record)
 
 
 def judge(directory: str) -> None:

@@ -75,7 +75,7 @@ def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
                 update={"workload": run.scenario.workload.model_copy(update={"topic": "tests"})}
             ),
             topology=run.topology,
-            addresses=run.facts["addresses"],
+            addresses=run.facts.addresses,
         )
         yield Stretched.of(tests, run)
     finally:

@@ -54,7 +54,7 @@ def geo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
             run_id="tests",
             scenario=run.scenario.model_copy(update={"workload": workload}),
             topology=run.topology,
-            addresses=run.facts["addresses"],
+            addresses=run.facts.addresses,
         )
         yield Stretched.of(tests, run)
     finally:
@@ -101,7 +101,7 @@ def test_what_a_message_says_of_its_origin_is_what_the_broker_says(geo: Stretche
     publish(geo, EU, 5)
     drain(geo.observation)
     cluster = geo.observation.clusters[US]
-    address = geo.run.facts["addresses"][cluster.owner()]
+    address = geo.run.facts.addresses[cluster.owner()]
     for one in read(geo, US)[-5:]:
         path = f"{cluster.partitions[0][1]}/ledger/{one.position.segment}/entry/{one.position.offset}"
         answer = httpx.get(f"http://{address}:8080{path}", trust_env=False)
@@ -205,7 +205,7 @@ def test_a_subscription_with_replicated_state_goes_on_elsewhere_where_it_stood(
         run_id="moved",
         scenario=geo.run.scenario.model_copy(update={"workload": geo.run.scenario.workload.model_copy(update=topic)}),
         topology=geo.run.topology,
-        addresses=geo.run.facts["addresses"],
+        addresses=geo.run.facts.addresses,
     )
     eu, us = clients_for(run, EU), clients_for(run, US)
     try:

@@ -10,7 +10,8 @@ import pytest
 from brokerproof import lifecycle
 from brokerproof.results.outcome import outcome
 from brokerproof.run.directory import Run
-from brokerproof.run.records import StepProblem, write_record
+from brokerproof.run.judgement import read_judgement
+from brokerproof.run.records import LoadEnd, StepProblem, read_record, write_record
 from brokerproof.settings import from_environment
 from brokerproof.spark.submission import submit_locally
 
@@ -61,7 +62,9 @@ def test_a_run_without_faults_passes(judged: Run) -> None:
 
 def test_every_attempt_is_recorded_with_its_position(judged: Run) -> None:
     rows = pq.read_table(judged.table("publishes"))
-    assert rows.num_rows == judged.state("load")["scheduled"]
+    load = read_record(judged, LoadEnd)
+    assert load is not None
+    assert rows.num_rows == load.scheduled
     assert set(rows.column("outcome").to_pylist()) == {"acked"}
     assert rows.column("ledger_id").null_count == 0
     for producer in set(rows.column("producer").to_pylist()):
@@ -84,15 +87,16 @@ def test_acks_of_deliveries_are_confirmed_by_the_cluster(judged: Run) -> None:
 
 
 def test_the_load_kept_its_schedule(judged: Run) -> None:
-    held = [row for row in judged.state("judgement")["measurements"] if row["metric"] == "rate_held"]
+    held = [row for row in read_judgement(judged).measurements if row.metric == "rate_held"]
     assert len(held) == 3
-    assert all(row["value"] > 0.9 for row in held)
+    assert all(row.value is not None and row.value > 0.9 for row in held)
 
 
 def test_the_whole_run_was_sampled_at_least_once_a_second(judged: Run) -> None:
-    gap = next(row for row in judged.state("judgement")["measurements"] if row["metric"] == "sampling_gap_s")
+    gap = next(row for row in read_judgement(judged).measurements if row.metric == "sampling_gap_s")
     # On two busy cores a sample may come late; what is measured is said with every run.
-    assert gap["value"] < 3, gap
+    assert gap.value is not None
+    assert gap.value < 3, gap
 
 
 def test_a_log_that_loses_a_message_after_the_fact_is_found(judged: Run, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def processes_of(run: Run) -> list[str]:
 
 def test_two_runs_get_different_addresses_and_release_leaves_nothing(reserve_small: Callable[..., Run]) -> None:
     first, second = reserve_small("first"), reserve_small("second")
-    assert not set(first.facts["addresses"].values()) & set(second.facts["addresses"].values())
+    assert not set(first.facts.addresses.values()) & set(second.facts.addresses.values())
     lifecycle.provision(first)
     assert processes_of(first) == ["bookie-1", "broker-1", "metadata-1", "monitor"]
     lifecycle.release(first)
@@ -55,7 +55,7 @@ def test_an_address_of_the_link_in_use_is_said_before_anything_starts(reserve_sm
     with socket.socket() as taken:
         # Of connections that an earlier run had there something lingers.
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind((run.facts["views"]["bookie-1"]["metadata-1"], 2181))
+        taken.bind((run.facts.views["bookie-1"]["metadata-1"], 2181))
         taken.listen()
         with pytest.raises(MachineError, match=r"the link bookie-1 → metadata-1 cannot listen on .*:2181"):
             lifecycle.provision(run)
@@ -76,7 +76,7 @@ def test_a_port_in_use_is_said_before_anything_starts(reserve_small: Callable[..
     run = reserve_small("taken")
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind((run.facts["addresses"]["broker-1"], 6650))
+        taken.bind((run.facts.addresses["broker-1"], 6650))
         taken.listen()
         with pytest.raises(MachineError, match=r"broker-1 cannot listen on .*:6650"):
             lifecycle.provision(run)
@@ -104,7 +104,7 @@ def test_a_killed_provision_is_cleaned_up_by_the_next_run(reserve_small: Callabl
     monitor.kill()
     psutil.wait_procs([monitor], timeout=5)
     following = reserve_small("following")
-    assert following.facts["slot"] == run.facts["slot"]
+    assert following.facts.slot == run.facts.slot
     assert processes_of(run) == []
 
 

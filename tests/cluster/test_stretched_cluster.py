@@ -56,7 +56,7 @@ def test_bookies_find_what_they_would_race_for(stretched: Stretched) -> None:
 
 
 def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: Stretched) -> None:
-    addresses = stretched.run.facts["addresses"]
+    addresses = stretched.run.facts.addresses
     for name in stretched.run.topology.nodes:
         for process in stretched.runtime._processes(name):
             listening = {

@@ -77,7 +77,7 @@ def latencies_ms(run: Run, region: str | None, count: int = 20) -> list[float]:
 
 def crossing_directly(run: Run, pids: Iterable[tuple[int, str]]) -> list[str]:
     """Connections of processes, each in a region, to a node of another region at its own address."""
-    node_at = {address: name for name, address in run.facts["addresses"].items()}
+    node_at = {address: name for name, address in run.facts.addresses.items()}
     return [
         f"a process in {region} is connected to {name}"
         for pid, region in pids
@@ -113,7 +113,7 @@ def test_nothing_but_the_link_connects_two_regions(wan: Run) -> None:
     assert {("eu", "us"), ("us", "eu"), ("eu", "witness"), ("us", "witness")} <= pairs
     # What the check finds: a process, if it stood in eu, on the direct way to a bookie of us. One of its own, because a
     # Pulsar client of this one may still be closing its connections.
-    with on_the_direct_way_to(wan.facts["addresses"]["bookie-us-1"], 3181) as pid:
+    with on_the_direct_way_to(wan.facts.addresses["bookie-us-1"], 3181) as pid:
         assert crossing_directly(wan, [(pid, "eu")]) == ["a process in eu is connected to bookie-us-1"]
 
 

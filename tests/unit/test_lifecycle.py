@@ -107,7 +107,7 @@ def test_the_run_after_one_that_died_takes_its_slot_and_ends_what_it_left(
     psutil.wait_procs([monitor], timeout=10)
     assert processes(tmp_path / "dead") == ["n1"]
     following = begin("next")
-    assert following.facts["slot"] == 0
+    assert following.facts.slot == 0
     assert processes(tmp_path / "dead") == []
     assert not node.is_running() or node.status() == psutil.STATUS_ZOMBIE
     assert not (tmp_path / "dead" / "nodes" / "n1" / "data").exists()

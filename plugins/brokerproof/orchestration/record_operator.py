@@ -29,20 +29,20 @@ class RecordOperator(StepOperator):
         """Record the run. Fails only where the history cannot be written."""
         from brokerproof.results.history import open_history
         from brokerproof.results.latency_picture import PICTURE, draw_picture
-        from brokerproof.results.outcome import outcome
+        from brokerproof.results.outcome import conclude_run
+        from brokerproof.run.records import write_record
 
         try:
             run = self.open_run()
-            result = outcome(run)
+            outcome = conclude_run(run)
             # Next to the evidence, for a reader who has the run and not the history.
-            run.leave_state("outcome", result)
-            if result["latency"]:
-                run.write_text(PICTURE, draw_picture(result["latency"], run.scenario.title))
+            write_record(run, outcome)
+            if outcome.latency:
+                run.write_text(PICTURE, draw_picture(outcome.latency, run.scenario.title))
             with open_history() as history:
                 history.record(run)
         except BrokerproofError as error:
             raise AirflowFailException(str(error)) from None
-        context["outlet_events"][RESULTS].extra = {
-            key: result[key] for key in ("run_id", "scenario", "verdict", "met", "run_dir")
-        }
-        log.info("recorded: %s", result["why"])
+        shown = outcome.model_dump(mode="json", include={"run_id", "scenario", "verdict", "met", "run_dir"})
+        context["outlet_events"][RESULTS].extra = shown
+        log.info("recorded: %s", outcome.why)

@@ -22,14 +22,14 @@ class VerdictOperator(StepOperator):
 
     def execute(self, context: Context) -> str:
         """Return one sentence with the verdict and its reason."""
-        from brokerproof.results.outcome import outcome
+        from brokerproof.results.outcome import conclude_run
 
         try:
-            result = outcome(self.open_run())
+            outcome = conclude_run(self.open_run())
         except BrokerproofError as error:
             raise AirflowFailException(str(error)) from None
-        log.info(json.dumps(result["counts"], indent=1))
-        if not result["met"]:
-            raise AirflowFailException(result["why"])
-        log.info(result["why"])
-        return str(result["why"])
+        log.info(json.dumps(outcome.counts, indent=1))
+        if not outcome.met:
+            raise AirflowFailException(outcome.why)
+        log.info(outcome.why)
+        return outcome.why

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from brokerproof import clock
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
+from brokerproof.run.outcome import Durations, Outcome
 from brokerproof.run.records import StepSeconds, read_record, record_keys
 
 
-def compute_durations(run: Run, judging: Mapping[str, Any]) -> dict[str, Any]:
+def compute_durations(run: Run, judging: Mapping[str, float]) -> Durations:
     """Seconds: `total` from the trigger to the verdict, the planned `phases` of it, and `overhead`, which is the rest.
 
     `steps` has each step, and `judging` the parts of judging.
@@ -21,22 +20,22 @@ def compute_durations(run: Run, judging: Mapping[str, Any]) -> dict[str, Any]:
     end = find_verdict_time(run)
     total = round((end - read_trigger_time(run)).total_seconds(), 3) if end else None
     phases = run.scenario.phases.total_s
-    return {
-        "total": total,
-        "phases": phases,
-        "overhead": None if total is None else round(total - phases, 3),
-        "steps": {
+    return Durations(
+        total=total,
+        phases=phases,
+        overhead=None if total is None else round(total - phases, 3),
+        steps={
             step: None if start is None or finish is None else round((finish - start) / 1e6, 3)
             for step, (start, finish) in _read_step_times(run).items()
         },
-        "judging": dict(judging),
-    }
+        judging=dict(judging),
+    )
 
 
 def read_trigger_time(run: Run) -> datetime:
     """When somebody triggered the run: `triggered_at` of run.json (microseconds), else when its directory was made."""
-    given = run.facts.get("triggered_at")
-    return clock.utc(int(given)) if given is not None else datetime.fromisoformat(run.facts["created_at"])
+    triggered_at = run.facts.triggered_at
+    return run.facts.created_at if triggered_at is None else clock.utc(triggered_at)
 
 
 def find_verdict_time(run: Run) -> datetime | None:
@@ -55,14 +54,12 @@ def find_verdict_time(run: Run) -> datetime | None:
 
 
 def _read_first_total_s(run: Run) -> float | None:
-    """The seconds from the trigger to the verdict in the outcome that `record` left in state/outcome.json."""
+    """The seconds from the trigger to the verdict in the outcome that `record` left."""
     try:
-        content = run.state("outcome")
-    except (RunError, OSError, ValueError):
+        left = read_record(run, Outcome)
+    except (RunError, OSError):
         return None
-    seconds = content.get("seconds") if isinstance(content, dict) else None
-    total = seconds.get("total") if isinstance(seconds, dict) else None
-    return float(total) if isinstance(total, int | float) and math.isfinite(total) else None
+    return left.seconds.total if left else None
 
 
 def _read_step_times(run: Run) -> dict[str, tuple[int | None, int | None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from brokerproof.results.history_schema import (
     RecordedMeasurement,
     RecordedRun,
 )
-from brokerproof.results.outcome import outcome
+from brokerproof.results.outcome import conclude_run
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, read_judgement
@@ -38,7 +39,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
     such.
     """
     scenario, topology = run.scenario, run.topology
-    result = outcome(run)
+    outcome = conclude_run(run)
     judgement: Judgement | None
     try:
         judgement = read_judgement(run)
@@ -47,7 +48,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
     parameters: dict[str, Any] = {
         "scenario": scenario.model_dump(mode="json"),
         "topology": topology.model_dump(mode="json"),
-        "machine": run.facts.get("machine") or {"architecture": os.uname().machine, "processors": os.cpu_count()},
+        "machine": run.facts.machine or {"architecture": os.uname().machine, "processors": os.cpu_count()},
     }
     return RecordedRun(
         run_id=run.run_id,
@@ -57,26 +58,26 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         system=topology.system,
         system_version=scenario.version,
         guarantee=str(scenario.guarantee),
-        verdict=result["verdict"],
+        verdict=str(outcome.verdict),
         expected_verdict=str(scenario.expect.verdict),
-        met=result["met"],
-        why=_remove_nul(result["why"]),
-        suites=result["suites"],
+        met=outcome.met,
+        why=_remove_nul(outcome.why),
+        suites={str(name): str(verdict) for name, verdict in outcome.suites.items()},
         started_at=read_trigger_time(run),
         finished_at=find_verdict_time(run),
         recorded_at=clock.utc(clock.now_us()),
-        total_s=result["seconds"]["total"],
-        phases_s=result["seconds"]["phases"],
-        overhead_s=result["seconds"]["overhead"],
-        **{name: result["counts"][name] for name in TOTALS},
-        run_dir=result["run_dir"],
-        report=result["report"],
+        total_s=outcome.seconds.total,
+        phases_s=outcome.seconds.phases,
+        overhead_s=outcome.seconds.overhead,
+        **{name: outcome.counts[name] for name in TOTALS},
+        run_dir=outcome.run_dir,
+        report=outcome.report,
         parameters=parameters,
         comparable=compute_digest(parameters),
         versions={
             **installed_versions(),
             **{package: read_package_version(package) for package in system_of(topology).packages},
-            **run.facts.get("versions", {}),
+            **run.facts.versions,
             topology.system: scenario.version,
         },
         checks=[
@@ -96,14 +97,18 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
             )
             for row in (judgement.measurements if judgement else ())
         ],
-        anomaly_counts=[
-            AnomalyCount(anomaly=anomaly, legal=legal, count=count)
-            for legal, kinds in ((False, result["counts"]["illegal"]), (True, result["counts"]["legal"]))
-            for anomaly, count in kinds.items()
-            if count
-        ],
+        anomaly_counts=list(_count_anomalies(judgement)),
         anomaly_samples=[AnomalySample(**row) for row in _read_samples(run, judgement, samples)],
     )
+
+
+def _count_anomalies(judgement: Judgement | None) -> Iterator[AnomalyCount]:
+    if judgement is None:
+        return
+    for legal, kinds in ((False, judgement.counts.illegal), (True, judgement.counts.legal)):
+        for anomaly, count in kinds.items():
+            if count:
+                yield AnomalyCount(anomaly=str(anomaly), legal=legal, count=count)
 
 
 def _read_samples(run: Run, judgement: Judgement | None, limit: int) -> list[dict[str, Any]]:

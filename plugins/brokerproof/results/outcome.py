@@ -18,16 +18,18 @@ from brokerproof.results.publish_latencies import collect_link_latencies, collec
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, read_judgement
+from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import Kind, StepProblem, read_record, record_keys
 
 
 def outcome(run: Run) -> dict[str, Any]:
-    """The run's one JSON object: run_id, scenario, topology, runtime, verdict, expected, met, why, suites, counts,
-    recovery, latency, link, seconds, run_dir, report.
+    """The outcome as the one JSON object that the command line prints. Raises as `conclude_run` does."""
+    return conclude_run(run).model_dump(mode="json")
 
-    `counts` has every anomaly under `legal` and under `illegal`; without a judgement its numbers are None, for nothing
-    was counted. Times are seconds. Raises RunError where run.json is missing or damaged, InputError where the scenario
-    in it cannot be used.
+
+def conclude_run(run: Run) -> Outcome:
+    """What the run came to. Raises RunError where run.json is missing or damaged, InputError where the scenario in it
+    cannot be used.
     """
     scenario = run.scenario
     judgement: Judgement | None = None
@@ -42,24 +44,25 @@ def outcome(run: Run) -> dict[str, Any]:
     if doubts:
         verdict = merge_verdicts([verdict, Verdict.UNKNOWN])
     shortfalls = _shortfalls(scenario.expect, verdict, judgement, doubts)
-    return {
-        "run_id": run.run_id,
-        "scenario": scenario.name,
-        "topology": scenario.topology,
-        "runtime": scenario.runtime,
-        "verdict": str(verdict),
-        "expected": scenario.expect.model_dump(mode="json"),
-        "met": not shortfalls,
-        "why": _why(scenario.expect, verdict, judgement, shortfalls, doubts),
-        "suites": {str(name): str(suite.worst) for name, suite in judgement.suites.items()} if judgement else {},
-        "counts": _counts(judgement),
-        "recovery": dict(judgement.recovery) if judgement else {},
-        "latency": collect_publish_latencies(scenario, judgement.measurements) if judgement else {},
-        "link": collect_link_latencies(scenario, judgement.measurements) if judgement else {},
-        "seconds": compute_durations(run, judgement.seconds if judgement else {}),
-        "run_dir": run.directory,
-        "report": _report(run),
-    }
+    return Outcome(
+        run_id=run.run_id,
+        scenario=scenario.name,
+        topology=scenario.topology,
+        runtime=scenario.runtime,
+        verdict=verdict,
+        expected=scenario.expect,
+        met=not shortfalls,
+        why=_why(scenario.expect, verdict, judgement, shortfalls, doubts),
+        suites={name: suite.worst for name, suite in judgement.suites.items()} if judgement else {},
+        counts=_counts(judgement),
+        recovery=dict(judgement.recovery) if judgement else {},
+        latency=collect_publish_latencies(scenario, judgement.measurements) if judgement else {},
+        link=collect_link_latencies(scenario, judgement.measurements) if judgement else {},
+        seconds=compute_durations(run, judgement.seconds if judgement else {}),
+        run_dir=run.directory,
+        # Where a person looks: the address that the run was given, else the page in its directory.
+        report=run.facts.report or run.path("report"),
+    )
 
 
 def _contradictions(judgement: Judgement) -> list[str]:
@@ -147,8 +150,3 @@ def _read_or_none(run: Run, kind: type[Kind], key: str) -> Kind | None:
         return read_record(run, kind, key)
     except (RunError, OSError):
         return None
-
-
-def _report(run: Run) -> str:
-    """Where a person looks: the address that the run was given, else the page in its directory."""
-    return str(run.facts.get("report") or run.path("report"))

@@ -1,9 +1,9 @@
 """A run's directory: what was asked for, what happened, and who holds it.
 
-    run.json               id, scenario, topology, versions, parameters, address range; written once by `reserve`
-    state/<step>.json      what a step left for the others (written whole, then renamed)
+    run.json               what is known before the run begins, see facts.py; written once by `reserve`
+    state/                 what steps leave for each other, proofs among it, see records.py
     tables/<table>/        Parquet, see tables.py
-    progress/              counters that jobs rewrite while they work; read by the progress display, proof of nothing
+    progress/              counters that parts rewrite while they work, for people only, see live_status.py
     nodes/<node>/          pid file, configuration and log of a node of the process runtime; its data until `release`
     monitor.json           the process that watches over the run and holds its slot
     logs/, report/         logs of jobs and of the monitor, Data Docs and the like
@@ -13,8 +13,6 @@ The directory may be any fsspec location; nodes always live on the local disk.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,6 +27,8 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.machine.files import whole_object
+from brokerproof.run.facts import RunFacts
+from brokerproof.run.strict_model import load_object, parse_strictly
 from brokerproof.run.tables import SCHEMAS
 
 
@@ -44,39 +44,40 @@ class Run:
         run = cls(directory.rstrip("/"))
         if run.exists("run.json"):
             raise RunError(f"{directory} holds a run already; choose another run id")
-        run.write_json(
-            "run.json",
-            {
-                "run_id": run_id,
-                "created_at": clock.utc(clock.now_us()).isoformat(),
-                "scenario": scenario.model_dump(mode="json"),
-                "topology": topology.model_dump(mode="json"),
-                # All processes of a run on this machine read one clock.
-                "clock_error_us": 0,
-                **facts,
-            },
+        content = RunFacts(
+            run_id=run_id,
+            created_at=clock.utc(clock.now_us()),
+            scenario=scenario.model_dump(mode="json"),
+            topology=topology.model_dump(mode="json"),
+            **facts,
         )
+        run.write_text("run.json", content.model_dump_json(by_alias=True, indent=1))
         return run
 
     @cached_property
-    def facts(self) -> Mapping[str, Any]:
-        """The content of run.json. Raises RunError where there is none."""
-        return self.read_json("run.json")
+    def facts(self) -> RunFacts:
+        """The content of run.json. Raises RunError where there is none, or where it breaks its model."""
+        file = self.path("run.json")
+        try:
+            text = self.read_text("run.json")
+        except FileNotFoundError:
+            raise RunError(f"{file} is missing; is {self.directory} a run?") from None
+        return parse_strictly(RunFacts, load_object(text, file=file), file=file)
 
     @property
     def run_id(self) -> str:
         """The run's id."""
-        return str(self.facts["run_id"])
+        return self.facts.run_id
 
     @cached_property
     def scenario(self) -> Scenario:
         """The scenario as it was in force."""
-        return parse(Scenario, self.facts["scenario"], file=self.path("run.json"))
+        return parse(Scenario, self.facts.scenario, file=self.path("run.json"))
 
     @cached_property
     def topology(self) -> Topology:
         """The topology as it was in force."""
-        return parse(Topology, self.facts["topology"], file=self.path("run.json"))
+        return parse(Topology, self.facts.topology, file=self.path("run.json"))
 
     def path(self, *parts: str) -> str:
         """Location of something in the directory."""
@@ -93,40 +94,18 @@ class Run:
         filesystem, root = fsspec.url_to_fs(self.path(*parts))
         return bool(filesystem.exists(root))
 
-    def read_json(self, *parts: str) -> Any:
-        """The content of a JSON file. Raises RunError where it is missing or damaged."""
+    def read_text(self, *parts: str) -> str:
+        """The content of a file. Raises FileNotFoundError where there is none, RunError where it is no text."""
         try:
-            with fsspec.open(self.path(*parts), "r") as file:
-                return json.load(file)
-        except FileNotFoundError:
-            raise RunError(
-                f"{self.path(*parts)} is missing; is {self.directory} a run, and did that step run?"
-            ) from None
-        except json.JSONDecodeError as error:
+            with fsspec.open(self.path(*parts), "r", encoding="utf-8") as file:
+                return str(file.read())
+        except UnicodeDecodeError as error:
             raise RunError(f"{self.path(*parts)} is damaged: {error}") from None
 
-    def read_text(self, *parts: str) -> str:
-        """The content of a file. Raises FileNotFoundError where there is none."""
-        with fsspec.open(self.path(*parts), "r", encoding="utf-8") as file:
-            return str(file.read())
-
-    def write_json(self, name: str, content: Any) -> None:
-        """Write a JSON file so that a reader never sees half of it."""
-        with whole_object(self.path(name), "w") as file:
-            json.dump(content, file, indent=1, default=str)
-
     def write_text(self, name: str, content: str) -> None:
-        """Write a file for people to look at, whole or not at all."""
+        """Write a file, whole or not at all. Raises MachineError where it cannot be written."""
         with whole_object(self.path(name), "w") as file:
             file.write(content)
-
-    def state(self, step: str) -> Any | None:
-        """What a step left, None where it has not."""
-        return self.read_json("state", f"{step}.json") if self.exists("state", f"{step}.json") else None
-
-    def leave_state(self, step: str, content: Any) -> None:
-        """Leave something for other steps."""
-        self.write_json(f"state/{step}.json", content)
 
     def append(self, table: str, rows: list[dict[str, Any]]) -> None:
         """Add rows to a table as one Parquet file; columns left out are null. Times may be microseconds."""

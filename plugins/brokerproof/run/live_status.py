@@ -9,7 +9,9 @@ import json
 from typing import Any
 
 from brokerproof import clock
+from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
+from brokerproof.run.strict_model import load_object
 
 
 class LiveStatus:
@@ -32,7 +34,6 @@ class LiveStatus:
 def read_live_status(run: Run, part: str) -> dict[str, Any]:
     """What a part showed last; empty where it has shown nothing, or where that cannot be read."""
     try:
-        content = json.loads(run.read_text("progress", f"{part}.json"))
-    except (FileNotFoundError, ValueError):
+        return load_object(run.read_text("progress", f"{part}.json"), file=run.path("progress", f"{part}.json"))
+    except (FileNotFoundError, RunError):
         return {}
-    return content if isinstance(content, dict) else {}

@@ -16,11 +16,11 @@ from contextlib import suppress
 from typing import Any, ClassVar, TypeVar
 
 import fsspec
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
-from brokerproof.run.strict_model import StrictModel
+from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
 
 # Microseconds since the epoch.
 Moment = int
@@ -56,38 +56,25 @@ def write_record(run: Run, record: Record) -> None:
 def read_record(run: Run, kind: type[Kind], key: str | int | None = None) -> Kind | None:
     """The record of a kind, None where no step left it. Raises RunError where it breaks its model."""
     path = _path(kind, key)
-    where = run.path(*path)
     try:
-        content = json.loads(run.read_text(*path))
+        text = run.read_text(*path)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise RunError(f"{where} is damaged: {error}") from None
-    if not isinstance(content, dict):
-        raise RunError(f"{where} is damaged: it holds no object")
-    return parse_record(kind, content, file=where, key=None if key is None else str(key))
+    file = run.path(*path)
+    return parse_record(kind, load_object(text, file=file), file=file, key=None if key is None else str(key))
 
 
 def parse_record(kind: type[Kind], content: Mapping[str, Any], *, file: str, key: str | None = None) -> Kind:
     """`content`, as JSON has it, as a record. Raises RunError that names `file` and the field."""
     version = content.get("version")
     if version is None:
-        content = kind.upgrade(content, key)
-    elif version != kind.VERSION:
+        return parse_strictly(kind, kind.upgrade(content, key), file=file)
+    if version != kind.VERSION:
         raise RunError(
             f"{file} has version {version!r} of its model, and this Brokerproof reads version {kind.VERSION}; "
             "use the Brokerproof that wrote it"
         )
-    else:
-        content = {name: value for name, value in content.items() if name != "version"}
-    try:
-        # As JSON, because a strict model takes an array for a tuple and a word for an enum only from there.
-        return kind.model_validate_json(json.dumps(content))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        message = "is missing" if first["type"] == "missing" else f"{first['msg'][0].lower()}{first['msg'][1:]}"
-        raise RunError(f"{file} is damaged: {f'`{field}` ' if field else ''}{message}") from None
+    return parse_strictly(kind, {name: value for name, value in content.items() if name != "version"}, file=file)
 
 
 def record_keys(run: Run, kind: type[Record]) -> list[str]:

@@ -12,7 +12,7 @@ ROLE = "server"
 
 def cluster_of(run: Run, *, answer_timeout_s: float = 2.0) -> Cluster:
     """The servers of the run's one cluster."""
-    addresses = run.facts["addresses"]
+    addresses = run.facts.addresses
     return Cluster({name: (addresses[name], PORT) for name in run.topology.nodes}, answer_timeout_s=answer_timeout_s)
 
 

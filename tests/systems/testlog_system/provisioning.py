@@ -28,7 +28,7 @@ class TestlogProvisioning:
 
     def specs(self) -> Mapping[str, NodeSpec]:
         """A server a node, at an address of its own."""
-        addresses = self._run.facts["addresses"]
+        addresses = self._run.facts.addresses
         peers = {name: f"{addresses[name]}:{PORT}" for name in self._run.topology.nodes}
         return {
             name: NodeSpec(

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import verify
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import JudgingFailure
+from brokerproof.run.records import read_record
 from brokerproof_judging.judgement import judge
 from brokerproof_judging.table_io import Replacement, conform
 
@@ -20,9 +22,9 @@ def test_what_cannot_be_judged_is_unknown_with_the_reason(spark, tmp_path):
 
     assert verify.main([str(tmp_path / "run")]) == 1
 
-    judgement = run.state("judgement")
-    assert judgement["verdict"] == "unknown"
-    assert judgement["why"].startswith("The run could not be judged: ")
+    failure = read_record(run, JudgingFailure)
+    assert failure.verdict == "unknown"
+    assert failure.why.startswith("The run could not be judged: ")
     assert list((tmp_path / "run/tables").glob(".*")) == []
 
 

@@ -76,8 +76,8 @@ def test_a_recorded_run_has_its_whole_result(plant, judgement, history):
     assert (kept.publishes, kept.messages, kept.acked, kept.failed, kept.unknown) == (1005, 1000, 990, 4, 6)
     assert (kept.recovered, kept.stored, kept.deliveries) == (2, 992, 1100)
     assert kept.run_dir == run.directory
-    assert kept.parameters["scenario"] == run.facts["scenario"]
-    assert kept.parameters["topology"] == run.facts["topology"]
+    assert kept.parameters["scenario"] == run.facts.scenario
+    assert kept.parameters["topology"] == run.facts.topology
     assert (kept.suites["completeness"], kept.suites["ordering"]) == ("failed", "passed")
     assert [(c.suite, c.expectation, c.description, c.verdict, c.unexpected) for c in kept.checks][:2] == [
         ("completeness", "expect_completeness", "completeness holds", "failed", 3),

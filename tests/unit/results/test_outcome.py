@@ -9,7 +9,7 @@ import pytest
 from brokerproof.commands.exit_status import derive_exit_status
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.results.outcome import outcome
+from brokerproof.results.outcome import conclude_run, outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, StepSeconds, write_record
 
@@ -156,7 +156,7 @@ def test_one_wrong_value_damages_the_judgement(plant, judgement, field, value):
     result = outcome(plant(judged=planted))
 
     assert (result["verdict"], result["met"]) == ("unknown", False)
-    assert f"damaged: `{'.'.join(field)}` " in result["why"]
+    assert f"damaged: `{'.'.join(field)}" in result["why"]
 
 
 def test_the_reason_of_a_verify_that_could_not_judge_is_shown(plant):
@@ -181,8 +181,8 @@ def test_a_run_without_messages_is_no_data_and_not_unknown(plant, judgement):
 def test_judging_a_run_again_does_not_make_it_longer(plant, judgement):
     run = plant(judged=judgement())
     # What `record` leaves.
-    run.leave_state("outcome", outcome(run))
-    day_later = run.facts["triggered_at"] + 86_400_000_000
+    write_record(run, conclude_run(run))
+    day_later = run.facts.triggered_at + 86_400_000_000
     write_record(run, StepSeconds(step="verify", started_at=day_later, finished_at=day_later + 9_000_000))
 
     assert outcome(run)["seconds"]["total"] == 130.5

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -29,20 +33,53 @@ def test_a_directory_holds_one_run(run: Run) -> None:
         Run.create(run.directory, run_id="r2", scenario=run.scenario, topology=run.topology)
 
 
-def test_missing_and_damaged_files_are_said(run: Run) -> None:
-    with pytest.raises(RunError, match=r"is .* a run, and did that step run"):
-        run.read_json("state", "nothing.json")
-    Path(run.path("state")).mkdir()
-    Path(run.path("state", "x.json")).write_text("{")
-    with pytest.raises(RunError, match="damaged"):
-        run.state("x")
+def test_what_is_known_before_a_run_is_read_as_it_was_written(tmp_path: Path, run: Run) -> None:
+    known = {
+        **{"triggered_at": 7, "slot": 1, "addresses": {"b1": "127.10.1.11"}, "views": {"b1": {"b2": "127.10.2.1"}}},
+        **{"overrides": {"workload.rate": 5}, "report": "https://here"},
+    }
+    made = Run.create(str(tmp_path / "x"), run_id="r2", scenario=run.scenario, topology=run.topology, **known)
+    facts = Run(made.directory).facts
+    assert facts == made.facts
+    assert {name: getattr(facts, name) for name in known} == known
+    assert (facts.run_id, facts.clock_error_us, facts.created_at.tzinfo) == ("r2", 0, UTC)
 
 
-def test_state_is_none_until_it_is_left(run: Run) -> None:
-    assert run.state("load") is None
-    run.leave_state("load", {"finished": True})
-    assert run.state("load") == {"finished": True}
-    assert [file.name for file in Path(run.path("state")).iterdir()] == ["load.json"]
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda facts: facts.pop("run_id"), "`run_id` is missing"),
+        (lambda facts: facts.update(clock_error_us="little"), "`clock_error_us` input should be a valid integer"),
+        (lambda facts: facts.update(created_at="yesterday"), "`created_at` input should be a valid datetime"),
+        (lambda facts: facts.update(adresses={}), "`adresses` extra inputs are not permitted"),
+        (lambda facts: facts.update(version=2), "`version` input should be 1"),
+    ],
+)
+def test_a_run_json_that_breaks_its_model_is_refused(run: Run, spoil: Callable[[Any], Any], said: str) -> None:
+    content = json.loads(run.read_text("run.json"))
+    spoil(content)
+    run.write_text("run.json", json.dumps(content))
+    with pytest.raises(RunError) as refused:
+        _ = Run(run.directory).facts
+    assert str(refused.value).startswith(f"{run.path('run.json')} is damaged: {said}")
+
+
+def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"run.json is missing; is .* a run\?"):
+        _ = Run(str(tmp_path)).facts
+
+
+def test_a_run_json_without_a_version_is_read(run: Run) -> None:
+    content = json.loads(run.read_text("run.json"))
+    del content["version"]
+    run.write_text("run.json", json.dumps(content))
+    assert Run(run.directory).facts == run.facts
+
+
+def test_a_file_that_is_no_text_is_refused(run: Run) -> None:
+    Path(run.path("x.json")).write_bytes(b"\xff")
+    with pytest.raises(RunError, match=r"x.json is damaged: .*utf-8"):
+        run.read_text("x.json")
 
 
 def test_rows_are_appended_with_the_schema_of_the_table(run: Run) -> None:

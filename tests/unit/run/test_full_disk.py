@@ -18,7 +18,8 @@ from pathlib import Path
 disk = Path(sys.argv[1])
 from brokerproof.run.directory import Run
 run = Run(str(disk))
-run.leave_state("load", {"finished": True})
+from brokerproof.run.records import RunReleased, StepProblem, read_record, write_record
+write_record(run, RunReleased(at=7))
 try:
     with (disk / "filler").open("wb", buffering=0) as filler:
         while filler.write(bytes(4096)):
@@ -29,7 +30,7 @@ try:
     ACT
 except Exception as error:
     print(type(error).__name__, error)
-print(run.state("load"))
+print(read_record(run, RunReleased))
 print(sorted(str(path.relative_to(disk)) for path in disk.rglob("*") if path.is_file()))
 """
 
@@ -57,7 +58,7 @@ def on_a_full_disk(namespace: list[str], disk: Path, act: str) -> list[str]:
 @pytest.mark.parametrize(
     ("act", "name"),
     [
-        ('run.leave_state("consume", {"why": "x" * 10_000})', "state/consume.json"),
+        ('write_record(run, StepProblem(step="load", problem="x" * 10_000))', "state/problem-load.json"),
         ('run.append("observations", [{"run_id": "r", "source": "s", "metric": "m", "value": "v"}])', "part-"),
     ],
 )
@@ -68,8 +69,8 @@ def test_what_cannot_be_recorded_is_said_and_leaves_nothing_behind(
     assert said.startswith("MachineError ")
     assert name in said
     assert "cannot be written: No space left on device; make room" in said
-    assert kept == "{'finished': True}"
-    assert files == "['filler', 'state/load.json']"
+    assert kept == "at=7"
+    assert files == "['filler', 'state/released.json']"
 
 
 def test_a_node_that_cannot_be_written_is_said(namespace: list[str], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.counts import TOTALS, Counts
 from brokerproof.run.directory import Run
+from brokerproof.run.facts import RunFacts
 from brokerproof.run.judgement import Check, Judgement, JudgingFailure, SuiteJudgement, read_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import read_record, write_record
@@ -25,7 +27,8 @@ STORED = Path(__file__).parent / "recorded_without_versions"
 def run(tmp_path: Path) -> Run:
     """A run of the id that the stored judgement names."""
     run = Run(str(tmp_path))
-    run.write_text("run.json", json.dumps({"run_id": "stored"}))
+    facts = RunFacts(run_id="stored", created_at=datetime(2026, 1, 1, tzinfo=UTC), scenario={}, topology={})
+    run.write_text("run.json", facts.model_dump_json(by_alias=True))
     return run
 
 

@@ -46,7 +46,7 @@ class Addressing:
     @classmethod
     def of(cls, run: Run) -> Addressing:
         """As a run was reserved."""
-        return cls(topology=run.topology, addresses=run.facts["addresses"], views=run.facts.get("views", {}))
+        return cls(topology=run.topology, addresses=run.facts.addresses, views=run.facts.views)
 
     @cached_property
     def hosts(self) -> Mapping[str, str]:

@@ -32,7 +32,7 @@ class PulsarCluster:
     def __init__(self, run: Run, name: str, *, patience_s: float) -> None:
         self.run, self.name, self.topology = run, name, run.topology
         self.topic = topic.full_name(run.scenario.workload)
-        self.addresses: Mapping[str, str] = run.facts["addresses"]
+        self.addresses: Mapping[str, str] = run.facts.addresses
         hosts = Addressing.of(run).hosts
         self._node_at = {host: node for known in (self.addresses, hosts) for node, host in known.items()}
         self.patience_s = patience_s

@@ -303,7 +303,7 @@ def silent(run: Run, **sessions: list[str]) -> PulsarObservation:
 
 
 def test_where_no_node_answers_the_metadata_store_says_who_lives(run: Run) -> None:
-    at = run.facts["addresses"]
+    at = run.facts.addresses
     observation = silent(
         run,
         broker=[f"/{EU}/loadbalance/brokers/{at['broker-eu-1']}:8080", f"/{EU}/loadbalance/leader"],
@@ -318,7 +318,7 @@ def test_where_no_node_answers_the_metadata_store_says_who_lives(run: Run) -> No
 
 def test_a_metadata_store_of_one_cluster_has_no_chroot(tmp_path: Path) -> None:
     run = run_of(tmp_path, "sync_nominal")
-    address = run.facts["addresses"]["broker-us-1"]
+    address = run.facts.addresses["broker-us-1"]
     observation = silent(run, broker=[f"/loadbalance/brokers/{address}:8080"])
     assert observation.alive() == {"broker": ["broker-us-1"], "bookie": []}
 

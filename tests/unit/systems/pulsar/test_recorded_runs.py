@@ -22,7 +22,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
 
 
 def test_its_scenario_and_topology_are_what_they_were(run: Run) -> None:
-    recorded = run.read_json("run.json")
+    recorded = json.loads(run.read_text("run.json"))
     assert json.loads(run.scenario.model_dump_json()) == recorded["scenario"]
     assert json.loads(run.topology.model_dump_json()) == recorded["topology"]
 
