@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from brokerproof.clock import wait_until
-from brokerproof.machine.processes import marked_processes
+from brokerproof.machine.processes import find_marked_processes
 
 from .conftest import Installation
 
@@ -30,7 +30,7 @@ def last_object(stdout: str) -> Any:
 
 def node_processes(run_directory: Path) -> list[int]:
     """The processes of a run that outlive their tasks: its nodes and its monitor."""
-    return [process.pid for process in marked_processes(run_directory)]
+    return [process.pid for process in find_marked_processes(run_directory)]
 
 
 def test_a_run_that_comes_to_what_is_expected(running: Installation) -> None:
