@@ -43,13 +43,22 @@ def reserve(
     topologies: Path,
     overrides: Mapping[str, Any] | None = None,
     triggered_at: int | None = None,
+    slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
     """Check the scenario, make the run's directory, take a slot of the machine and start the monitor.
 
-    Raises InputError before anything is made, MachineError where no slot becomes free.
+    Raises InputError before anything is made, MachineError where no slot becomes free in time.
     """
     scenario, topology = load_scenario(scenario_file, topologies, overrides)
-    return begin(scenario, topology, directory=directory, run_id=run_id, overrides=overrides, triggered_at=triggered_at)
+    return begin(
+        scenario,
+        topology,
+        directory=directory,
+        run_id=run_id,
+        overrides=overrides,
+        triggered_at=triggered_at,
+        slot_timeout_s=slot_timeout_s,
+    )
 
 
 def begin(
@@ -60,13 +69,14 @@ def begin(
     run_id: str,
     overrides: Mapping[str, Any] | None = None,
     triggered_at: int | None = None,
+    slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
     """Make the run's directory, take a slot of the machine and start the monitor.
 
-    Raises MachineError where the disk is too full, or where no slot becomes free.
+    Raises MachineError where the disk is too full, or where no slot becomes free in time.
     """
     check_disk_space(Path(directory))
-    with slots.take(timeout_s=_SLOT_TIMEOUT_S) as slot:
+    with slots.take(timeout_s=slot_timeout_s) as slot:
         if slot.run is not None:
             # It died. What it left must not meet the nodes of this one at their addresses.
             end_run(slot.run)
@@ -142,11 +152,14 @@ def break_it(run: Run) -> None:
     ).execute()
 
 
-def release(run: Run) -> list[str]:
-    """End everything of the run and free its slot; the names of the nodes that still ran."""
+def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[str]:
+    """End everything of the run and free its slot; the names of the nodes that still ran.
+
+    A monitor that has not gone by itself in time is ended with the rest.
+    """
     write_record(run, RunReleased(at=clock.now_us()))
     # The monitor writes its last samples and goes by itself.
-    slot = slots.take_back(run.directory, timeout_s=_MONITOR_TIMEOUT_S)
+    slot = slots.take_back(run.directory, timeout_s=monitor_timeout_s)
     try:
         runtime = runtime_of(run)
         if read_record(run, ClustersConfigured) is not None and isinstance(runtime, RunsProcesses):
@@ -162,10 +175,15 @@ def release(run: Run) -> list[str]:
     return ended
 
 
-def down() -> list[str]:
-    """End every process of every run of this user on this machine and free all slots; what was ended."""
-    ended = end_processes(find_marked_processes())
+def down(below: Path | None = None) -> list[str]:
+    """End every process of every run of this user on this machine and free all slots; what was ended.
+
+    With `below`, only of the runs whose directories are below that one.
+    """
+    ended = end_processes(find_marked_processes(below))
     for directory in slots.holders():
+        if below is not None and not Path(directory).is_relative_to(below):
+            continue
         # A slot that is held even now is being taken by a run that only begins.
         if (slot := slots.take_back(directory, timeout_s=0)) is not None:
             with slot:

@@ -114,7 +114,6 @@ def test_down_ends_everything_and_frees_all_slots(
     # Its own slots, so that the cluster that other tests share is not ended.
     monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
     run = reserve_small("ended")
-    monkeypatch.setattr(lifecycle, "find_marked_processes", lambda below=tmp_path: find_marked_processes(below))
-    assert lifecycle.down() == ["monitor"]
+    assert lifecycle.down(tmp_path) == ["monitor"]
     assert processes_of(run) == []
     assert slots.holders() == []

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -31,20 +32,19 @@ ROOT = Path(__file__).parents[2]
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
     monkeypatch.setenv("BROKERPROOF_MAX_CLUSTERS", "1")
-    # `down` ends what other tests and people run on this machine as well.
-    monkeypatch.setattr(lifecycle, "find_marked_processes", lambda below=tmp_path: find_marked_processes(below))
     yield
     end_processes(find_marked_processes(tmp_path))
 
 
 @pytest.fixture
-def begin(tmp_path: Path) -> Callable[[str], Run]:
-    def begin(name: str) -> Run:
+def begin(tmp_path: Path) -> Callable[..., Run]:
+    def begin(name: str, **options: Any) -> Run:
         return lifecycle.reserve(
             ROOT / "dags" / "scenarios" / "sync_nominal.yaml",
             directory=str(tmp_path / name),
             run_id=name,
             topologies=ROOT / "topologies",
+            **options,
         )
 
     return begin
@@ -55,6 +55,7 @@ def begin_and_be_killed(directory: Path) -> None:
     code = f"""
 import os, signal
 from pathlib import Path
+from typing import Any
 from brokerproof import lifecycle
 root = Path({str(ROOT)!r})
 lifecycle.reserve(
@@ -85,19 +86,18 @@ def start_node(run: Path) -> psutil.Process:
 
 
 def test_a_run_whose_starter_is_killed_keeps_its_slot_as_long_as_its_monitor_lives(
-    tmp_path: Path, begin: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, begin: Callable[..., Run]
 ) -> None:
     begin_and_be_killed(tmp_path / "run")
     assert processes(tmp_path / "run") == ["monitor"]
     assert slots.all_held()
-    monkeypatch.setattr(lifecycle, "_SLOT_TIMEOUT_S", 0.1)
     with pytest.raises(MachineError, match="all 1 slots"):
-        begin("next")
+        begin("next", slot_timeout_s=0.1)
     assert not (tmp_path / "next").exists()
 
 
 def test_the_run_after_one_that_died_takes_its_slot_and_ends_what_it_left(
-    tmp_path: Path, begin: Callable[[str], Run]
+    tmp_path: Path, begin: Callable[..., Run]
 ) -> None:
     begin_and_be_killed(tmp_path / "dead")
     node = start_node(tmp_path / "dead")
@@ -115,7 +115,7 @@ def test_the_run_after_one_that_died_takes_its_slot_and_ends_what_it_left(
 
 
 def test_release_ends_the_monitor_and_the_nodes_and_gives_the_slot_back(
-    tmp_path: Path, begin: Callable[[str], Run]
+    tmp_path: Path, begin: Callable[..., Run]
 ) -> None:
     run = begin("run")
     assert slots.holders() == [run.directory]
@@ -126,20 +126,17 @@ def test_release_ends_the_monitor_and_the_nodes_and_gives_the_slot_back(
     assert not slots.all_held()
 
 
-def test_release_ends_a_monitor_that_does_not_go(
-    tmp_path: Path, begin: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lifecycle, "_MONITOR_TIMEOUT_S", 0.3)
+def test_release_ends_a_monitor_that_does_not_go(tmp_path: Path, begin: Callable[..., Run]) -> None:
     run = begin("run")
     monitor = find_recorded_process(tmp_path / "run" / "monitor.json")
     assert monitor is not None
     monitor.suspend()
-    assert lifecycle.release(run) == ["monitor"]
+    assert lifecycle.release(run, monitor_timeout_s=0.3) == ["monitor"]
     assert slots.holders() == []
     assert not slots.all_held()
 
 
-def test_a_run_that_cannot_begin_leaves_the_slot_to_the_next(tmp_path: Path, begin: Callable[[str], Run]) -> None:
+def test_a_run_that_cannot_begin_leaves_the_slot_to_the_next(tmp_path: Path, begin: Callable[..., Run]) -> None:
     lifecycle.release(begin("run"))
     with pytest.raises(RunError, match="holds a run already"):
         begin("run")
@@ -147,10 +144,11 @@ def test_a_run_that_cannot_begin_leaves_the_slot_to_the_next(tmp_path: Path, beg
     begin("next")
 
 
-def test_down_ends_everything_of_every_run_and_frees_all_slots(tmp_path: Path, begin: Callable[[str], Run]) -> None:
+def test_down_ends_everything_of_every_run_and_frees_all_slots(tmp_path: Path, begin: Callable[..., Run]) -> None:
     begin("run")
     start_node(tmp_path / "run")
-    assert sorted(lifecycle.down()) == ["monitor", "n1"]
+    # Without a directory it ends what other tests and people run on this machine as well.
+    assert sorted(lifecycle.down(tmp_path)) == ["monitor", "n1"]
     assert processes(tmp_path) == []
     assert slots.holders() == []
     assert not slots.all_held()
@@ -161,5 +159,5 @@ def test_down_finds_what_no_record_names(tmp_path: Path) -> None:
     """As when a starter is killed right after it started a node, and the slots' directory is lost."""
     start_node(tmp_path / "run")
     (tmp_path / "run" / "nodes" / "n1" / "pid.json").unlink()
-    assert lifecycle.down() == ["n1"]
+    assert lifecycle.down(tmp_path) == ["n1"]
     assert processes(tmp_path) == []
