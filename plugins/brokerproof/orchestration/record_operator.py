@@ -27,9 +27,9 @@ class RecordOperator(StepOperator):
 
     def execute(self, context: Context) -> None:
         """Record the run. Fails only where the history cannot be written."""
+        from brokerproof.results.conclusion import conclude_run
         from brokerproof.results.history import open_history
         from brokerproof.results.latency_picture import PICTURE, draw_picture
-        from brokerproof.results.outcome import conclude_run
         from brokerproof.run.records import write_record
 
         try:

@@ -22,7 +22,7 @@ class VerdictOperator(StepOperator):
 
     def execute(self, context: Context) -> str:
         """Return one sentence with the verdict and its reason."""
-        from brokerproof.results.outcome import conclude_run
+        from brokerproof.results.conclusion import conclude_run
 
         try:
             outcome = conclude_run(self.open_run())

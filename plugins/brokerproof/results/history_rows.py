@@ -14,6 +14,7 @@ from brokerproof.errors import RunError
 from brokerproof.machine.versions import installed_versions, read_package_version
 from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.results.comparability import compute_digest
+from brokerproof.results.conclusion import conclude_run
 from brokerproof.results.durations import find_verdict_time, read_trigger_time
 from brokerproof.results.history_schema import (
     MEASUREMENT_COLUMNS,
@@ -23,7 +24,6 @@ from brokerproof.results.history_schema import (
     RecordedMeasurement,
     RecordedRun,
 )
-from brokerproof.results.outcome import conclude_run
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, read_judgement

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from brokerproof.commands.exit_status import derive_exit_status
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.results.outcome import conclude_run, outcome
+from brokerproof.results.conclusion import conclude_run
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, StepSeconds, write_record
 
 CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}, "failed_suites": ["completeness"]}}
 
 
+def conclude(run: Run) -> dict[str, Any]:
+    """The outcome of a run, as the JSON object that the command line prints."""
+    return conclude_run(run).model_dump(mode="json")
+
+
 def test_a_run_that_passed_meets_its_scenario(plant, judgement):
-    result = outcome(plant(judged=judgement()))
+    result = conclude(plant(judged=judgement()))
 
     assert (result["verdict"], result["met"], derive_exit_status(result)) == ("passed", True, 0)
     assert result["why"] == "passed, as expected; 1,000 of 1,000 acknowledged messages are stored."
@@ -28,7 +34,7 @@ def test_a_run_that_passed_meets_its_scenario(plant, judgement):
 
 def test_the_outcome_is_json_with_every_promised_key(plant, judgement):
     run = plant(judged=judgement(legal={"delivered_twice": 12}))
-    result = json.loads(json.dumps(outcome(run)))
+    result = json.loads(json.dumps(conclude(run)))
 
     assert {name: result[name] for name in ("run_id", "scenario", "topology", "runtime", "run_dir")} == {
         "run_id": "r1",
@@ -50,7 +56,7 @@ def test_the_seconds_run_from_the_trigger_to_the_verdict(plant, judgement):
     # Planted beside load (101 s) and verify (until 130.5 s): taking the cluster down, long after the verdict.
     write_record(run, StepSeconds(step="release", started_at=0, finished_at=2_000_000_000_000_000))
 
-    seconds = outcome(run)["seconds"]
+    seconds = conclude(run)["seconds"]
 
     assert (seconds["total"], seconds["phases"], seconds["overhead"]) == (130.5, 100.0, 30.5)
     assert (seconds["steps"]["load"], seconds["steps"]["verify"], seconds["judging"]) == (101.0, 25.5, {"read": 1.5})
@@ -60,20 +66,20 @@ def test_a_damaged_time_of_a_step_is_left_out(plant, judgement):
     run = plant(judged=judgement())
     Path(run.path("state", "seconds-load.json")).write_text('{"started_')
 
-    result = outcome(run)
+    result = conclude(run)
 
     assert (result["met"], result["seconds"]["steps"]["load"]) == (True, None)
 
 
 def test_a_run_that_failed_against_its_expectation_exits_with_1(plant, judgement):
-    result = outcome(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7})))
+    result = conclude(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7})))
 
     assert (result["verdict"], result["met"], derive_exit_status(result)) == ("failed", False, 1)
     assert result["why"].startswith("failed instead of passed; suite completeness failed; ")
 
 
 def test_a_control_needs_the_verdict_the_anomalies_and_the_failed_suites(plant, judgement):
-    result = outcome(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7}), changes=CONTROL))
+    result = conclude(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7}), changes=CONTROL))
 
     assert (result["verdict"], result["met"], derive_exit_status(result)) == ("failed", True, 0)
     assert "lost was found 7 times; suite completeness failed" in result["why"]
@@ -96,7 +102,7 @@ def test_a_control_needs_the_verdict_the_anomalies_and_the_failed_suites(plant, 
     ],
 )
 def test_a_control_without_the_expected_anomaly_or_suite_is_not_met(plant, judgement, planted, reason):
-    result = outcome(plant(judged=judgement(**planted), changes=CONTROL))
+    result = conclude(plant(judged=judgement(**planted), changes=CONTROL))
 
     assert (result["met"], derive_exit_status(result)) == (False, 1)
     assert reason in result["why"]
@@ -105,12 +111,12 @@ def test_a_control_without_the_expected_anomaly_or_suite_is_not_met(plant, judge
 def test_legal_anomalies_count_for_the_expected_minimum(plant, judgement):
     expects = {"guarantee": "at_most_once", "expect": {"verdict": "passed", "at_least": {"lost": 5}}}
 
-    assert outcome(plant("enough", judged=judgement(legal={"lost": 5}), changes=expects))["met"]
-    assert not outcome(plant("too_few", judged=judgement(legal={"lost": 4}), changes=expects))["met"]
+    assert conclude(plant("enough", judged=judgement(legal={"lost": 5}), changes=expects))["met"]
+    assert not conclude(plant("too_few", judged=judgement(legal={"lost": 4}), changes=expects))["met"]
 
 
 def test_without_a_judgement_the_verdict_is_unknown_and_nothing_was_counted(plant):
-    result = outcome(plant())
+    result = conclude(plant())
 
     assert (result["verdict"], result["met"], derive_exit_status(result)) == ("unknown", False, 2)
     assert "left no judgement" in result["why"]
@@ -130,7 +136,7 @@ def test_a_damaged_judgement_is_unknown(plant, judgement, content, reason):
     run = plant(judged=judgement())
     Path(run.path("state", "judgement.json")).write_bytes(content.encode("latin-1"))
 
-    result = outcome(run)
+    result = conclude(run)
 
     assert (result["verdict"], result["met"], derive_exit_status(result)) == ("unknown", False, 2)
     assert reason in result["why"]
@@ -153,7 +159,7 @@ def test_one_wrong_value_damages_the_judgement(plant, judgement, field, value):
         at = at[name]
     at[field[-1]] = value
 
-    result = outcome(plant(judged=planted))
+    result = conclude(plant(judged=planted))
 
     assert (result["verdict"], result["met"]) == ("unknown", False)
     assert f"damaged: `{'.'.join(field)}" in result["why"]
@@ -162,7 +168,7 @@ def test_one_wrong_value_damages_the_judgement(plant, judgement, field, value):
 def test_the_reason_of_a_verify_that_could_not_judge_is_shown(plant):
     run = plant(judged={"verdict": "unknown", "why": "The run could not be judged: no Java", "error": "…"})
 
-    result = outcome(run)
+    result = conclude(run)
 
     assert (result["verdict"], result["met"]) == ("unknown", False)
     assert result["why"] == "unknown instead of passed; The run could not be judged: no Java."
@@ -173,7 +179,7 @@ def test_a_run_without_messages_is_no_data_and_not_unknown(plant, judgement):
     for suite in planted["suites"].values():
         suite.update(verdict="no_data", evaluated=0, written=4, expectations=[])
 
-    result = outcome(plant(judged=planted))
+    result = conclude(plant(judged=planted))
 
     assert (result["verdict"], result["met"], derive_exit_status(result)) == ("no_data", False, 2)
 
@@ -185,14 +191,14 @@ def test_judging_a_run_again_does_not_make_it_longer(plant, judgement):
     day_later = run.facts.triggered_at + 86_400_000_000
     write_record(run, StepSeconds(step="verify", started_at=day_later, finished_at=day_later + 9_000_000))
 
-    assert outcome(run)["seconds"]["total"] == 130.5
+    assert conclude(run)["seconds"]["total"] == 130.5
 
 
 def test_the_judgement_of_another_run_is_refused(plant, judgement):
     planted = judgement(measured={("rto_s", "kill_us"): 52.0})
     planted["measurements"][0]["run_id"] = "r0"
 
-    result = outcome(plant(judged=planted))
+    result = conclude(plant(judged=planted))
 
     assert (result["verdict"], result["met"]) == ("unknown", False)
     assert "another run: r0" in result["why"]
@@ -231,7 +237,7 @@ def test_a_judgement_that_contradicts_its_passed_does_not_pass(plant, judgement,
     planted = judgement()
     spoil(planted)
 
-    result = outcome(plant(judged=planted))
+    result = conclude(plant(judged=planted))
 
     assert (result["verdict"], result["met"]) == (verdict, False)
     assert reason in result["why"]
@@ -241,7 +247,7 @@ def test_a_step_that_failed_makes_a_passed_run_unknown(plant, judgement):
     run = plant(judged=judgement())
     write_record(run, StepProblem(step="break_it", problem="kill_us took no effect: br-us is alive."))
 
-    result = outcome(run)
+    result = conclude(run)
 
     assert (result["verdict"], result["met"], derive_exit_status(result)) == ("unknown", False, 2)
     assert "step break_it failed: kill_us took no effect: br-us is alive" in result["why"]
@@ -251,7 +257,7 @@ def test_a_step_that_failed_leaves_a_control_unmet(plant, judgement):
     run = plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7}), changes=CONTROL)
     write_record(run, StepProblem(step="break_it", problem="bk-us did not stop"))
 
-    result = outcome(run)
+    result = conclude(run)
 
     assert (result["verdict"], result["met"], derive_exit_status(result)) == ("failed", False, 1)
     assert "does not prove it; step break_it failed: bk-us did not stop" in result["why"]
@@ -261,7 +267,7 @@ def test_a_problem_record_that_cannot_be_read_is_a_problem(plant, judgement):
     run = plant(judged=judgement())
     Path(run.path("state", "problem-load.json")).write_text("")
 
-    result = outcome(run)
+    result = conclude(run)
 
     assert result["verdict"] == "unknown"
     assert "step load failed" in result["why"]
@@ -271,14 +277,14 @@ def test_a_problem_record_that_cannot_be_read_is_a_problem(plant, judgement):
 def test_only_a_judgement_can_meet_the_expectation_of_unknown(plant, judgement, judged):
     run = plant(judged=judgement("unknown") if judged else None, changes={"expect": {"verdict": "unknown"}})
 
-    result = outcome(run)
+    result = conclude(run)
 
     assert result["verdict"] == "unknown"
     assert (result["met"], derive_exit_status(result)) == ((True, 0) if judged else (False, 2))
 
 
 def test_no_data_exits_with_2(plant, judgement):
-    result = outcome(plant(judged=judgement("no_data")))
+    result = conclude(plant(judged=judgement("no_data")))
 
     assert (result["verdict"], derive_exit_status(result)) == ("no_data", 2)
 
@@ -287,16 +293,16 @@ def test_an_infinite_measurement_counts_as_not_measured(plant, judgement):
     planted = judgement()
     planted["recovery"]["kill_us"]["rto_s"] = float("nan")
 
-    assert outcome(plant(judged=planted))["recovery"]["kill_us"]["rto_s"] is None
+    assert conclude(plant(judged=planted))["recovery"]["kill_us"]["rto_s"] is None
 
 
 def test_why_is_one_line(plant, judgement):
     run = plant(judged=judgement())
     write_record(run, StepProblem(step="load", problem="first line\n  second line\n"))
 
-    assert "step load failed: first line second line" in outcome(run)["why"]
+    assert "step load failed: first line second line" in conclude(run)["why"]
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path):
     with pytest.raises(RunError, match=r"run\.json is missing"):
-        outcome(Run(str(tmp_path)))
+        conclude(Run(str(tmp_path)))

@@ -1,0 +1,73 @@
+"""The conclusion from a run's records: its outcome.
+
+A record that is missing, damaged or contradicts itself makes the verdict at least `unknown`, with the reason. So a
+missing record can never make a run `met`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from brokerproof.errors import RunError
+from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.experiment.verdict import Verdict, merge_verdicts
+from brokerproof.results.doubts import list_contradictions, list_problems
+from brokerproof.results.durations import compute_durations
+from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
+from brokerproof.results.shortfalls import explain_outcome, list_shortfalls
+from brokerproof.run.counts import TOTALS
+from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Judgement, read_judgement
+from brokerproof.run.outcome import Outcome
+
+
+def conclude_run(run: Run) -> Outcome:
+    """The outcome of a run.
+
+    Raises RunError where run.json is missing or damaged, and InputError where its scenario cannot be used.
+    """
+    scenario = run.scenario
+    judgement: Judgement | None = None
+    doubts = list_problems(run)
+    try:
+        judgement = read_judgement(run)
+    except RunError as error:
+        doubts.append(str(error))
+    else:
+        doubts += list_contradictions(judgement)
+    verdict = judgement.worst if judgement else Verdict.UNKNOWN
+    if doubts:
+        verdict = merge_verdicts([verdict, Verdict.UNKNOWN])
+    shortfalls = list_shortfalls(scenario.expect, verdict, judgement, doubts)
+    return Outcome(
+        run_id=run.run_id,
+        scenario=scenario.name,
+        topology=scenario.topology,
+        runtime=scenario.runtime,
+        verdict=verdict,
+        expected=scenario.expect,
+        met=not shortfalls,
+        why=explain_outcome(scenario.expect, verdict, judgement, shortfalls, doubts),
+        suites={name: suite.worst for name, suite in judgement.suites.items()} if judgement else {},
+        counts=_list_counts(judgement),
+        recovery=dict(judgement.recovery) if judgement else {},
+        latency=collect_publish_latencies(scenario, judgement.measurements) if judgement else {},
+        link=collect_link_latencies(scenario, judgement.measurements) if judgement else {},
+        seconds=compute_durations(run, judgement.seconds if judgement else {}),
+        run_dir=run.directory,
+        # The address that the run was given, else the page in its directory.
+        report=run.facts.report or run.path("report"),
+    )
+
+
+def _list_counts(judgement: Judgement | None) -> dict[str, Any]:
+    """The totals, and every anomaly under `legal` and under `illegal`. Each is None where there is no judgement."""
+    if judgement is None:
+        nothing = {str(anomaly): None for anomaly in Anomaly}
+        return {**dict.fromkeys(TOTALS), "legal": nothing, "illegal": dict(nothing)}
+    counts = judgement.counts
+    return {
+        **counts.model_dump(include=set(TOTALS)),
+        "legal": {str(anomaly): counts.legal.get(anomaly, 0) for anomaly in Anomaly},
+        "illegal": {str(anomaly): counts.illegal.get(anomaly, 0) for anomaly in Anomaly},
+    }
