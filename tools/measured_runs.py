@@ -13,7 +13,7 @@ from brokerproof.checks import load_scenario
 from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.results.comparability import compute_digest
-from brokerproof.results.conclusion import conclude_run
+from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import read_judgement
 from brokerproof.settings import Settings
@@ -32,7 +32,7 @@ class MeasuredRun:
     @cached_property
     def outcome(self) -> Mapping[str, Any]:
         """The run's outcome."""
-        return conclude_run(self.run).model_dump(mode="json")
+        return compose_outcome(self.run).model_dump(mode="json")
 
     @cached_property
     def values(self) -> Mapping[tuple[str, str], float | None]:

@@ -15,7 +15,7 @@ from brokerproof import lifecycle
 from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError
 from brokerproof.experiment.workload import Subscription
-from brokerproof.results.conclusion import conclude_run
+from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Received
 from brokerproof.systems.pulsar.observation import PulsarObservation
@@ -128,7 +128,7 @@ def judged(geo: Stretched) -> Run:
 
 
 def test_every_message_reaches_both_clusters_and_their_subscriptions(judged: Run) -> None:
-    result = conclude_run(judged).model_dump(mode="json")
+    result = compose_outcome(judged).model_dump(mode="json")
     assert result["verdict"] == "passed", result["why"]
     counts = result["counts"]
     assert counts["stored"] == counts["deliveries"] == 2 * counts["acked"]
@@ -159,7 +159,7 @@ def damaged(judged: Run, directory: Path) -> tuple[Run, tuple[str, int]]:
 def test_one_message_missing_in_the_other_cluster_is_found(judged: Run, tmp_path: Path) -> None:
     run, gone = damaged(judged, tmp_path / "damaged")
     submit(run, "verify", "--expectations", str(ROOT / "expectations"))
-    result = conclude_run(run).model_dump(mode="json")
+    result = compose_outcome(run).model_dump(mode="json")
     assert result["verdict"] == "failed"
     assert result["counts"]["illegal"]["not_replicated"] == 1
     (found,) = pq.read_table(run.table("anomalies")).to_pylist()

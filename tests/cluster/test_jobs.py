@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from brokerproof import lifecycle
-from brokerproof.results.conclusion import conclude_run
+from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import read_judgement
 from brokerproof.run.records import LoadEnd, StepProblem, read_record, write_record
@@ -55,7 +55,7 @@ def judged(stretched: Stretched) -> Run:
 
 
 def test_a_run_without_faults_passes(judged: Run) -> None:
-    result = conclude_run(judged).model_dump(mode="json")
+    result = compose_outcome(judged).model_dump(mode="json")
     assert result["verdict"] == "passed", result["why"]
     assert all(count == 0 for count in result["counts"]["illegal"].values())
 
@@ -111,6 +111,6 @@ def test_a_log_that_loses_a_message_after_the_fact_is_found(judged: Run, tmp_pat
     shutil.rmtree(damaged.table("stored"))
     damaged.append("stored", kept)
     submit(damaged, "verify", "--expectations", str(ROOT / "expectations"))
-    result = conclude_run(damaged).model_dump(mode="json")
+    result = compose_outcome(damaged).model_dump(mode="json")
     assert result["verdict"] == "failed"
     assert result["counts"]["illegal"]["lost"] == 1

@@ -10,8 +10,8 @@ from rich.console import Console
 from brokerproof.commands.exit_status import derive_exit_status
 from brokerproof.commands.output import print_error, print_json
 from brokerproof.errors import BrokerproofError, InputError
-from brokerproof.results.conclusion import conclude_run
 from brokerproof.results.outcome_view import print_outcome
+from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.step_record import record_step
 from brokerproof.settings import Settings
@@ -36,7 +36,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         file.parent.mkdir(exist_ok=True)
         file.write_text("\n".join(log), encoding="utf-8")
         print_error(f"{error}; its output is in {file}")
-    result = conclude_run(run).model_dump(mode="json")
+    result = compose_outcome(run).model_dump(mode="json")
     print_outcome(result, {}, console if options.json else Console())
     if options.json:
         print_json(result)

@@ -15,7 +15,7 @@ from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.orchestration.campaign_summary import summarize_outcomes, tabulate_outcomes
 from brokerproof.orchestration.run_id import make_run_id
 from brokerproof.orchestration.step import fail_with_sentence
-from brokerproof.results.conclusion import conclude_run
+from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.settings import from_environment
 
@@ -67,6 +67,6 @@ class CampaignVerdictOperator(BaseOperator):
 
 def _read_outcome(scenario: str, directory: Path) -> dict[str, Any]:
     try:
-        return conclude_run(Run(str(directory))).model_dump(mode="json")
+        return compose_outcome(Run(str(directory))).model_dump(mode="json")
     except BrokerproofError as error:
         return {"scenario": scenario, "verdict": str(Verdict.UNKNOWN), "met": False, "why": str(error)}

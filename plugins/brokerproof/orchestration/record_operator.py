@@ -27,14 +27,14 @@ class RecordOperator(StepOperator):
 
     def execute(self, context: Context) -> None:
         """Record the run. Fails only where the history cannot be written."""
-        from brokerproof.results.conclusion import conclude_run
         from brokerproof.results.history import open_history
         from brokerproof.results.latency_picture import PICTURE, draw_picture
+        from brokerproof.results.run_outcome import compose_outcome
         from brokerproof.run.records import write_record
 
         try:
             run = self.open_run()
-            outcome = conclude_run(run)
+            outcome = compose_outcome(run)
             # Next to the evidence, for a reader who has the run and not the history.
             write_record(run, outcome)
             if outcome.latency:

@@ -13,7 +13,7 @@ from brokerproof.experiment.verdict import Verdict
 from brokerproof.orchestration.airflow_client import FINISHED, AirflowClient, TaskState
 from brokerproof.orchestration.progress import Progress
 from brokerproof.orchestration.snapshot import Snapshot
-from brokerproof.results.conclusion import conclude_run
+from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read_live_status
 from brokerproof.run.records import StepProblem, read_record
@@ -59,7 +59,7 @@ class ScenarioRun:
     def read_outcome(self) -> dict[str, Any]:
         """The outcome of the run; `unknown` with the reason where the run has not even a directory."""
         try:
-            return conclude_run(Run(str(self.directory))).model_dump(mode="json")
+            return compose_outcome(Run(str(self.directory))).model_dump(mode="json")
         except BrokerproofError as error:
             reasons = [f"{task} failed: {problem}" for task, problem in self.read_problems().items()]
             return {

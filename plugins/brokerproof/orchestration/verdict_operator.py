@@ -22,10 +22,10 @@ class VerdictOperator(StepOperator):
 
     def execute(self, context: Context) -> str:
         """Return one sentence with the verdict and its reason."""
-        from brokerproof.results.conclusion import conclude_run
+        from brokerproof.results.run_outcome import compose_outcome
 
         try:
-            outcome = conclude_run(self.open_run())
+            outcome = compose_outcome(self.open_run())
         except BrokerproofError as error:
             raise AirflowFailException(str(error)) from None
         log.info(json.dumps(outcome.counts, indent=1))

@@ -27,7 +27,7 @@ from brokerproof.results.history_database import (
 from brokerproof.results.history_migration import migrate_schema
 from brokerproof.results.history_rows import make_history_rows
 from brokerproof.results.history_schema import RecordedMeasurement, RecordedRun
-from brokerproof.results.regressions import WINDOW, Comparison, compare_run
+from brokerproof.results.regressions import WINDOW, RunComparison, compare_run
 from brokerproof.run.directory import Run
 from brokerproof.settings import from_environment
 
@@ -161,7 +161,7 @@ class History:
                 for run, row in session.execute(chosen)
             ]
 
-    def compare(self, run: RecordedRun) -> Comparison:
+    def compare(self, run: RecordedRun) -> RunComparison:
         """Compare a run with the runs before it; regressions.py states the rule."""
         newest_first = (
             select(RecordedRun)

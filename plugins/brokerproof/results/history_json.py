@@ -8,7 +8,7 @@ from typing import Any
 from brokerproof.results.configurations import list_configurations
 from brokerproof.results.history import History
 from brokerproof.results.history_schema import MEASUREMENT_COLUMNS, RecordedRun
-from brokerproof.results.regressions import Comparison
+from brokerproof.results.regressions import RunComparison
 from brokerproof.run.counts import TOTALS
 
 
@@ -26,7 +26,7 @@ def list_plain_runs(history: History, scenarios: Sequence[str], limit: int) -> l
     return [_make_plain(run, history.compare(run)) | {"variant": variants.get(run.run_id)} for run in runs]
 
 
-def _make_plain(run: RecordedRun, comparison: Comparison) -> dict[str, Any]:
+def _make_plain(run: RecordedRun, comparison: RunComparison) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "scenario": run.scenario,

@@ -14,7 +14,6 @@ from brokerproof.errors import RunError
 from brokerproof.machine.versions import installed_versions, read_package_version
 from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.results.comparability import compute_digest
-from brokerproof.results.conclusion import conclude_run
 from brokerproof.results.durations import find_verdict_time, read_trigger_time
 from brokerproof.results.history_schema import (
     MEASUREMENT_COLUMNS,
@@ -24,6 +23,7 @@ from brokerproof.results.history_schema import (
     RecordedMeasurement,
     RecordedRun,
 )
+from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, read_judgement
@@ -39,7 +39,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
     such.
     """
     scenario, topology = run.scenario, run.topology
-    outcome = conclude_run(run)
+    outcome = compose_outcome(run)
     judgement: Judgement | None
     try:
         judgement = read_judgement(run)
@@ -97,12 +97,12 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
             )
             for row in (judgement.measurements if judgement else ())
         ],
-        anomaly_counts=list(_count_anomalies(judgement)),
+        anomaly_counts=list(_make_anomaly_counts(judgement)),
         anomaly_samples=[AnomalySample(**row) for row in _read_samples(run, judgement, samples)],
     )
 
 
-def _count_anomalies(judgement: Judgement | None) -> Iterator[AnomalyCount]:
+def _make_anomaly_counts(judgement: Judgement | None) -> Iterator[AnomalyCount]:
     if judgement is None:
         return
     for legal, kinds in ((False, judgement.counts.illegal), (True, judgement.counts.legal)):

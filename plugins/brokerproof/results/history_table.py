@@ -15,7 +15,7 @@ from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.results.configurations import Configuration, list_configurations, list_effects
 from brokerproof.results.history import History
 from brokerproof.results.history_schema import RecordedRun
-from brokerproof.results.regressions import Comparison
+from brokerproof.results.regressions import RunComparison
 
 _COLOURS = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.UNKNOWN: "yellow", Verdict.NO_DATA: "yellow"}
 _NO_VALUE = "–"
@@ -99,7 +99,7 @@ def _format_verdict(run: RecordedRun) -> Text:
     return Text(f"✗ {run.verdict}", style=colour) + Text(f" {what}", style="default")
 
 
-def _print_comparison(run: RecordedRun, comparison: Comparison, console: Console, *, newest: bool) -> None:
+def _print_comparison(run: RecordedRun, comparison: RunComparison, console: Console, *, newest: bool) -> None:
     """Print the regressions of a run; for the newest run also the reasons why something was not compared."""
     heading = Text.assemble("\n", f"{run.started_at:%Y-%m-%d %H:%M} ", (run.run_id, "bold"))
     lines = [Text(f"  ▲ {mark.reason}", style="red") for mark in comparison.marks]

@@ -51,7 +51,7 @@ class Regression:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class RunComparison:
     """A run against the runs before it: its regressions, notes on what was not compared, and the changed versions."""
 
     run_id: str
@@ -67,7 +67,7 @@ def compare_run(
     baseline: Sequence[RecordedRun],
     previous: RecordedRun | None,
     incomparable: RecordedRun | None,
-) -> Comparison:
+) -> RunComparison:
     """Compare a run with the runs before it.
 
     `baseline` are the comparable runs that passed or failed, newest first, at most WINDOW. `previous` is the newest
@@ -86,7 +86,7 @@ def compare_run(
     else:
         marks += _compare_measurements(run, baseline, notes)
     last = previous or (baseline[0] if baseline else None)
-    return Comparison(
+    return RunComparison(
         run_id=run.run_id,
         compared_with=tuple(earlier.run_id for earlier in baseline),
         marks=tuple(marks),

@@ -10,7 +10,7 @@ import pytest
 from brokerproof.commands.exit_status import derive_exit_status
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.results.conclusion import conclude_run
+from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, StepSeconds, write_record
 
@@ -19,7 +19,7 @@ CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}, "failed_suit
 
 def conclude(run: Run) -> dict[str, Any]:
     """The outcome of a run, as the JSON object that the command line prints."""
-    return conclude_run(run).model_dump(mode="json")
+    return compose_outcome(run).model_dump(mode="json")
 
 
 def test_a_run_that_passed_meets_its_scenario(plant, judgement):
@@ -187,7 +187,7 @@ def test_a_run_without_messages_is_no_data_and_not_unknown(plant, judgement):
 def test_judging_a_run_again_does_not_make_it_longer(plant, judgement):
     run = plant(judged=judgement())
     # What `record` leaves.
-    write_record(run, conclude_run(run))
+    write_record(run, compose_outcome(run))
     day_later = run.facts.triggered_at + 86_400_000_000
     write_record(run, StepSeconds(step="verify", started_at=day_later, finished_at=day_later + 9_000_000))
 

@@ -1,4 +1,4 @@
-"""The conclusion from a run's records: its outcome.
+"""The outcome of a run, composed from its records.
 
 A record that is missing, damaged or contradicts itself makes the verdict at least `unknown`, with the reason. So a
 missing record can never make a run `met`.
@@ -21,7 +21,7 @@ from brokerproof.run.judgement import Judgement, read_judgement
 from brokerproof.run.outcome import Outcome
 
 
-def conclude_run(run: Run) -> Outcome:
+def compose_outcome(run: Run) -> Outcome:
     """The outcome of a run.
 
     Raises RunError where run.json is missing or damaged, and InputError where its scenario cannot be used.
