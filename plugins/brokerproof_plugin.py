@@ -1,4 +1,4 @@
-"""What Airflow loads of Brokerproof; the pages in its UI will be registered here."""
+"""The plugin that Airflow loads. Brokerproof's pages in Airflow's UI will be registered here."""
 
 from airflow.plugins_manager import AirflowPlugin
 

@@ -1,4 +1,4 @@
-"""All that knows Airflow: DAGs, operators, the form, the embedded Airflow, its client, and the progress of a run.
+"""Everything that knows Airflow: DAGs, operators, the form, the embedded Airflow, its client, the progress of a run.
 
 Only the DAG files and the command line may import it. It must not know a messaging system.
 """
