@@ -1,4 +1,4 @@
-"""Everything that knows spark-submit: the configuration of a job, its submission, its temporary files, its faster start.
+"""Everything that knows spark-submit: the configuration of a job, its submission, its temporary files, a faster start.
 
-`orchestration` and the command line may import it. It must not import PySpark, which only the jobs import.
+`orchestration` and `commands` may import it. It must not import PySpark, which only the jobs import.
 """
