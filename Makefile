@@ -56,9 +56,9 @@ format: setup ## put style and format right
 types: setup ## static types
 	$(BIN)/mypy
 
-# One of the two processes runs all tests of Spark: tests/unit/conftest.py divides them.
+# tests/unit/conftest.py divides them: one of the two processes runs all tests of Spark.
 unit: setup ## tests without a cluster
-	$(PYTEST) tests/unit --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+	$(PYTEST) tests/unit --numprocesses 2
 
 systems: setup ## tests of the messaging system that exists for tests only
 	$(PYTEST) tests/systems

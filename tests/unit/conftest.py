@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,21 +14,33 @@ from pyspark.sql import SparkSession
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.hookimpl(tryfirst=True)
+# There is one session of Spark a process, so all tests of Spark run in one process of `make unit`.
+OF_SPARK = ("tests/unit/judging/", "tests/unit/jobs/test_run_tasks.py")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Divide the tests by file, those of Spark in one piece, in the order in which they were collected."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith(OF_SPARK) else nodeid.partition("::")[0]
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups for `pytest --dist loadgroup`: all tests of Spark in one process, because there is one session a process.
-
-    They take the longest, so they come first. The other tests are divided by file, and those that start a PostgreSQL
-    come first of them, so that it is started in one process only.
-    """
-
-    def used(item: pytest.Item) -> set[str]:
-        return set(getattr(item, "fixturenames", ()))
+    """What takes longest comes first: the tests of Spark, and then those of a database."""
 
     for item in items:
-        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in used(item) else item.nodeid.partition("::")[0]))
-    with_postgres = {item.path for item in items if used(item) & {"postgres", "database_url"}}
-    items.sort(key=lambda item: ("spark" not in used(item), item.path not in with_postgres))
+        if "spark" in getattr(item, "fixturenames", ()) and not item.nodeid.startswith(OF_SPARK):
+            raise pytest.UsageError(f"{item.nodeid} would start a second session: name its file in OF_SPARK")
+
+    def order(item: pytest.Item) -> tuple[bool, bool]:
+        return not item.nodeid.startswith(OF_SPARK), not item.nodeid.startswith("tests/unit/results/")
+
+    items.sort(key=order)
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +49,8 @@ def spark() -> Iterator[SparkSession]:
     from brokerproof.machine.java import spark_java_home
     from brokerproof.spark import class_data_archive
 
+    # PySpark takes a main module without a file, as pytest-xdist's processes have it, for its own doctests, and exits.
+    vars(sys.modules["__main__"]).setdefault("__file__", __file__)
     os.environ["JAVA_HOME"] = str(spark_java_home())
     # What runs in Spark's Python workers comes from here too.
     os.environ["PYSPARK_PYTHON"] = sys.executable
