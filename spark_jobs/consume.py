@@ -37,7 +37,7 @@ from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import abilities_of, clients_for, observation_of, topic_of
 from deliveries import ConfirmedAcks, Deliveries
 from pyspark import BarrierTaskContext
-from spark_session import Batches, SparkTasks, make_batch, run_of_arguments
+from spark_session import Batches, SparkTasks, make_batch, open_run
 from task_problems import close_clients, defer_error, join_problems
 
 _FLUSH_S = 1.0
@@ -235,7 +235,7 @@ def _prove_nothing(run: Run) -> SubscriptionDrain:
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
     """Consume, and end with the problems of the consumers where they had any."""
-    run = run_of_arguments(arguments)
+    run = open_run(arguments)
     tasks = plan_consumers(run)
     if not tasks:
         write_record(run, SubscriptionDrains(subscriptions=(), at=clock.now_us()))

@@ -32,7 +32,7 @@ from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import payload, payload_hash
 from brokerproof.systems.registry import clients_for, topic_of
 from pyspark import BarrierTaskContext
-from spark_session import Batches, SparkTasks, make_batch, run_of_arguments
+from spark_session import Batches, SparkTasks, make_batch, open_run
 from task_problems import close_clients, defer_error, join_problems
 
 _TICK_S = 0.002
@@ -207,7 +207,7 @@ def conclude_load(run: Run, tasks: list[ProducerTask]) -> LoadEnd:
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
     """Publish, and end with the problems of the producers where they had any."""
-    run = run_of_arguments(arguments)
+    run = open_run(arguments)
     tasks = plan_producers(run)
     for task in tasks:
         # What an earlier attempt left would pass for what this one came to.

@@ -36,7 +36,7 @@ from brokerproof.systems.clients import Position, Reader, Received
 from brokerproof.systems.destinations import clusters_reached
 from brokerproof.systems.protocols import Administration, Log, Observation
 from brokerproof.systems.registry import administration_of, clients_for, observation_of, topic_of
-from spark_session import Batches, SparkTasks, make_batch, run_of_arguments
+from spark_session import Batches, SparkTasks, make_batch, open_run
 from task_problems import close_clients
 
 _ROWS = 5000
@@ -207,7 +207,7 @@ def await_observations(run: Run) -> None:
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
     """Read back; where not one log can be read, end with the reasons."""
-    run = run_of_arguments(arguments)
+    run = open_run(arguments)
     read = read_logs(run, start)
     write_record(run, read)
     if all(log.messages is None for log in read.logs):

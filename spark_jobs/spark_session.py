@@ -82,7 +82,7 @@ def make_batch(table: str, rows: Sequence[Mapping[str, Any]], constant: Mapping[
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[table])
 
 
-def run_of_arguments(arguments: Sequence[str] | None = None) -> Run:
+def open_run(arguments: Sequence[str] | None = None) -> Run:
     """The run whose directory is the job's first argument. Ends the job where that is no run."""
     directories = sys.argv[1:] if arguments is None else arguments
     if not directories:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,63 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.run.counts import Totals
+from brokerproof.run.facts import RunFacts
+from brokerproof.run.judgement import Judgement, JudgingFailure
+from brokerproof.run.measurement import Measurement
+from brokerproof.run.outcome import Outcome
+from brokerproof.run.records import (
+    ClustersConfigured,
+    ConsumerEnd,
+    ConsumersStop,
+    FaultEffective,
+    FaultsUndone,
+    LoadEnd,
+    LogRead,
+    LogsRead,
+    ObservationsRequested,
+    ObservationsWritten,
+    PhaseTimes,
+    ProducerEnd,
+    Record,
+    ReplicationDrain,
+    ReplicationDrains,
+    RunReleased,
+    StepProblem,
+    StepSeconds,
+    SubscriptionDrain,
+    SubscriptionDrains,
+)
 from brokerproof.run.tables import SCHEMAS
 from brokerproof.settings import from_environment
 from brokerproof.systems.registry import system_named, system_names
 
 _NOTE = "`make docs` writes this page from the code; change the code, not the page.\n"
+
+
+# One class each, in the order of a run.
+RECORDS: Sequence[type[Record]] = (
+    StepSeconds,
+    StepProblem,
+    ClustersConfigured,
+    PhaseTimes,
+    FaultEffective,
+    FaultsUndone,
+    ProducerEnd,
+    LoadEnd,
+    ConsumersStop,
+    ConsumerEnd,
+    SubscriptionDrains,
+    ReplicationDrains,
+    LogRead,
+    LogsRead,
+    ObservationsRequested,
+    ObservationsWritten,
+    RunReleased,
+    Judgement,
+    JudgingFailure,
+    Outcome,
+)
 
 
 def write_pages() -> dict[str, str]:
@@ -32,6 +84,7 @@ def write_pages() -> dict[str, str]:
         "measurements.md": _write_page("Measurements of placement and recovery", _tabulate_measurements()),
         "faults.md": _write_page("Kinds of fault", _tabulate_faults()),
         "tables.md": _write_page("A run's tables", _tabulate_tables()),
+        "records.md": _write_page("What the steps of a run leave for each other", _tabulate_records()),
     }
 
 
@@ -116,6 +169,31 @@ def _tabulate_faults() -> Iterator[str]:
     yield "|---|---|"
     for name, kind in FAULT_KINDS.items():
         yield f"| `{name}` | {(type(kind).__doc__ or '').strip().splitlines()[0]} |"
+
+
+def _tabulate_records() -> Iterator[str]:
+    yield "JSON under `state/` of a run's directory, written whole, with the version of its model. A record that breaks"
+    yield "its model is refused. Moments are microseconds since the epoch.\n"
+    yield "| file | what it says | fields |"
+    yield "|---|---|---|"
+    for kind in RECORDS:
+        file = kind.KIND if kind.KEY is None else f"{kind.KIND}-{kind.KEY.upper()}"
+        fields = ", ".join(f"`{field.alias or name}`" for name, field in kind.model_fields.items())
+        yield f"| `{file}.json` | {(kind.__doc__ or '').splitlines()[0]} | {fields} |"
+    for title, model in (
+        ("What the judgement and the outcome count", Totals),
+        ("A measurement", Measurement),
+        ("Whether a subscription has drained", SubscriptionDrain),
+        ("Whether replication has drained", ReplicationDrain),
+        ("What is known before a run: run.json", RunFacts),
+    ):
+        yield f"\n## {title}\n"
+        yield "| field | type | meaning |"
+        yield "|---|---|---|"
+        schema = model.model_json_schema()
+        for name, content in schema["properties"].items():
+            written = _describe_type(content, schema.get("$defs", {}))
+            yield f"| `{name}` | {written} | {content.get('description', '')} |"
 
 
 def _tabulate_tables() -> Iterator[str]:

@@ -265,9 +265,8 @@ class SubscriptionDrain(StrictModel):
     partition: int
     subscription: str
     drained: bool
-    # Messages that it has not acknowledged, None where nobody could be asked.
-    backlog: int | None = None
-    why: str
+    backlog: int | None = Field(None, description="messages not acknowledged; null where nobody could be asked")
+    why: str = Field(description="what says so")
 
 
 class SubscriptionDrains(Record):
@@ -289,9 +288,8 @@ class ReplicationDrain(StrictModel):
     sender: str = Field(alias="from")
     receiver: str = Field(alias="to")
     drained: bool
-    # None where nobody could be asked.
-    backlog: int | None = None
-    why: str
+    backlog: int | None = Field(None, description="messages to send; null where nobody could be asked")
+    why: str = Field(description="what says so")
 
 
 class ReplicationDrains(Record):

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reference_pages import write_pages
+from brokerproof.run.counts import TOTALS
+from brokerproof.run.records import Record
+from reference_pages import RECORDS, write_pages
 
 
 def test_the_reference_pages_are_as_the_code_makes_them() -> None:
@@ -17,3 +19,11 @@ def test_a_page_names_every_kind_of_thing() -> None:
     assert "`destroy`" in made["faults.md"]
     assert "`rto_s`" in made["measurements.md"]
     assert "[Workload](#workload)" in made["scenario-reference.md"]
+
+
+def test_the_page_of_records_has_every_kind() -> None:
+    kinds = {kind for kind in Record.__subclasses__() if kind.__module__.startswith("brokerproof.")}
+    assert set(RECORDS) == kinds
+    page = write_pages()["records.md"]
+    assert "| `problem-STEP.json` | Why a step could not do its work. | `step`, `problem` |" in page
+    assert all(f"| `{name}` | integer | " in page for name in TOTALS)
