@@ -72,8 +72,9 @@ e2e: setup ## tests on a real Airflow
 browser: setup ## tests in a real browser; says so and does nothing where there is none
 	$(PYTEST) tests/browser
 
-docs: setup ## make the reference pages of docs/ from the code
+docs: setup ## make the reference pages of docs/ and the suites of expectations/ from the code
 	$(BIN)/python tools/reference_pages.py
+	$(BIN)/python tools/expectation_suites.py
 
 figures: setup ## put what the last run of every scenario measured into README.md and docs/
 	$(BIN)/python tools/readme_figures.py

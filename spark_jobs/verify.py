@@ -15,8 +15,8 @@ from pathlib import Path
 from threading import Thread
 
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Judgement, JudgingFailure
-from brokerproof.run.records import parse_record, write_record
+from brokerproof.run.judgement import JudgingFailure
+from brokerproof.run.records import write_record
 from pyspark.sql import SparkSession
 
 EXPECTATIONS = Path(__file__).resolve().parents[1] / "expectations"
@@ -49,8 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from brokerproof_judging.judgement import judge
         from brokerproof_judging.suites.evaluation import evaluate
 
-        judged = judge(session(), run, evaluate, options.expectations)
-        judgement = parse_record(Judgement, {"version": Judgement.VERSION, **judged}, file="what judging came to")
+        judgement = judge(session(), run, evaluate, options.expectations)
     except Exception as error:
         traceback.print_exc()
         # Spark's messages go on for pages; the first line says what happened, the log has the rest.

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from brokerproof.experiment.guarantees import DEFINITIONS, Guarantee
+from brokerproof.experiment.guarantees import Anomaly, Guarantee
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
@@ -150,10 +150,11 @@ def _tabulate_anomalies() -> Iterator[str]:
     yield "`unproven` makes the verdict `unknown`.\n"
     yield "| suite | anomaly | message … | illegal under |"
     yield "|---|---|---|---|"
-    for anomaly, definition in DEFINITIONS.items():
-        illegal = ", ".join(f"`{one}`" for one in Guarantee if one in definition.illegal_under) or "none"
-        order = ", not for Shared" if definition.needs_order else ""
-        yield f"| {definition.suite} | `{anomaly}` | {definition.meaning} | {illegal}{order} |"
+    for anomaly in Anomaly:
+        facts = anomaly.facts
+        illegal = ", ".join(f"`{one}`" for one in Guarantee if one in facts.illegal_under) or "none"
+        order = ", not for Shared" if facts.needs_order else ""
+        yield f"| {facts.suite} | `{anomaly}` | {facts.meaning} | {illegal}{order} |"
 
 
 def _tabulate_measurements() -> Iterator[str]:

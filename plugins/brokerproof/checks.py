@@ -13,7 +13,7 @@ from typing import Any
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault
-from brokerproof.experiment.guarantees import DEFINITIONS, Guarantee
+from brokerproof.experiment.guarantees import Guarantee
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
@@ -196,9 +196,9 @@ def _judged(scenario: Scenario) -> Iterator[tuple[str, Ability | None]]:
         yield f"bounds.{key}", METRICS[key.split("/")[0]].needs
     for field in ("tighten", "loosen"):
         for index, anomaly in enumerate(getattr(scenario, field)):
-            yield f"{field}.{index}", DEFINITIONS[anomaly].needs
+            yield f"{field}.{index}", anomaly.facts.needs
     for anomaly in scenario.expect.at_least:
-        yield f"expect.at_least.{anomaly}", DEFINITIONS[anomaly].needs
+        yield f"expect.at_least.{anomaly}", anomaly.facts.needs
 
 
 def _check_able(system: System, ability: Ability, field: str, *, remedy: str) -> None:

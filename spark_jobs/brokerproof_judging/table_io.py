@@ -19,30 +19,30 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 
-def schema(table: str) -> T.StructType:
+def table_schema(table: str) -> T.StructType:
     """The Spark schema of a table in tables.py."""
-    return in_spark(SCHEMAS[table])
+    return to_spark_schema(SCHEMAS[table])
 
 
-def in_spark(columns: pa.Schema) -> T.StructType:
+def to_spark_schema(columns: pa.Schema) -> T.StructType:
     """An Arrow schema in Spark's terms."""
     schema: T.StructType = from_arrow_schema(columns)
     return schema
 
 
-def location(path: str) -> str:
+def to_uri(path: str) -> str:
     """`path` as Spark needs it: a local path as a URI, because a Spark cluster's default file system may be another."""
     return path if "://" in path else Path(path).resolve().as_uri()
 
 
-def read(spark: SparkSession, run: Run, table: str) -> DataFrame:
+def read_table(spark: SparkSession, run: Run, table: str) -> DataFrame:
     """A table of the run; an empty frame where there is none."""
     if not run.exists("tables", table):
-        return spark.createDataFrame([], schema(table))
-    return spark.read.schema(schema(table)).parquet(location(run.table(table)))
+        return spark.createDataFrame([], table_schema(table))
+    return spark.read.schema(table_schema(table)).parquet(to_uri(run.table(table)))
 
 
-def size(run: Run, table: str) -> int:
+def count_rows(run: Run, table: str) -> int:
     """Rows of a table, as Parquet's footers have it; none is read, and Spark is not asked, which would take longer."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if not filesystem.exists(directory):
@@ -50,12 +50,13 @@ def size(run: Run, table: str) -> int:
     return int(dataset(directory, filesystem=filesystem, format="parquet").count_rows())
 
 
-def conform(frame: DataFrame, table: str) -> DataFrame:
+def conform_to_table(frame: DataFrame, table: str) -> DataFrame:
     """The columns of a table in its order and types."""
-    return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in schema(table).fields])
+    fields = table_schema(table).fields
+    return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in fields])
 
 
-def microseconds(column: str) -> Column:
+def to_microseconds(column: str) -> Column:
     """A time as microseconds since the epoch."""
     return F.unix_micros(column)
 
@@ -73,7 +74,7 @@ class Replacement:
         self._stamp = clock.now_us()
         self._written: list[str] = []
 
-    def beside(self, table: str) -> str:
+    def path_beside(self, table: str) -> str:
         """Where to write a table, or what is only needed on the way to one; it is no table of the run yet."""
         if table not in self._written:
             self._written.append(table)
@@ -81,11 +82,11 @@ class Replacement:
 
     def write(self, table: str, frame: DataFrame) -> None:
         """Write a table aside."""
-        conform(frame, table).write.mode("overwrite").parquet(location(self.beside(table)))
+        conform_to_table(frame, table).write.mode("overwrite").parquet(to_uri(self.path_beside(table)))
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
         """A table written aside, before it took its place."""
-        return spark.read.schema(schema(table)).parquet(location(self.beside(table)))
+        return spark.read.schema(table_schema(table)).parquet(to_uri(self.path_beside(table)))
 
     def take_place(self) -> None:
         """Put every table of the run that was written in the place of its predecessor."""

@@ -40,7 +40,10 @@ def test_a_run_that_comes_to_what_is_expected(running: Installation) -> None:
     assert (result["verdict"], result["met"]) == ("passed", True)
     counts = result["counts"]
     assert counts["acked"] == counts["stored"] == counts["deliveries"] > 2000
-    assert set(states(running, "nominal", result["run_id"]).values()) == {"success"}
+    tasks = states(running, "nominal", result["run_id"])
+    # The log server says nothing of where copies are, and the scenario does not ask who owns the topic.
+    assert tasks.pop("placement") == "skipped"
+    assert set(tasks.values()) == {"success"}
     facts = json.loads((Path(result["run_dir"]) / "run.json").read_text())
     assert facts["scenario"]["workload"]["rate"] == 600
     steps = result["seconds"]["steps"]

@@ -26,8 +26,6 @@ _IN_FILE = {
     "plugins/brokerproof/systems/registry.py": {"pulsar", "PULSAR"},
     # What stored runs call things.
     "plugins/brokerproof/run/observations.py": {"bookie", "alive_bookies"},
-    "spark_jobs/brokerproof_judging/measurements/placement.py": {"of_ledgers"},
-    "spark_jobs/brokerproof_judging/judgement.py": {"of_ledgers"},
 }
 
 

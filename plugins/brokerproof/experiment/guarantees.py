@@ -45,7 +45,7 @@ class Suite(StrEnum):
 
 
 class Anomaly(StrEnum):
-    """One message, or position, that breaks a rule."""
+    """One message, or position, that breaks a rule; `facts` says which."""
 
     LOST = "lost"
     NOT_REPLICATED = "not_replicated"
@@ -63,14 +63,25 @@ class Anomaly(StrEnum):
     DELIVERED_OUT_OF_ORDER = "delivered_out_of_order"
     POSITION_REGRESSED = "position_regressed"
 
+    @property
+    def facts(self) -> AnomalyFacts:
+        """All that is to be known of it."""
+        return _FACTS[self]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Definition:
-    """Where an anomaly is judged and under which guarantees it is illegal."""
+class AnomalyFacts:
+    """All that is to be known of an anomaly but how it is found, which is `sql/anomalies/NAME.sql` of judging."""
 
+    # The suite that judges it.
     suite: Suite
+    # Completes the sentence "such a message …".
     meaning: str
+    # What a run without it shows, as a sentence; the suite's expectation says so.
+    demand: str
+    # The guarantees that forbid it.
     illegal_under: frozenset[Guarantee]
+    # Order is not promised by every type of subscription.
     needs_order: bool = False
     # What a messaging system must be able to do: without it the anomaly is not applicable.
     needs: Ability | None = None
@@ -82,84 +93,119 @@ _UNLESS_AT_MOST_ONCE = frozenset({Guarantee.AT_LEAST_ONCE, Guarantee.EFFECTIVELY
 _EFFECTIVELY_ONCE = frozenset({Guarantee.EFFECTIVELY_ONCE})
 
 
-def _define(
-    suite: Suite,
-    illegal_under: frozenset[Guarantee],
-    meaning: str,
-    *,
-    needs_order: bool = False,
-    needs: Ability | None = None,
-) -> Definition:
-    return Definition(suite=suite, meaning=meaning, illegal_under=illegal_under, needs_order=needs_order, needs=needs)
-
-
-DEFINITIONS: Mapping[Anomaly, Definition] = {
-    Anomaly.LOST: _define(
-        Suite.COMPLETENESS,
-        _UNLESS_AT_MOST_ONCE,
-        "was acked and is not stored in its home, whose log was read to the end",
+_FACTS: Mapping[Anomaly, AnomalyFacts] = {
+    Anomaly.LOST: AnomalyFacts(
+        suite=Suite.COMPLETENESS,
+        meaning="was acked and is not stored in its home, whose log was read to the end",
+        demand="No acknowledged message is lost: each one is stored in its home, whose log was read to the end.",
+        illegal_under=_UNLESS_AT_MOST_ONCE,
     ),
-    Anomaly.NOT_REPLICATED: _define(
-        Suite.COMPLETENESS,
-        _ALWAYS,
-        "was acked and is not stored in another cluster that had to hold it, after its drain",
+    Anomaly.NOT_REPLICATED: AnomalyFacts(
+        suite=Suite.COMPLETENESS,
+        meaning="was acked and is not stored in another cluster that had to hold it, after its drain",
+        demand=(
+            "No acknowledged message is missing in another cluster: "
+            "each one is stored wherever replication had to bring it."
+        ),
+        illegal_under=_ALWAYS,
         needs=Ability.REPLICATION,
     ),
-    Anomaly.UNDELIVERED: _define(
-        Suite.COMPLETENESS, _ALWAYS, "is stored and was never delivered to a subscription there that drained"
+    Anomaly.UNDELIVERED: AnomalyFacts(
+        suite=Suite.COMPLETENESS,
+        meaning="is stored and was never delivered to a subscription there that drained",
+        demand="No stored message is undelivered: each one reached every subscription that had to get it.",
+        illegal_under=_ALWAYS,
     ),
     # Legal or not does not apply: what is unproven makes the verdict unknown, under every guarantee.
-    Anomaly.UNPROVEN: _define(
-        Suite.COMPLETENESS, _NEVER, "would be missing, but the log was not read to its end or nothing proves the drain"
+    Anomaly.UNPROVEN: AnomalyFacts(
+        suite=Suite.COMPLETENESS,
+        meaning="would be missing, but the log was not read to its end or nothing proves the drain",
+        demand=(
+            "Nothing is unproven: every log was read to its end and every drain is proven, "
+            "so that what is missing is known to be."
+        ),
+        illegal_under=_NEVER,
     ),
-    Anomaly.PHANTOM: _define(Suite.COMPLETENESS, _ALWAYS, "is stored or was delivered, and was never published"),
-    Anomaly.FAILED_BUT_STORED: _define(Suite.COMPLETENESS, _ALWAYS, "failed for certain, and is stored"),
-    Anomaly.CORRUPTED: _define(Suite.COMPLETENESS, _ALWAYS, "is stored or was delivered with another payload hash"),
-    Anomaly.STORED_TWICE: _define(
-        Suite.UNIQUENESS,
-        _EFFECTIVELY_ONCE,
-        "is stored at two positions or more of one cluster's topic",
+    Anomaly.PHANTOM: AnomalyFacts(
+        suite=Suite.COMPLETENESS,
+        meaning="is stored or was delivered, and was never published",
+        demand="No phantom: whatever is stored or was delivered was published.",
+        illegal_under=_ALWAYS,
+    ),
+    Anomaly.FAILED_BUT_STORED: AnomalyFacts(
+        suite=Suite.COMPLETENESS,
+        meaning="failed for certain, and is stored",
+        demand="No message that failed for certain is stored after all.",
+        illegal_under=_ALWAYS,
+    ),
+    Anomaly.CORRUPTED: AnomalyFacts(
+        suite=Suite.COMPLETENESS,
+        meaning="is stored or was delivered with another payload hash",
+        demand="No message is corrupted: each one is stored and was delivered with the payload that was published.",
+        illegal_under=_ALWAYS,
+    ),
+    Anomaly.STORED_TWICE: AnomalyFacts(
+        suite=Suite.UNIQUENESS,
+        meaning="is stored at two positions or more of one cluster's topic",
+        demand=(
+            "No message is stored twice where the guarantee forbids it: each one has one position in a cluster's topic."
+        ),
+        illegal_under=_EFFECTIVELY_ONCE,
         needs=Ability.POSITIONS,
     ),
-    Anomaly.DELIVERED_TWICE: _define(
-        Suite.UNIQUENESS,
-        _NEVER,
-        "was delivered again from the same position before an earlier delivery's ack was confirmed",
+    Anomaly.DELIVERED_TWICE: AnomalyFacts(
+        suite=Suite.UNIQUENESS,
+        meaning="was delivered again from the same position before an earlier delivery's ack was confirmed",
+        demand=("No message is delivered twice where the guarantee forbids it, before an ack of it was confirmed."),
+        illegal_under=_NEVER,
         needs=Ability.POSITIONS,
     ),
-    Anomaly.REDELIVERED_AFTER_ACK: _define(
-        Suite.UNIQUENESS,
-        _EFFECTIVELY_ONCE,
-        "was delivered again although an earlier delivery's ack had been confirmed",
+    Anomaly.REDELIVERED_AFTER_ACK: AnomalyFacts(
+        suite=Suite.UNIQUENESS,
+        meaning="was delivered again although an earlier delivery's ack had been confirmed",
+        demand="No message is delivered again after its ack was confirmed, where the guarantee forbids it.",
+        illegal_under=_EFFECTIVELY_ONCE,
         needs=Ability.CONFIRMED_ACKS,
     ),
-    Anomaly.POSITION_CONFLICT: _define(
-        Suite.UNIQUENESS, _ALWAYS, "shares a position with another message", needs=Ability.POSITIONS
-    ),
-    Anomaly.POSITION_MISMATCH: _define(
-        Suite.UNIQUENESS,
-        _ALWAYS,
-        "is stored in its home, but at none of the positions that its acks named",
+    Anomaly.POSITION_CONFLICT: AnomalyFacts(
+        suite=Suite.UNIQUENESS,
+        meaning="shares a position with another message",
+        demand="No two messages share a position, stored or named by an ack.",
+        illegal_under=_ALWAYS,
         needs=Ability.POSITIONS,
     ),
-    Anomaly.STORED_OUT_OF_ORDER: _define(
-        Suite.ORDERING,
-        _ALWAYS,
-        "is first stored behind a later message of its producer and key",
+    Anomaly.POSITION_MISMATCH: AnomalyFacts(
+        suite=Suite.UNIQUENESS,
+        meaning="is stored in its home, but at none of the positions that its acks named",
+        demand=(
+            "No message is stored elsewhere than its acks said: its home holds it at a position that one of them named."
+        ),
+        illegal_under=_ALWAYS,
+        needs=Ability.POSITIONS,
+    ),
+    Anomaly.STORED_OUT_OF_ORDER: AnomalyFacts(
+        suite=Suite.ORDERING,
+        meaning="is first stored behind a later message of its producer and key",
+        demand="No message is stored behind a later one of its producer and key.",
+        illegal_under=_ALWAYS,
         needs_order=True,
         needs=Ability.POSITIONS,
     ),
-    Anomaly.DELIVERED_OUT_OF_ORDER: _define(
-        Suite.ORDERING,
-        _ALWAYS,
-        "is first delivered after a later message of its producer and key",
+    Anomaly.DELIVERED_OUT_OF_ORDER: AnomalyFacts(
+        suite=Suite.ORDERING,
+        meaning="is first delivered after a later message of its producer and key",
+        demand=(
+            "No message is delivered after a later one of its producer and key, where the subscription keeps order."
+        ),
+        illegal_under=_ALWAYS,
         needs_order=True,
         needs=Ability.POSITIONS,
     ),
-    Anomaly.POSITION_REGRESSED: _define(
-        Suite.ORDERING,
-        _ALWAYS,
-        "was acked at or below a position whose ack was settled before it was sent",
+    Anomaly.POSITION_REGRESSED: AnomalyFacts(
+        suite=Suite.ORDERING,
+        meaning="was acked at or below a position whose ack was settled before it was sent",
+        demand=("No message is acknowledged at or below a position whose ack was settled before the message was sent."),
+        illegal_under=_ALWAYS,
         needs=Ability.POSITIONS,
     ),
 }
@@ -182,7 +228,6 @@ def is_illegal(
         return True
     if anomaly in loosened:
         return False
-    definition = DEFINITIONS[anomaly]
-    if definition.needs_order and subscription is not None and not subscription.keeps_order_per_key:
+    if anomaly.facts.needs_order and subscription is not None and not subscription.keeps_order_per_key:
         return False
-    return guarantee in definition.illegal_under
+    return guarantee in anomaly.facts.illegal_under

@@ -1,108 +1,282 @@
-"""What placement and recovery are measured in: one table of metrics, with the suite and the unit of each."""
+"""What placement and recovery are measured in: one table of metrics, with everything that is to be known of each.
+
+How each is measured is in judging; the suites, the scenarios' bounds, the comparison of runs and the docs read this.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.guarantees import Suite
 
+# The smallest change that counts when runs are compared, by unit: noise does not mark a run after identical ones.
+MINIMUM_CHANGE: Mapping[str, float] = {"s": 1.0, "ms": 5.0, "messages": 1.0, "ledgers": 1.0, "share": 0.05}
+
+
+class Worse(StrEnum):
+    """The direction in which a value gets worse."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One kind of measurement; `subject` says what there is one of per run.
+    """All that is to be known of one kind of measurement but how it is measured."""
 
-    `needs` is what a messaging system must be able to do: without it the metric is not applicable.
-    """
-
+    # The suite that judges it.
     suite: Suite
+    # One of `MINIMUM_CHANGE`.
     unit: str
+    # What there is one value of per run: `fault` for each fault, `run` for one in all, …
     subject: str
     meaning: str
+    # What a run within its bounds shows, as a sentence; the suite's expectation says so.
+    demand: str
+    worse: Worse = Worse.HIGHER
+    # Whether runs are compared by it.
+    compared: bool = True
+    # The bounds that are in force where the scenario sets none.
+    minimum: float | None = None
+    maximum: float | None = None
+    # Whether it has to be measured even where nothing bounds it.
+    required: bool = False
+    # What a messaging system must be able to do: without it the metric is not applicable.
     needs: Ability | None = None
 
-
-def _placement(unit: str, subject: str, meaning: str, *, needs: Ability | None = None) -> Metric:
-    return Metric(suite=Suite.PLACEMENT, unit=unit, subject=subject, meaning=meaning, needs=needs)
-
-
-def _recovery(unit: str, subject: str, meaning: str, *, needs: Ability | None = None) -> Metric:
-    return Metric(suite=Suite.RECOVERY, unit=unit, subject=subject, meaning=meaning, needs=needs)
+    @property
+    def is_per_fault(self) -> bool:
+        """Whether there is one value for every fault."""
+        return self.subject == "fault"
 
 
 METRICS: Mapping[str, Metric] = {
-    "ledgers_not_spanning": _placement(
-        "ledgers",
-        "moment",
-        "segments of a log without a copy in a region that had a node which could take one",
+    "ledgers_not_spanning": Metric(
+        suite=Suite.PLACEMENT,
+        unit="ledgers",
+        subject="moment",
+        meaning="segments of a log without a copy in a region that had a node which could take one",
+        demand="Every segment of a log spans the regions that it must, at every moment at which it was looked at.",
+        maximum=0,
+        required=True,
         needs=Ability.COPIES,
     ),
-    "under_replicated_ledgers": _placement(
-        "ledgers", "end of run", "under-replicated segments of logs at the last sample", needs=Ability.UNDER_REPLICATION
+    "under_replicated_ledgers": Metric(
+        suite=Suite.PLACEMENT,
+        unit="ledgers",
+        subject="end of run",
+        meaning="under-replicated segments of logs at the last sample",
+        demand="No segment of a log is under-replicated at the end of the run.",
+        maximum=0,
+        required=True,
+        needs=Ability.UNDER_REPLICATION,
     ),
-    "local_read_share": _placement(
-        "share",
-        "moment",
-        "part of the bytes read from disks that came from nodes in the region of the topic's owner",
+    "local_read_share": Metric(
+        suite=Suite.PLACEMENT,
+        unit="share",
+        subject="moment",
+        meaning="part of the bytes read from disks that came from nodes in the region of the topic's owner",
+        demand="Reads come from the local region as far as the scenario demands.",
+        worse=Worse.LOWER,
         needs=Ability.READ_COUNTERS,
     ),
-    "owner_in_region": _placement(
-        "share", "region", "part of the samples in a phase in which the topic's owner was in the region expected"
+    "owner_in_region": Metric(
+        suite=Suite.PLACEMENT,
+        unit="share",
+        subject="region",
+        meaning="part of the samples in a phase in which the topic's owner was in the region expected",
+        demand="The topic's owner is in the region that the scenario expects.",
+        worse=Worse.LOWER,
     ),
-    "detect_s": _recovery("s", "fault", "from the effect until the cluster no longer listed the failed nodes"),
-    "reassign_s": _recovery("s", "fault", "from the effect until another broker owned the topic"),
-    "first_ack_s": _recovery("s", "fault", "from the effect to the first ack of a message sent after it"),
-    "rto_s": _recovery("s", "fault", "from the effect until acks held the target rate again"),
-    "longest_ack_gap_s": _recovery("s", "fault", "longest time without any ack from the effect on"),
-    "longest_delivery_gap_s": _recovery("s", "fault", "longest time without any delivery from the effect on"),
-    "rpo_messages": _recovery("messages", "fault", "messages acked before the effect that no cluster holds any more"),
-    "rpo_s": _recovery("s", "fault", "age, at the effect, of the oldest message that `rpo_messages` counts"),
-    "lost_later_messages": _recovery(
-        "messages", "fault", "messages acked after the effect that no cluster holds any more"
+    "detect_s": Metric(
+        suite=Suite.RECOVERY,
+        unit="s",
+        subject="fault",
+        meaning="from the effect until the cluster no longer listed the failed nodes",
+        demand="Failed nodes are detected in the time that the scenario allows.",
     ),
-    "rereplicate_s": _recovery(
-        "s", "fault", "from the effect until no segment was under-replicated any more", needs=Ability.UNDER_REPLICATION
+    "reassign_s": Metric(
+        suite=Suite.RECOVERY,
+        unit="s",
+        subject="fault",
+        meaning="from the effect until another broker owned the topic",
+        demand="Another broker owns the topic in the time that the scenario allows.",
     ),
-    "backlog_drain_s": _recovery("s", "fault", "from the effect until the subscriptions' backlog was drained"),
-    "agree_s": _recovery(
-        "s",
-        "fault",
-        "from the failed nodes' return until no cluster was further behind another than before the effect",
+    "first_ack_s": Metric(
+        suite=Suite.RECOVERY,
+        unit="s",
+        subject="fault",
+        meaning="from the effect to the first ack of a message sent after it",
+        demand="Acks come back in the time that the scenario allows.",
+    ),
+    "rto_s": Metric(
+        suite=Suite.RECOVERY,
+        unit="s",
+        subject="fault",
+        meaning="from the effect until acks held the target rate again",
+        demand="Acks hold the target rate again after every fault, in the time that the scenario allows (RTO).",
+        required=True,
+    ),
+    "longest_ack_gap_s": Metric(
+        suite=Suite.RECOVERY,
+        unit="s",
+        subject="fault",
+        meaning="longest time without any ack from the effect on",
+        demand="The longest time without an ack is as short as the scenario demands.",
+    ),
+    "longest_delivery_gap_s": Metric(
+        suite=Suite.RECOVERY,
+        unit="s",
+        subject="fault",
+        meaning="longest time without any delivery from the effect on",
+        demand="The longest time without a delivery is as short as the scenario demands.",
+    ),
+    "rpo_messages": Metric(
+        suite=Suite.RECOVERY,
+        unit="messages",
+        subject="fault",
+        meaning="messages acked before the effect that no cluster holds any more",
+        demand="No more acknowledged messages are lost to a fault than the scenario allows (RPO).",
+    ),
+    "rpo_s": Metric(
+        suite=Suite.RECOVERY,
+        unit="s",
+        subject="fault",
+        meaning="age, at the effect, of the oldest message that `rpo_messages` counts",
+        demand="No acknowledged message older than the scenario allows is lost to a fault (RPO).",
+    ),
+    "lost_later_messages": Metric(
+        suite=Suite.RECOVERY,
+        unit="messages",
+        subject="fault",
+        meaning="messages acked after the effect that no cluster holds any more",
+        demand="No more messages that were acknowledged after a fault are lost than the scenario allows.",
+    ),
+    "rereplicate_s": Metric(
+        suite=Suite.RECOVERY,
+        unit="s",
+        subject="fault",
+        meaning="from the effect until no segment was under-replicated any more",
+        demand="Every segment has all its copies again in the time that the scenario allows.",
+        needs=Ability.UNDER_REPLICATION,
+    ),
+    "backlog_drain_s": Metric(
+        suite=Suite.RECOVERY,
+        unit="s",
+        subject="fault",
+        meaning="from the effect until the subscriptions' backlog was drained",
+        demand="The subscriptions' backlog is drained in the time that the scenario allows.",
+    ),
+    "agree_s": Metric(
+        suite=Suite.RECOVERY,
+        unit="s",
+        subject="fault",
+        meaning="from the failed nodes' return until no cluster was further behind another than before the effect",
+        demand="Clusters agree again, after failed nodes returned, in the time that the scenario allows.",
         needs=Ability.REPLICATION,
     ),
-    "publish_latency_p50_ms": _recovery("ms", "phase or fault that slows", "median of the time from schedule to ack"),
-    "publish_latency_p99_ms": _recovery(
-        "ms", "phase or fault that slows", "99th percentile of the time from schedule to ack"
+    "publish_latency_p50_ms": Metric(
+        suite=Suite.RECOVERY,
+        unit="ms",
+        subject="phase or fault that slows",
+        meaning="median of the time from schedule to ack",
+        demand="The median latency from schedule to ack is within the scenario's bounds.",
     ),
-    "publish_latency_max_ms": _recovery("ms", "phase or fault that slows", "longest time from schedule to ack"),
-    "link_added_p50_ms": _recovery(
-        "ms", "way and phase or fault that slows", "median of what the emulated link added beyond its delay"
+    "publish_latency_p99_ms": Metric(
+        suite=Suite.RECOVERY,
+        unit="ms",
+        subject="phase or fault that slows",
+        meaning="99th percentile of the time from schedule to ack",
+        demand="The 99th percentile of the latency from schedule to ack is within the scenario's bounds.",
     ),
-    "link_added_p99_ms": _recovery(
-        "ms", "way and phase or fault that slows", "99th percentile of what the emulated link added beyond its delay"
+    "publish_latency_max_ms": Metric(
+        suite=Suite.RECOVERY,
+        unit="ms",
+        subject="phase or fault that slows",
+        meaning="longest time from schedule to ack",
+        demand="The highest latency from schedule to ack is within the scenario's bounds.",
     ),
-    "replication_lag_p50_ms": _recovery(
-        "ms", "way and phase", "median of the time from ack to delivery elsewhere", needs=Ability.REPLICATION
+    # What the link took is nothing that the messaging system did.
+    "link_added_p50_ms": Metric(
+        suite=Suite.RECOVERY,
+        unit="ms",
+        subject="way and phase or fault that slows",
+        meaning="median of what the emulated link added beyond its delay",
+        demand="The median of what the emulated link itself added is within the scenario's bounds.",
+        compared=False,
     ),
-    "replication_lag_p99_ms": _recovery(
-        "ms", "way and phase", "99th percentile of the time from ack to there", needs=Ability.REPLICATION
+    "link_added_p99_ms": Metric(
+        suite=Suite.RECOVERY,
+        unit="ms",
+        subject="way and phase or fault that slows",
+        meaning="99th percentile of what the emulated link added beyond its delay",
+        demand="The 99th percentile of what the emulated link itself added is within the scenario's bounds.",
+        compared=False,
     ),
-    "replication_lag_max_ms": _recovery(
-        "ms", "way and phase", "longest time from ack to delivery elsewhere", needs=Ability.REPLICATION
+    "replication_lag_p50_ms": Metric(
+        suite=Suite.RECOVERY,
+        unit="ms",
+        subject="way and phase",
+        meaning="median of the time from ack to delivery elsewhere",
+        demand="The median of the replication lag is within the scenario's bounds.",
+        needs=Ability.REPLICATION,
     ),
-    "repeated_by_move": _recovery(
-        "messages",
-        "subscription",
-        "messages that a subscription got both before and after it moved to another cluster",
+    "replication_lag_p99_ms": Metric(
+        suite=Suite.RECOVERY,
+        unit="ms",
+        subject="way and phase",
+        meaning="99th percentile of the time from ack to there",
+        demand="The 99th percentile of the replication lag is within the scenario's bounds.",
+        needs=Ability.REPLICATION,
+    ),
+    "replication_lag_max_ms": Metric(
+        suite=Suite.RECOVERY,
+        unit="ms",
+        subject="way and phase",
+        meaning="longest time from ack to delivery elsewhere",
+        demand="The highest replication lag is within the scenario's bounds.",
+        needs=Ability.REPLICATION,
+    ),
+    "repeated_by_move": Metric(
+        suite=Suite.RECOVERY,
+        unit="messages",
+        subject="subscription",
+        meaning="messages that a subscription got both before and after it moved to another cluster",
+        demand=(
+            "Messages that a subscription which moved to another cluster got there again "
+            "are as few as the scenario allows."
+        ),
         needs=Ability.MOVING_SUBSCRIPTIONS,
     ),
-    "missed_by_move": _recovery(
-        "messages",
-        "subscription",
-        "acked messages that a subscription which moved got neither before nor after it",
+    "missed_by_move": Metric(
+        suite=Suite.RECOVERY,
+        unit="messages",
+        subject="subscription",
+        meaning="acked messages that a subscription which moved got neither before nor after it",
+        demand=(
+            "Acknowledged messages that a subscription which moved to another cluster never got "
+            "are as few as the scenario allows."
+        ),
         needs=Ability.MOVING_SUBSCRIPTIONS,
     ),
-    "rate_held": _recovery("share", "phase", "acked messages of the phase's schedule, as a share of the schedule"),
-    "sampling_gap_s": _recovery("s", "run", "longest time between two samples: the platform's own sampling error"),
+    "rate_held": Metric(
+        suite=Suite.RECOVERY,
+        unit="share",
+        subject="phase",
+        meaning="acked messages of the phase's schedule, as a share of the schedule",
+        demand="As much of the schedule was acknowledged as the scenario demands.",
+        worse=Worse.LOWER,
+    ),
+    # How finely Brokerproof itself looked is nothing that the messaging system did.
+    "sampling_gap_s": Metric(
+        suite=Suite.RECOVERY,
+        unit="s",
+        subject="run",
+        meaning="longest time between two samples: the platform's own sampling error",
+        demand="The platform's own sampling error is within the scenario's bounds.",
+        compared=False,
+    ),
 }

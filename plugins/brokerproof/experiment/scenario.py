@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from brokerproof.errors import InputError
+from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.experiment.verdict import Verdict
+from brokerproof.experiment.verdict import RUN_VERDICTS, Verdict
 from brokerproof.experiment.workload import Workload
 from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel, suggest_name
 
@@ -49,9 +49,17 @@ class Bound(FrozenModel):
 class ExpectedOutcome(FrozenModel):
     """What a run must come to for the scenario to be met; a control expects `failed`."""
 
-    verdict: Verdict = Verdict.PASSED
+    verdict: Literal[Verdict.PASSED, Verdict.NO_DATA, Verdict.UNKNOWN, Verdict.FAILED] = Verdict.PASSED
     at_least: dict[Anomaly, int] = Field(default_factory=dict, description="by anomaly: at least so many must be found")
     failed_suites: list[Suite] = Field(default_factory=list, description="suites that must fail")
+
+    @field_validator("verdict", mode="before")
+    @classmethod
+    def _check_verdict(cls, verdict: Any) -> Any:
+        if verdict not in RUN_VERDICTS:
+            name = shorten(str(verdict))
+            raise InputError(f"no run comes to `{name}`", remedy=suggest_name(name, RUN_VERDICTS))
+        return verdict
 
 
 class ExpectedOwner(FrozenModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.verdict import Verdict
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class SuiteOperator(StepOperator):
-    """Succeed if the suite with the name of the task is `passed`, and fail otherwise."""
+    """Succeed if the suite with the name of the task is `passed`; a suite that does not apply is skipped."""
 
     def execute(self, context: Context) -> str:
         """Read the suite's part of the judgement that `verify` left: that takes neither Spark nor time."""
@@ -34,6 +34,8 @@ class SuiteOperator(StepOperator):
         if suite.evaluated != suite.written:
             raise AirflowFailException(f"unknown: {suite.evaluated} of its {suite.written} expectations were evaluated")
         sentence = f"{suite.worst}: {suite.why or f'{suite.evaluated} of {suite.written} expectations were evaluated'}"
+        if suite.worst is Verdict.NOT_APPLICABLE:
+            raise AirflowSkipException(sentence)
         if suite.worst is not Verdict.PASSED:
             raise AirflowFailException(sentence)
         log.info(sentence)

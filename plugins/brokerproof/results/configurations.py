@@ -43,7 +43,7 @@ class Configuration:
         for run in self.decisive_runs:
             for row in run.measurements:
                 metric = METRICS.get(row.metric)
-                if metric and metric.subject == "fault" and row.value is not None:
+                if metric and metric.is_per_fault and row.value is not None:
                     values.setdefault((row.metric, row.subject), []).append(row.value)
         return {key: median(of_key) for key, of_key in values.items()}
 

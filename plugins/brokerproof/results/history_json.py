@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from brokerproof.experiment.verdict import Verdict
 from brokerproof.results.configurations import list_configurations
 from brokerproof.results.history import History
 from brokerproof.results.history_schema import MEASUREMENT_COLUMNS, RecordedRun
@@ -42,6 +43,7 @@ def _make_plain(run: RecordedRun, comparison: RunComparison) -> dict[str, Any]:
         "met": run.met,
         "why": run.why,
         "suites": dict(run.suites),
+        "not_applicable": sorted(row.expectation for row in run.checks if row.verdict == Verdict.NOT_APPLICABLE),
         "counts": {
             **{name: getattr(run, name) for name in TOTALS},
             "legal": {row.anomaly: row.count for row in run.anomaly_counts if row.legal},

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from brokerproof import clock
 from brokerproof.errors import RunError
+from brokerproof.experiment.verdict import Verdict
 from brokerproof.machine.versions import installed_versions, read_package_version
 from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.results.comparability import compute_digest
@@ -26,7 +27,7 @@ from brokerproof.results.history_schema import (
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Judgement, read_judgement
+from brokerproof.run.judgement import Check, Judgement, read_judgement
 from brokerproof.systems.registry import system_of
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
             RecordedCheck(
                 suite=str(suite),
                 expectation=_remove_nul(check.name),
-                description=_remove_nul(check.description),
+                description=_remove_nul(_describe_check(check)),
                 verdict=str(check.verdict),
                 unexpected=check.unexpected,
             )
@@ -100,6 +101,12 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         anomaly_counts=list(_make_anomaly_counts(judgement)),
         anomaly_samples=[AnomalySample(**row) for row in _read_samples(run, judgement, samples)],
     )
+
+
+def _describe_check(check: Check) -> str:
+    """What must hold; and, where that does not apply to the run's messaging system, why not."""
+    applies = check.verdict is not Verdict.NOT_APPLICABLE
+    return check.description if applies else f"{check.description} Not applicable: {check.why}."
 
 
 def _make_anomaly_counts(judgement: Judgement | None) -> Iterator[AnomalyCount]:

@@ -30,6 +30,8 @@ def print_outcome(outcome: Mapping[str, Any], problems: Mapping[str, str], conso
         console.print(_format_counts(counts), highlight=False, soft_wrap=True)
     if suites := outcome.get("suites"):
         line("suites: " + ", ".join(f"{name} [{_STYLES.get(was, 'white')}]{was}[/]" for name, was in suites.items()))
+    for name, why in (outcome.get("not_applicable") or {}).items():
+        line(f"not applicable: {name} ({why})")
     if recovery := outcome.get("recovery"):
         console.print(_tabulate_recovery(recovery))
     if latency := outcome.get("latency"):

@@ -3,8 +3,8 @@
 **When a measurement is marked.** Of the last `WINDOW` comparable runs that passed or failed, at least `ENOUGH` must
 have the metric for the same subject. Their median is the usual value. The usual spread is 1.4826 times their median
 absolute deviation (MAD), so that one bad run moves neither of the two. The run is marked if it is worse than the
-median by at least the largest of: `SPREADS` usual spreads; the minimum change of the unit, `MINIMUM_CHANGE`, so that
-noise after identical runs is not marked; and `MINIMUM_SHARE` of the median. A value that usually exists and could not
+median by at least the largest of: `SPREADS` usual spreads; `MINIMUM_CHANGE` of the unit (metrics.py), so that noise
+after identical runs is not marked; and `MINIMUM_SHARE` of the median. A value that usually exists and could not
 be measured this time is marked too. With less history nothing is marked, and a note says so. After a change that
 stays, the marks end when half of the window consists of new runs: they show where the line bends.
 
@@ -15,11 +15,11 @@ more severe. So a control that expects `failed` regresses when it stops failing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE, Worse
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.results.comparability import list_differences, select_comparable
 from brokerproof.results.history_schema import RecordedRun
@@ -27,11 +27,7 @@ from brokerproof.results.history_schema import RecordedRun
 WINDOW = 10
 ENOUGH = 5
 SPREADS = 3.0
-MINIMUM_CHANGE: Mapping[str, float] = {"s": 1.0, "ms": 5.0, "messages": 1.0, "ledgers": 1.0, "share": 0.05}
 MINIMUM_SHARE = 0.1
-LOWER_IS_WORSE = frozenset({"local_read_share", "owner_in_region", "rate_held"})
-# These measure Brokerproof itself, its sampling and its link, and not the messaging system.
-NOT_COMPARED = frozenset({"sampling_gap_s", "link_added_p50_ms", "link_added_p99_ms"})
 
 # With this factor the MAD of normally distributed values is their standard deviation.
 _MAD_TO_DEVIATION = 1.4826
@@ -125,7 +121,8 @@ def _describe_expectation(run: RecordedRun) -> str:
 def _compare_measurements(run: RecordedRun, baseline: Sequence[RecordedRun], notes: list[str]) -> Iterable[Regression]:
     """The regressions of the run's measurements. Adds a note for each measurement that has too little history."""
     for row in run.measurements:
-        if row.metric not in METRICS or row.metric in NOT_COMPARED:
+        metric = METRICS.get(row.metric)
+        if metric is None or not metric.compared:
             continue
         name = f"{row.metric} of {row.subject}" if row.subject else row.metric
         if row.unit not in MINIMUM_CHANGE:
@@ -150,7 +147,7 @@ def _compare_measurements(run: RecordedRun, baseline: Sequence[RecordedRun], not
         if row.value is None:
             reason = f"{name} could not be measured, {against}"
         else:
-            worse_by = usual - row.value if row.metric in LOWER_IS_WORSE else row.value - usual
+            worse_by = usual - row.value if metric.worse is Worse.LOWER else row.value - usual
             allowed = max(SPREADS * spread, compute_smallest_change(row.unit, usual))
             if worse_by < allowed:
                 continue

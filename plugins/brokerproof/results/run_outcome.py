@@ -49,6 +49,7 @@ def compose_outcome(run: Run) -> Outcome:
         met=not shortfalls,
         why=explain_outcome(scenario.expect, verdict, judgement, shortfalls, doubts),
         suites={name: suite.worst for name, suite in judgement.suites.items()} if judgement else {},
+        not_applicable=judgement.inapplicable if judgement else {},
         counts=_list_counts(judgement),
         recovery=dict(judgement.recovery) if judgement else {},
         latency=collect_publish_latencies(scenario, judgement.measurements) if judgement else {},

@@ -46,7 +46,8 @@ def explain_outcome(
             parts += [f"{anomaly} was found {judgement.counts.of(anomaly):,} times" for anomaly in expect.at_least]
         parts += [f"suite {suite} failed" for suite in expect.failed_suites]
     elif judgement and expect.verdict is Verdict.PASSED:
-        parts += [f"suite {name} {suite.worst}" for name, suite in judgement.suites.items() if suite.worst != "passed"]
+        held = (Verdict.PASSED, Verdict.NOT_APPLICABLE)
+        parts += [f"suite {name} {suite.worst}" for name, suite in judgement.suites.items() if suite.worst not in held]
     parts += doubts
     if judgement and judgement.why:
         parts.append(judgement.why)

@@ -23,6 +23,8 @@ class Check(StrictModel):
     name: str
     description: str
     verdict: Verdict
+    # Why it does not apply to the run's messaging system; empty where it does.
+    why: str = ""
     rows: Count
     # Rows that broke it, that nothing decides, and that only the guarantee or the scenario allows.
     unexpected: Count
@@ -33,7 +35,7 @@ class Check(StrictModel):
 
 
 class SuiteJudgement(StrictModel):
-    """A suite's verdict, and how many of its written expectations were evaluated."""
+    """A suite's verdict, and how many of its expectations were written and evaluated; of those that apply."""
 
     verdict: Verdict
     why: str
@@ -66,6 +68,12 @@ class Judgement(Record):
     measurements: tuple[Measurement, ...]
     # Wall time of each step of judging.
     seconds: dict[str, float]
+
+    @property
+    def inapplicable(self) -> dict[str, str]:
+        """By anomaly and metric, why it does not apply to the run's messaging system."""
+        checks = [check for suite in self.suites.values() for check in suite.expectations]
+        return {check.name: check.why for check in checks if check.verdict is Verdict.NOT_APPLICABLE}
 
     @property
     def worst(self) -> Verdict:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.scenario import ExpectedOutcome
 from brokerproof.experiment.verdict import Verdict
@@ -40,6 +42,8 @@ class Outcome(Record):
     met: bool
     why: str
     suites: dict[Suite, Verdict]
+    # By anomaly and metric, why the messaging system cannot be asked for it.
+    not_applicable: dict[str, str] = Field(default_factory=dict)
     # The totals, and every anomaly under `legal` and under `illegal`; None where nothing was counted.
     counts: dict[str, int | dict[str, int | None] | None]
     recovery: dict[str, dict[str, Measured]]

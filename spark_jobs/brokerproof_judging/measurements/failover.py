@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from brokerproof.run.directory import Run
-from brokerproof.run.tables import Outcome
+from brokerproof.run.tables import AttemptOutcome
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measurement import Measured
+from brokerproof_judging.measurements.measured_values import MeasuredValue, measured_value
 
 
-def of_moves(run: Run, messages: DataFrame) -> Iterator[Measured]:
+def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
     """By subscription: messages that it got on both clusters, and acked ones that it got on neither.
 
     What it missed is not known while the log that it moved to, its replication or its drain is unproven for one of
@@ -31,7 +31,7 @@ def of_moves(run: Run, messages: DataFrame) -> Iterator[Measured]:
             .agg(
                 got_before.alias("before"),
                 got_after.alias("after"),
-                F.max(F.col("outcome") == Outcome.ACKED).alias("acked"),
+                F.max(F.col("outcome") == AttemptOutcome.ACKED).alias("acked"),
                 F.max(at_its_end & F.array_contains("anomalies", "unproven")).alias("unproven"),
             )
             .agg(
@@ -42,16 +42,11 @@ def of_moves(run: Run, messages: DataFrame) -> Iterator[Measured]:
             )
             .collect()[0]
         )
-        way = " and ".join(each.places(run.topology))
-        yield Measured(
-            metric="repeated_by_move",
-            subject=each.name,
-            value=float(row.repeated),
-            evidence=f"delivered on {way}, of {row.had} that were delivered before it moved",
-        )
-        yield Measured(
-            metric="missed_by_move",
-            subject=each.name,
-            value=None if row.unproven else float(row.missed),
-            evidence=f"{row.unproven} of them are unproven" if row.unproven else f"delivered on neither of {way}",
-        )
+        clusters = " and ".join(each.places(run.topology))
+        evidence = f"delivered on {clusters}, of {row.had} that were delivered before it moved"
+        yield measured_value("repeated_by_move", each.name, float(row.repeated), evidence)
+        if row.unproven:
+            yield measured_value("missed_by_move", each.name, None, f"{row.unproven} of them are unproven")
+        else:
+            evidence = f"delivered on neither of {clusters}"
+            yield measured_value("missed_by_move", each.name, float(row.missed), evidence)

@@ -8,14 +8,14 @@ import numpy as np
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Metric, Source
 
-from brokerproof_judging.measurements.measurement import Measured
-from brokerproof_judging.measurements.run_times import Timeline
+from brokerproof_judging.measurements.measured_values import MeasuredValue, measured_value
+from brokerproof_judging.measurements.run_times import RunTimes
 from brokerproof_judging.measurements.samples import Samples
 
 _QUANTILES = {"link_added_p50_ms": (Metric.ADDED_P50_MS, 0.5), "link_added_p99_ms": (Metric.ADDED_P99_MS, 0.99)}
 
 
-def of_link(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measured]:
+def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """By way (`REGION>OTHER`) and phase, and the time that each fault lasted which slows things down.
 
     Each sample of the link has the quantiles of what it timed since the sample before. The quantile of a longer time
@@ -23,24 +23,20 @@ def of_link(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measured
     measured without a link.
     """
     ways = [f"{here}>{there}" for link in run.topology.links for here, there in (link.between, link.between[::-1])]
-    slowed = {fault.name: fault.slowed for fault in timeline.faults if fault.slowed is not None}
     for way in ways:
         source = Source.LINK.of(way)
         counts = dict(samples.series.get((source, Metric.TIMED), ()))
         for metric, (of_sample, quantile) in _QUANTILES.items():
             values = samples.series.get((source, of_sample), ())
-            for when, span in {**timeline.phases, **slowed}.items():
+            for when, span in {**times.phases, **times.slowed}.items():
                 timed = [(float(value), int(float(counts.get(at, 0)))) for at, value in values if span.holds(at)]
                 passages = sum(weight for _, weight in timed)
-                yield Measured(
-                    metric=metric,
-                    subject=f"{way}/{when}",
-                    value=weighted_quantile(timed, quantile) if passages else None,
-                    evidence=f"{passages} passages timed, in {len(timed)} samples" if passages else "nothing was timed",
-                )
+                evidence = f"{passages} passages timed, in {len(timed)} samples" if passages else "nothing was timed"
+                value = find_weighted_quantile(timed, quantile) if passages else None
+                yield measured_value(metric, f"{way}/{when}", value, evidence)
 
 
-def weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: float) -> float:
+def find_weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: float) -> float:
     """The smallest value that so large a part of all weight is not above; of (value, weight), not all of weight 0."""
     values, weights = zip(*((value, weight) for value, weight in weighted if weight), strict=True)
     return float(np.quantile(values, quantile, weights=weights, method="inverted_cdf"))

@@ -13,18 +13,18 @@ from brokerproof.run.records import LogsRead, read_record
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measurement import END, NOTHING, Measured
-from brokerproof_judging.measurements.run_times import Span, Timeline
+from brokerproof_judging.measurements.measured_values import END, NOTHING, MeasuredValue, measured_value
+from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
 from brokerproof_judging.measurements.samples import Samples
 
 _SHOWN = 5
 
 
-def of_ledgers(ledgers: DataFrame) -> Iterator[Measured]:
-    """By moment, the segments of logs with a copy missing in a region that they had to span."""
+def measure_spread(copies: DataFrame) -> Iterator[MeasuredValue]:
+    """By moment, the segments of logs without a copy in a region that they had to span; from the table `ledgers`."""
     missing = F.size(F.array_except("regions_required", F.coalesce("regions", F.array().cast("array<string>")))) > 0
     rows = (
-        ledgers.groupBy("moment", "cluster", "topic", "partition", "ledger_id")
+        copies.groupBy("moment", "cluster", "topic", "partition", "ledger_id")
         .agg(F.bool_or(F.coalesce(missing, F.lit(True))).alias("misses"))
         .groupBy("moment")
         .agg(
@@ -36,43 +36,36 @@ def of_ledgers(ledgers: DataFrame) -> Iterator[Measured]:
     )
     for row in sorted(rows, key=lambda row: str(row.moment)):
         some = f", such as {', '.join(map(str, row.some))}" if row.some else ""
-        yield Measured(
-            metric="ledgers_not_spanning",
-            subject=row.moment,
-            value=row.missing,
-            evidence=f"{row.missing} of {row.segments} segments{some}",
-        )
+        evidence = f"{row.missing} of {row.segments} segments{some}"
+        yield measured_value("ledgers_not_spanning", row.moment, row.missing, evidence)
     if not rows:
-        why = "no step recorded where the copies are"
-        yield Measured(metric="ledgers_not_spanning", subject=NOTHING, value=None, evidence=why)
+        yield measured_value("ledgers_not_spanning", NOTHING, None, "no step recorded where the copies are")
 
 
-def of_replication(samples: Samples) -> Measured:
+def measure_under_replication(samples: Samples) -> MeasuredValue:
     """Under-replicated segments of all clusters at the last sample of each."""
-    last = {cluster: values[-1] for cluster, values in samples.of_metric(Source.CLUSTER, Metric.UNDER_REPLICATED)}
+    last = {cluster: values[-1] for cluster, values in samples.find_series(Source.CLUSTER, Metric.UNDER_REPLICATED)}
+    if not last:
+        return measured_value("under_replicated_ledgers", END, None, "it was not sampled")
     evidence = ", ".join(f"{cluster} {value}" for cluster, (_, value) in sorted(last.items()))
-    return Measured(
-        metric="under_replicated_ledgers",
-        subject=END,
-        value=sum(int(value) for _, value in last.values()) if last else None,
-        evidence=f"last sample: {evidence}" if last else "it was not sampled",
-    )
+    total = sum(int(value) for _, value in last.values())
+    return measured_value("under_replicated_ledgers", END, total, f"last sample: {evidence}")
 
 
-def of_reads(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measured]:
+def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """By phase and for the read-back, the part of what was read from disks that nodes in the owner's own region served.
 
     What a node read between two samples counts for the span that the later one is in, and for the read-back where
     the two touch it. The owner is the last one sampled by then; where brokers of two regions own topics of a cluster,
     nobody can tell who read, and nothing is counted.
     """
-    spans = dict(timeline.phases)
+    spans = dict(times.phases)
     if (read := read_record(run, LogsRead)) is not None:
         spans["read_back"] = Span(start_us=read.started_at, end_us=read.finished_at)
-    owners = _Owners(run, samples)
+    owners = _OwnerRegions(run, samples)
     local: dict[str, int] = defaultdict(int)
     total: dict[str, int] = defaultdict(int)
-    for node, values in samples.of_metric(Source.NODE, Metric.BYTES_READ):
+    for node, values in samples.find_series(Source.NODE, Metric.BYTES_READ):
         if node not in run.topology.nodes:
             continue
         cluster, region = run.topology.cluster_of(node), run.topology.nodes[node].region
@@ -80,7 +73,7 @@ def of_reads(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measure
             # A counter that went down began again at 0 when the node was started again.
             count = int(float(high)) - int(float(low))
             count = int(float(high)) if count < 0 else count
-            reader = owners.region(cluster, at)
+            reader = owners.find_region(cluster, at)
             if not count or reader is None:
                 continue
             for name, span in spans.items():
@@ -91,48 +84,46 @@ def of_reads(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measure
     for name in spans:
         share = local[name] / total[name] if total[name] else None
         evidence = f"{local[name]} of {total[name]} bytes" if total[name] else "nothing was read from disks"
-        yield Measured(metric="local_read_share", subject=name, value=share, evidence=evidence)
+        yield measured_value("local_read_share", name, share, evidence)
 
 
-def of_owners(run: Run, timeline: Timeline, samples: Samples) -> Iterator[Measured]:
+def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
     """For each phase that the scenario expects an owner in, the share of samples in its last third with one there."""
     for phase in ("steady", "recovery"):
         region = getattr(run.scenario.owner, phase)
         if region is None:
             continue
-        span = timeline.phases.get(phase)
+        span = times.phases.get(phase)
         if span is None:
-            why = "the load never became steady"
-            yield Measured(metric="owner_in_region", subject=phase, value=None, evidence=why)
+            yield measured_value("owner_in_region", phase, None, NEVER_STEADY)
             continue
         start = span.end_us - (span.end_us - span.start_us) // 3
         owners = [
             owner
-            for _, values in samples.of_metric(Source.TOPIC, Metric.OWNER)
+            for _, values in samples.find_series(Source.TOPIC, Metric.OWNER)
             for at, owner in values
             if start <= at < span.end_us
         ]
+        if not owners:
+            yield measured_value("owner_in_region", phase, None, "the owner was not sampled then")
+            continue
         there = sum(owner in run.topology.nodes and run.topology.nodes[owner].region == region for owner in owners)
-        yield Measured(
-            metric="owner_in_region",
-            subject=phase,
-            value=there / len(owners) if owners else None,
-            evidence=f"{there} of {len(owners)} samples in {region}" if owners else "the owner was not sampled then",
-        )
+        evidence = f"{there} of {len(owners)} samples in {region}"
+        yield measured_value("owner_in_region", phase, there / len(owners), evidence)
 
 
-class _Owners:
+class _OwnerRegions:
     """In which region the topics of a cluster were owned, at any moment."""
 
     def __init__(self, run: Run, samples: Samples) -> None:
         self._series: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
-        for _, values in samples.of_metric(Source.TOPIC, Metric.OWNER):
+        for _, values in samples.find_series(Source.TOPIC, Metric.OWNER):
             for cluster, content in run.topology.clusters.items():
                 here = [(at, content.nodes[owner].region) for at, owner in values if owner in content.nodes]
                 if here:
                     self._series[cluster].append(here)
 
-    def region(self, cluster: str, at_us: int) -> str | None:
+    def find_region(self, cluster: str, at_us: int) -> str | None:
         """The region, None where it is not known or not one."""
         regions = set()
         for series in self._series[cluster]:

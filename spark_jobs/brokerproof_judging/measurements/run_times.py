@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 PHASES = ("steady", "impact", "recovery")
+NEVER_STEADY = "the load never became steady"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,92 +36,120 @@ class Span:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaultTimes:
-    """A fault with what it was done to. Its span goes from its effect to the next fault's, or to the load's end.
+class EffectiveFault:
+    """A fault that took effect while the load was steady or later.
 
-    `span` is None where it cannot be told, `why` says why. `slowed` is from its effect to its healing, of a fault that
-    slows down what goes on, None of others. `healed_us` is when its targets were healthy again, None
+    Its span goes from its effect to the next fault's, or to the load's end. `slowed` is from its effect to its healing,
+    of a fault that slows down what goes on, None of others. `healed_us` is when its targets were healthy again, None
     where they never were.
     """
 
     name: str
-    targets: tuple[str, ...] = ()
-    span: Span | None = None
+    targets: tuple[str, ...]
+    span: Span
     slowed: Span | None = None
     healed_us: int | None = None
-    why: str = ""
+
+    def seconds_until(self, at_us: int) -> float:
+        """From the effect to a moment."""
+        return (at_us - self.span.start_us) / 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline:
+class IneffectiveFault:
+    """A fault of which nothing can be measured, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTimes:
     """The phases by name, none where the load never became steady, and the faults.
 
     Without those that help the cluster to recover (starting what stands by): they are a part of the recovery.
     """
 
     phases: Mapping[str, Span] = field(default_factory=dict)
-    faults: tuple[FaultTimes, ...] = ()
+    effective: tuple[EffectiveFault, ...] = ()
+    ineffective: tuple[IneffectiveFault, ...] = ()
 
     @property
-    def ends_us(self) -> int | None:
-        """When the load ended."""
-        return self.phases["recovery"].end_us if self.phases else None
+    def slowed(self) -> dict[str, Span]:
+        """By fault, the time that it lasted, of those that slow things down."""
+        return {fault.name: fault.slowed for fault in self.effective if fault.slowed is not None}
 
-    @classmethod
-    def of(cls, run: Run, changes: DataFrame) -> Timeline:
-        """From the record of the phases and the rows of the table `faults`."""
-        times = read_record(run, PhaseTimes)
-        edges = [times.steady_at, times.impact_at, times.recovery_at, times.ends_at] if times else []
-        spans = [Span(start_us=start, end_us=end) for start, end in pairwise(edges)]
-        phases = dict(zip(PHASES, spans, strict=True)) if spans else {}
-        effects: dict[str, int] = {}
-        healed: dict[str, int] = {}
-        kinds: dict[str, Kind] = {}
-        healing: dict[str, int] = {}
-        targets: dict[str, tuple[str, ...]] = {}
-        # As numbers: Spark hands times out without their zone.
-        rows = changes.select("fault", "kind", "targets", "state", F.unix_micros("at").alias("at_us")).collect()
-        for row in sorted(rows, key=lambda row: row.at_us):
-            targets[row.fault] = tuple(row.targets or ()) or targets.get(row.fault, ())
-            if row.kind in FAULT_KINDS:
-                kinds[row.fault] = FAULT_KINDS[row.kind]
-            if row.state == FaultState.EFFECTIVE:
-                effects.setdefault(row.fault, row.at_us)
-            elif row.state == FaultState.HEALING:
-                healing.setdefault(row.fault, row.at_us)
-            elif row.state == FaultState.RECOVERED:
-                healed[row.fault] = row.at_us
-        helping = {name for name, kind in kinds.items() if kind.helps}
-        names = [name for name in dict.fromkeys([*harmful(run.scenario), *targets]) if name not in helping]
-        faults = []
-        for name in names:
-            at, span, slowed, why = effects.get(name), None, None, ""
-            kind = kinds.get(name)
-            if at is None:
-                why = "the fault never became effective"
-            elif not phases:
-                why = "the load never became steady"
-            else:
-                last = max(edges[-1], at)
-                later = [other for each, other in effects.items() if other > at and each not in helping]
-                span = Span(start_us=at, end_us=min([*later, last]))
-                if kind is not None and kind.slows:
-                    slowed = Span(start_us=at, end_us=healing.get(name, last))
-            faults.append(
-                FaultTimes(
-                    name=name,
-                    targets=targets.get(name, ()),
-                    span=span,
-                    slowed=slowed,
-                    healed_us=healed.get(name),
-                    why=why,
-                )
-            )
-        return cls(phases=phases, faults=tuple(faults))
-
-    def phase_of(self, at_us: Column) -> Column:
+    def name_phase(self, at_us: Column) -> Column:
         """The name of the phase that a moment is in, null where it is in none."""
         phase = F.lit(None).cast("string")
         for name, span in self.phases.items():
             phase = F.when((at_us >= span.start_us) & (at_us < span.end_us), name).otherwise(phase)
         return phase
+
+
+def read_run_times(run: Run, changes: DataFrame) -> RunTimes:
+    """From the record of the phases, and `changes`, the rows of the table `faults`."""
+    times = read_record(run, PhaseTimes)
+    edges = [times.steady_at, times.impact_at, times.recovery_at, times.ends_at] if times else []
+    spans = [Span(start_us=start, end_us=end) for start, end in pairwise(edges)]
+    phases = dict(zip(PHASES, spans, strict=True)) if spans else {}
+    histories = _read_histories(changes)
+    helping = {name for name, history in histories.items() if history.kind is not None and history.kind.helps}
+    effects = [
+        history.effective_us
+        for name, history in histories.items()
+        if name not in helping and history.effective_us is not None
+    ]
+    effective: list[EffectiveFault] = []
+    ineffective: list[IneffectiveFault] = []
+    for name in dict.fromkeys([*harmful(run.scenario), *histories]):
+        history = histories.get(name, _History())
+        at = history.effective_us
+        if name in helping:
+            continue
+        if at is None:
+            ineffective.append(IneffectiveFault(name=name, why="the fault never became effective"))
+        elif not phases:
+            ineffective.append(IneffectiveFault(name=name, why=NEVER_STEADY))
+        else:
+            last = max(edges[-1], at)
+            slows = history.kind is not None and history.kind.slows
+            effective.append(
+                EffectiveFault(
+                    name=name,
+                    targets=history.targets,
+                    span=Span(start_us=at, end_us=min([*(other for other in effects if other > at), last])),
+                    slowed=Span(start_us=at, end_us=history.healing_us or last) if slows else None,
+                    healed_us=history.healed_us,
+                )
+            )
+    return RunTimes(phases=phases, effective=tuple(effective), ineffective=tuple(ineffective))
+
+
+@dataclass(kw_only=True)
+class _History:
+    """What a fault's changes of state say about it."""
+
+    kind: Kind | None = None
+    targets: tuple[str, ...] = ()
+    # When it first took effect and healing first began, and when it last recovered.
+    effective_us: int | None = None
+    healing_us: int | None = None
+    healed_us: int | None = None
+
+
+def _read_histories(changes: DataFrame) -> dict[str, _History]:
+    histories: dict[str, _History] = {}
+    # As numbers: Spark hands times out without their zone.
+    rows = changes.select("fault", "kind", "targets", "state", F.unix_micros("at").alias("at_us")).collect()
+    for row in sorted(rows, key=lambda row: row.at_us):
+        history = histories.setdefault(row.fault, _History())
+        history.kind = FAULT_KINDS.get(row.kind, history.kind)
+        history.targets = tuple(row.targets or ()) or history.targets
+        if row.state == FaultState.EFFECTIVE and history.effective_us is None:
+            history.effective_us = row.at_us
+        elif row.state == FaultState.HEALING and history.healing_us is None:
+            history.healing_us = row.at_us
+        elif row.state == FaultState.RECOVERED:
+            history.healed_us = row.at_us
+    return histories

@@ -33,25 +33,32 @@ class Samples:
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
     times: dict[str, list[int]] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, observations: DataFrame) -> Samples:
-        """From the table `observations`."""
-        read = F.split_part("metric", F.lit(":"), F.lit(1)).isin(stored_spellings(_READ))
-        value = F.when(read, F.col("value")).alias("value")
-        series: dict[tuple[str, str], Series] = defaultdict(list)
-        times: dict[str, set[int]] = defaultdict(set)
-        for row in observations.select(F.unix_micros("at").alias("at"), "source", "metric", value).collect():
-            source, metric = translate(row.source, row.metric)
-            times[split(source)[0]].add(row.at)
-            if row.value is not None:
-                series[source, metric].append((row.at, row.value))
-        return cls(
-            series={name: sorted(values) for name, values in series.items()},
-            times={name: sorted(values) for name, values in times.items()},
-        )
-
-    def of_metric(self, kind: Source, metric: str) -> Iterator[tuple[str, Series]]:
+    def find_series(self, kind: Source, metric: str) -> Iterator[tuple[str, Series]]:
         """(name, values) of every source of a kind that has the metric."""
         for (source, known), values in self.series.items():
             if known == metric and source.startswith(kind.of("")):
                 yield source.removeprefix(kind.of("")), values
+
+    def find_by_subject(self, kind: Source, metric: Metric) -> Iterator[tuple[str, Series]]:
+        """(subject, values) of a metric that sources of a kind have several of, such as one per subscription."""
+        for (source, known), values in self.series.items():
+            name, subject = split(known)
+            if name == metric and split(source)[0] == kind:
+                yield subject, values
+
+
+def read_samples(observations: DataFrame) -> Samples:
+    """From the table `observations`."""
+    read = F.split_part("metric", F.lit(":"), F.lit(1)).isin(stored_spellings(_READ))
+    value = F.when(read, F.col("value")).alias("value")
+    series: dict[tuple[str, str], Series] = defaultdict(list)
+    times: dict[str, set[int]] = defaultdict(set)
+    for row in observations.select(F.unix_micros("at").alias("at"), "source", "metric", value).collect():
+        source, metric = translate(row.source, row.metric)
+        times[split(source)[0]].add(row.at)
+        if row.value is not None:
+            series[source, metric].append((row.at, row.value))
+    return Samples(
+        series={name: sorted(values) for name, values in series.items()},
+        times={name: sorted(values) for name, values in times.items()},
+    )

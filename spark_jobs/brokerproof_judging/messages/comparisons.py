@@ -12,7 +12,7 @@ from functools import partial, reduce
 
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.run.tables import AttemptOutcome
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from brokerproof_judging import table_io
@@ -57,8 +57,10 @@ class Comparison:
     together: Sequence[str]
 
 
-def find_by_comparison(compared: Compared, parts: Parts, anomalies: Sequence[Anomaly]) -> DataFrame:
-    """What the comparisons of these anomalies find; at least one of them has a comparison."""
+def find_by_comparison(
+    spark: SparkSession, compared: Compared, parts: Parts, anomalies: Sequence[Anomaly]
+) -> DataFrame:
+    """What the comparisons of these anomalies find."""
     found = [
         work_on_parts(
             parts.split_by(comparison.rows(compared), comparison.together),
@@ -68,7 +70,7 @@ def find_by_comparison(compared: Compared, parts: Parts, anomalies: Sequence[Ano
         for anomaly, comparison in COMPARISONS.items()
         if anomaly in anomalies
     ]
-    return reduce(DataFrame.unionAll, found)
+    return reduce(DataFrame.unionAll, found, spark.createDataFrame([], _FINDINGS))
 
 
 def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: Connection) -> Batches:
@@ -93,8 +95,8 @@ def _sent_and_settled(compared: Compared) -> DataFrame:
     log is looked at for itself on top of the maximum of all seconds before it.
     """
     acks = _acks_with_position(compared.publishes)
-    settled = table_io.microseconds("settled_at")
-    sent = table_io.microseconds("sent_at") - compared.clock_error_us
+    settled = table_io.to_microseconds("settled_at")
+    sent = table_io.to_microseconds("sent_at") - compared.clock_error_us
     names = ["kind", *_SECOND, "moment", "who", "number", *POSITION]
     events = [
         acks.withColumns({"kind": F.lit(kind), "moment": at, "second": F.floor(at / _SECOND_US)}).select(*names)

@@ -42,4 +42,4 @@ def separate_records(connection: Connection) -> None:
 
 
 def _times(*names: str) -> list[Column]:
-    return [table_io.microseconds(name).alias(name) for name in names]
+    return [table_io.to_microseconds(name).alias(name) for name in names]

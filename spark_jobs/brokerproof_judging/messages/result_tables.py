@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.run.counts import TOTALS, Counts
 from brokerproof.run.tables import SCHEMAS
 
 from brokerproof_judging.database import (
@@ -79,13 +79,13 @@ class ResultTablesOfPart:
         )
 
 
-def add_up_counts(publishes: int, answers: Iterable[str]) -> dict[str, Any]:
+def add_up_counts(publishes: int, answers: Iterable[str]) -> Counts:
     """How many there are of everything; one number per anomaly, legal and illegal apart."""
-    counts: dict[str, Any] = {"publishes": publishes}
-    found: dict[str, dict[str, int]] = {kind: {str(each): 0 for each in Anomaly} for kind in ("legal", "illegal")}
+    totals = dict.fromkeys(TOTALS, 0) | {"publishes": publishes}
+    legal, illegal = (dict.fromkeys(Anomaly, 0) for _ in range(2))
     for answer in map(json.loads, answers):
         for name, count in answer["messages"].items():
-            counts[name] = counts.get(name, 0) + count
+            totals[name] += count
         for row in answer["anomalies"]:
-            found["legal" if row["legal"] else "illegal"][row["anomaly"]] += row["count"]
-    return counts | found
+            (legal if row["legal"] else illegal)[Anomaly(row["anomaly"])] += row["count"]
+    return Counts(**totals, legal=legal, illegal=illegal)

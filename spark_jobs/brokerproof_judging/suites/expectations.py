@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from brokerproof.experiment.guarantees import DEFINITIONS, Anomaly, Suite
+from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.metrics import METRICS
 from great_expectations.compatibility import pydantic
 from great_expectations.compatibility.pyspark import functions as F
@@ -30,10 +30,10 @@ from great_expectations.expectations.registry import get_metric_kwargs
 from great_expectations.util import convert_to_json_serializable
 from great_expectations.validator.metric_configuration import MetricConfiguration
 
-SAMPLES = 20
+MOST_SAMPLES = 20
 
-_TALLY = "brokerproof.tally"
-_SAMPLES = "brokerproof.samples"
+_COUNTS = "brokerproof.row_counts"
+_SAMPLES = "brokerproof.row_samples"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Rule:
     order: tuple[str, ...]
 
 
-def _conditions(rule: dict[str, Any]) -> dict[str, str]:
+def _make_conditions(rule: dict[str, Any]) -> dict[str, str]:
     """The rule's four conditions, none of which comes to null.
 
     As text and not as columns, because every call on a column is a round trip to the JVM: 60 of them for a rule.
@@ -70,10 +70,10 @@ def _conditions(rule: dict[str, Any]) -> dict[str, str]:
 _RULE_KEYS = ("concerned", "unexpected", "undecided", "legal", "order")
 
 
-class Tally(TableMetricProvider):
+class RowCounts(TableMetricProvider):
     """Numbers of rows concerned, unexpected, undecided and legal."""
 
-    metric_name = _TALLY
+    metric_name = _COUNTS
     value_keys = _RULE_KEYS
 
     @metric_partial(
@@ -89,12 +89,12 @@ class Tally(TableMetricProvider):
         metrics: dict[str, Any],
         runtime_configuration: dict[str, Any],
     ) -> Any:
-        counts = ", ".join(f"count_if({condition})" for condition in _conditions(metric_value_kwargs).values())
+        counts = ", ".join(f"count_if({condition})" for condition in _make_conditions(metric_value_kwargs).values())
         return F.expr(f"array({counts})"), metric_domain_kwargs, {}
 
 
-class Samples(TableMetricProvider):
-    """Up to `SAMPLES` rows that are unexpected or undecided; costs a Spark job only where there are any."""
+class RowSamples(TableMetricProvider):
+    """Up to `MOST_SAMPLES` rows that are unexpected or undecided; costs a Spark job only where there are any."""
 
     metric_name = _SAMPLES
     value_keys = _RULE_KEYS
@@ -108,31 +108,31 @@ class Samples(TableMetricProvider):
         metrics: dict[str, Any],
         runtime_configuration: dict[str, Any],
     ) -> list[dict[str, Any]]:
-        _, unexpected, undecided, _ = metrics[_TALLY]
+        _, unexpected, undecided, _ = metrics[_COUNTS]
         if not unexpected and not undecided:
             return []
         frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
-        conditions = _conditions(metric_value_kwargs)
+        conditions = _make_conditions(metric_value_kwargs)
         rows = (
             frame.where(conditions["unexpected"] if unexpected else conditions["undecided"])
             .orderBy(*metric_value_kwargs["order"])
-            .limit(SAMPLES)
+            .limit(MOST_SAMPLES)
             .collect()
         )
-        return [{name: _plain(value) for name, value in row.asDict(recursive=True).items()} for row in rows]
+        return [{name: _make_json_value(value) for name, value in row.asDict(recursive=True).items()} for row in rows]
 
     @classmethod
     def _get_evaluation_dependencies(cls, metric: MetricConfiguration, **_: Any) -> dict[str, MetricConfiguration]:
         return {
-            _TALLY: MetricConfiguration(
-                metric_name=_TALLY,
+            _COUNTS: MetricConfiguration(
+                metric_name=_COUNTS,
                 metric_domain_kwargs=metric.metric_domain_kwargs,
                 metric_value_kwargs=metric.metric_value_kwargs,
             )
         }
 
 
-def _plain(value: Any) -> Any:
+def _make_json_value(value: Any) -> Any:
     """A value as JSON can hold it: NaN and infinity become their names."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -142,7 +142,7 @@ def _plain(value: Any) -> Any:
 class _RowsExpectation(BatchExpectation, ABC):
     """Holds where no row is unexpected and none is undecided."""
 
-    metric_dependencies: ClassVar[tuple[str, ...]] = (_TALLY, _SAMPLES)
+    metric_dependencies: ClassVar[tuple[str, ...]] = (_COUNTS, _SAMPLES)
 
     @abstractmethod
     def rule(self) -> Rule:
@@ -167,7 +167,7 @@ class _RowsExpectation(BatchExpectation, ABC):
         runtime_configuration: dict[str, Any] | None = None,
         execution_engine: Any = None,
     ) -> dict[str, Any]:
-        rows, unexpected, undecided, legal = metrics[_TALLY]
+        rows, unexpected, undecided, legal = metrics[_COUNTS]
         samples = metrics[_SAMPLES]
         return {
             "success": unexpected == 0 and undecided == 0,
@@ -180,13 +180,13 @@ class _RowsExpectation(BatchExpectation, ABC):
                 "undecided": undecided,
                 "legal": legal,
                 # The key under which Data Docs look for a table of samples.
-                "partial_unexpected_list": [_in_words(row) for row in samples],
+                "partial_unexpected_list": [_describe_row(row) for row in samples],
                 "details": {"samples": samples},
             },
         }
 
 
-def _in_words(row: dict[str, Any]) -> str:
+def _describe_row(row: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items() if value not in (None, []) and name != "run_id")
 
 
@@ -201,28 +201,24 @@ class ExpectNoIllegalAnomaly(_RowsExpectation):
     success_keys: ClassVar[tuple[str, ...]] = ("anomaly",)
 
     @pydantic.validator("anomaly")
-    def _defined(cls, anomaly: str) -> str:  # noqa: N805
-        if anomaly not in DEFINITIONS:
+    def _check_anomaly(cls, anomaly: str) -> str:  # noqa: N805
+        if anomaly not in list(Anomaly):
             raise ValueError(f"no anomaly is called `{anomaly}`")
         return anomaly
 
     def rule(self) -> Rule:
         """Reads the columns `anomalies` and `illegal`; a null in either is no proof of anything."""
-        illegal = f"array_contains(illegal, '{self.anomaly}')"
-        only_found = f"array_contains(anomalies, '{self.anomaly}') AND NOT {illegal}"
-        proves_nothing = self.anomaly == Anomaly.UNPROVEN
+        name = self.anomaly
+        legal = f"array_contains(anomalies, '{name}') AND NOT array_contains(illegal, '{name}')"
+        # An unproven message is legal under every guarantee and decides nothing.
+        proves_nothing = name == Anomaly.UNPROVEN
         return Rule(
             concerned="true",
-            unexpected=illegal,
-            undecided=only_found if proves_nothing else f"array_contains(anomalies, '{self.anomaly}') IS NULL",
-            legal="false" if proves_nothing else only_found,
+            unexpected=f"array_contains(illegal, '{name}')",
+            undecided=legal if proves_nothing else f"array_contains(anomalies, '{name}') IS NULL",
+            legal="false" if proves_nothing else legal,
             order=("cluster", "subscription", "producer", "seq"),
         )
-
-
-def _outside(lower: str, upper: str) -> str:
-    """Never null: a bound that is null bounds nothing."""
-    return f"(coalesce(value < {lower}, false) OR coalesce(value > {upper}, false))"
 
 
 class ExpectMeasurementWithinBounds(_RowsExpectation):
@@ -241,25 +237,32 @@ class ExpectMeasurementWithinBounds(_RowsExpectation):
     success_keys: ClassVar[tuple[str, ...]] = ("metric", "minimum", "maximum", "required")
 
     @pydantic.validator("metric")
-    def _measured(cls, metric: str) -> str:  # noqa: N805
-        if metric not in METRICS or METRICS[metric].suite not in (Suite.PLACEMENT, Suite.RECOVERY):
+    def _check_metric(cls, metric: str) -> str:  # noqa: N805
+        if metric not in METRICS:
             raise ValueError(f"no metric is called `{metric}`")
         return metric
 
     def rule(self) -> Rule:
         """NaN is no value: Spark holds it greater than every number, so a minimum alone would let it through."""
-        default_lower, default_upper = (
-            "NULL" if bound is None else f"{bound!r}D" for bound in (self.minimum, self.maximum)
-        )
-        lower, upper = f"coalesce(minimum, {default_lower})", f"coalesce(maximum, {default_upper})"
-        missing = "(value IS NULL OR isnan(value))"
-        broken_bound = "(isnan(coalesce(minimum, 0D)) OR isnan(coalesce(maximum, 0D)))"
-        in_force = "true" if self.required else f"coalesce({lower}, {upper}) IS NOT NULL"
-        judged = f"NOT {missing} AND NOT {broken_bound}"
+        lower = "double('-Infinity')" if self.minimum is None else f"{float(self.minimum)!r}D"
+        upper = "double('Infinity')" if self.maximum is None else f"{float(self.maximum)!r}D"
+        needed = "true" if self.required or (self.minimum, self.maximum) != (None, None) else "false"
         return Rule(
             concerned=f"metric = '{self.metric}'",
-            unexpected=f"{judged} AND {_outside(lower, upper)}",
-            undecided=f"({missing} AND {in_force}) OR {broken_bound}",
-            legal=f"{judged} AND {_outside(default_lower, default_upper)} AND NOT {_outside(lower, upper)}",
+            unexpected=f"""
+                value IS NOT NULL AND NOT isnan(value)
+                AND NOT isnan(coalesce(minimum, 0D)) AND NOT isnan(coalesce(maximum, 0D))
+                AND (value < coalesce(minimum, {lower}) OR value > coalesce(maximum, {upper}))
+            """,
+            undecided=f"""
+                ((value IS NULL OR isnan(value)) AND ({needed} OR minimum IS NOT NULL OR maximum IS NOT NULL))
+                OR isnan(coalesce(minimum, 0D)) OR isnan(coalesce(maximum, 0D))
+            """,
+            legal=f"""
+                value IS NOT NULL AND NOT isnan(value)
+                AND NOT isnan(coalesce(minimum, 0D)) AND NOT isnan(coalesce(maximum, 0D))
+                AND (value < {lower} OR value > {upper})
+                AND value >= coalesce(minimum, {lower}) AND value <= coalesce(maximum, {upper})
+            """,
             order=("metric", "subject"),
         )

@@ -1,22 +1,28 @@
-"""Reads a suite file of expectations/ and refuses one that would say yes for want of a question."""
+"""Reads a suite file of expectations/, and refuses one that asks for less than the tables of anomalies and metrics.
+
+A suite that leaves a question out would pass for want of it. So a file holds an expectation about every anomaly or
+metric of its suite, and its bounds are those of the metric or stricter ones.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import fsspec
 from brokerproof.errors import InputError, shorten
-from brokerproof.experiment.guarantees import DEFINITIONS, Suite
-from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.guarantees import Suite
+from brokerproof.experiment.metrics import METRICS, Metric
 from brokerproof.experiment.yaml_models import suggest_name
+
+from brokerproof_judging.suites.suite_content import list_subjects, make_entry
 
 # The kinds of expectation, each with the keyword that says what it is about, and all keywords it takes. Nothing else
 # is let through: `row_condition`, `mostly` and `result_format` can each turn a no into a yes.
-KINDS: Mapping[str, tuple[str, frozenset[str]]] = {
+EXPECTATION_KINDS: Mapping[str, tuple[str, frozenset[str]]] = {
     "expect_no_illegal_anomaly": ("anomaly", frozenset({"anomaly"})),
     "expect_measurement_within_bounds": ("metric", frozenset({"metric", "minimum", "maximum", "required"})),
 }
@@ -25,45 +31,60 @@ _FILE_FIELDS = frozenset({"name", "expectations", "meta", "notes"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
+class WrittenExpectation:
     """An expectation as it is written in the file; `name` is the anomaly or the metric that it is about."""
 
     name: str
-    kind: str
     description: str
-    kwargs: Mapping[str, Any]
+    content: Mapping[str, Any]
+
+    @property
+    def minimum(self) -> float | None:
+        """The bound from below that is in force where the scenario sets none."""
+        return self.content["kwargs"].get("minimum")
+
+    @property
+    def maximum(self) -> float | None:
+        """The bound from above that is in force where the scenario sets none."""
+        return self.content["kwargs"].get("maximum")
+
+    @property
+    def required(self) -> bool:
+        """Whether it has to be measured even where nothing bounds it."""
+        return bool(self.content["kwargs"].get("required"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteFile:
-    """A suite as it is written, with the file's own content for Great Expectations."""
+    """A suite as it is written."""
 
     path: str
     suite: Suite
-    expectations: tuple[Written, ...]
-    content: Mapping[str, Any]
+    expectations: tuple[WrittenExpectation, ...]
 
-
-def subjects(suite: Suite) -> list[str]:
-    """What a suite has to hold an expectation about: its anomalies, or its metrics."""
-    anomalies = [str(anomaly) for anomaly, definition in DEFINITIONS.items() if definition.suite is suite]
-    return anomalies or [name for name, metric in METRICS.items() if metric.suite is suite]
+    @property
+    def content(self) -> dict[str, Any]:
+        """The suite as Great Expectations takes it."""
+        return {"name": str(self.suite), "expectations": [dict(written.content) for written in self.expectations]}
 
 
 def read_suite(directory: str, suite: Suite) -> SuiteFile:
     """The suite's file in the directory. Raises InputError where it could not be trusted to ask everything."""
     path = f"{directory.rstrip('/')}/{suite}.json"
     content = _read_json(path)
-    _only_known(content, _FILE_FIELDS, path, "")
+    _check_fields(content, _FILE_FIELDS, path, "")
     if content.get("name") != suite:
         name = shorten(repr(content.get("name")))
         raise InputError(f"is {name}, not `{suite}`", file=path, field="name", remedy="name the suite")
     entries = content.get("expectations")
     if not isinstance(entries, list) or not entries:
         raise InputError("holds no expectation", file=path, field="expectations", remedy="write one a rule")
-    written = tuple(_entry(entry, path, f"expectations.{index}") for index, entry in enumerate(entries))
-    _complete([expectation.name for expectation in written], subjects(suite), path, suite)
-    return SuiteFile(path=path, suite=suite, expectations=written, content=content)
+    expectations = tuple(_read_entry(entry, path, f"expectations.{index}") for index, entry in enumerate(entries))
+    _check_complete([expectation.name for expectation in expectations], suite, path)
+    for index, expectation in enumerate(expectations):
+        if expectation.name in METRICS:
+            _check_bounds(expectation, METRICS[expectation.name], path, f"expectations.{index}.kwargs")
+    return SuiteFile(path=path, suite=suite, expectations=expectations)
 
 
 def _read_json(path: str) -> Mapping[str, Any]:
@@ -79,25 +100,25 @@ def _read_json(path: str) -> Mapping[str, Any]:
     return content
 
 
-def _entry(entry: Any, path: str, field: str) -> Written:
+def _read_entry(entry: Any, path: str, field: str) -> WrittenExpectation:
     if not isinstance(entry, dict):
         raise InputError("is no expectation", file=path, field=field, remedy="give `type`, `kwargs` and `description`")
-    _only_known(entry, _ENTRY_FIELDS, path, field)
+    _check_fields(entry, _ENTRY_FIELDS, path, field)
     kind = str(entry.get("type"))
-    if kind not in KINDS:
+    if kind not in EXPECTATION_KINDS:
         raise InputError(
             f"no kind of expectation is called `{kind}`",
             file=path,
             field=f"{field}.type",
-            remedy=suggest_name(kind, KINDS),
+            remedy=suggest_name(kind, EXPECTATION_KINDS),
         )
-    about, keywords = KINDS[kind]
+    about, keywords = EXPECTATION_KINDS[kind]
     kwargs = entry.get("kwargs")
     if not isinstance(kwargs, dict) or not isinstance(kwargs.get(about), str):
         raise InputError(f"does not say its `{about}`", file=path, field=f"{field}.kwargs", remedy="add it")
-    _only_known(kwargs, keywords, path, f"{field}.kwargs")
+    _check_fields(kwargs, keywords, path, f"{field}.kwargs")
     for name in ("minimum", "maximum"):
-        if name in kwargs and not _is_number(kwargs[name]):
+        if name in kwargs and not _is_finite_number(kwargs[name]):
             value = shorten(repr(kwargs[name]))
             raise InputError(f"is no number: {value}", file=path, field=f"{field}.kwargs.{name}", remedy="give one")
     if not isinstance(kwargs.get("required", False), bool):
@@ -107,29 +128,64 @@ def _entry(entry: Any, path: str, field: str) -> Written:
     description = entry.get("description")
     if not isinstance(description, str) or not description.strip():
         raise InputError("is missing", file=path, field=f"{field}.description", remedy="say what must hold")
-    return Written(name=kwargs[about], kind=kind, description=description, kwargs=kwargs)
+    return WrittenExpectation(name=kwargs[about], description=description, content=entry)
 
 
-def _is_number(value: Any) -> bool:
+def _is_finite_number(value: Any) -> bool:
     """Whether it is a number that bounds something; Python's JSON reads NaN and Infinity too."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _only_known(content: Mapping[str, Any], known: frozenset[str], path: str, field: str) -> None:
+def _check_fields(content: Mapping[str, Any], known: frozenset[str], path: str, field: str) -> None:
     for name in content:
         if name not in known:
             where = ".".join(part for part in (field, name) if part)
             raise InputError(f"unknown field `{name}`", file=path, field=where, remedy=suggest_name(name, known))
 
 
-def _complete(names: list[str], needed: list[str], path: str, suite: Suite) -> None:
+def _check_complete(names: Sequence[str], suite: Suite, path: str) -> None:
+    """Every anomaly or metric of the suite has one expectation, and no other has."""
+    subjects = list_subjects(suite)
     for name in names:
-        if name not in needed:
+        if name not in subjects:
             raise InputError(
-                f"`{name}` is not judged by {suite}", file=path, field="expectations", remedy=suggest_name(name, needed)
+                f"`{name}` is not judged by {suite}",
+                file=path,
+                field="expectations",
+                remedy=suggest_name(name, subjects),
             )
         if names.count(name) > 1:
             raise InputError(f"two expectations are about `{name}`", file=path, field="expectations", remedy="keep one")
-    if missing := [name for name in needed if name not in names]:
-        names_missing = ", ".join(f"`{name}`" for name in missing)
-        raise InputError(f"no expectation is about {names_missing}", file=path, field="expectations", remedy="add it")
+    if missing := [name for name in subjects if name not in names]:
+        listed = ", ".join(f"`{name}`" for name in missing)
+        raise InputError(
+            f"no expectation is about {listed}",
+            file=path,
+            field="expectations",
+            remedy=f"run `make docs`, or add {json.dumps(make_entry(missing[0]))}",
+        )
+
+
+def _check_bounds(written: WrittenExpectation, metric: Metric, path: str, field: str) -> None:
+    """A file may be stricter than the metric's own bounds, and not looser: only a scenario may allow more."""
+    if metric.minimum is not None and (written.minimum is None or written.minimum < metric.minimum):
+        raise InputError(
+            f"allows less than the bound of `{written.name}`, {metric.minimum:g}",
+            file=path,
+            field=f"{field}.minimum",
+            remedy=f"write {metric.minimum:g} or more; a scenario that allows less says so under `bounds`",
+        )
+    if metric.maximum is not None and (written.maximum is None or written.maximum > metric.maximum):
+        raise InputError(
+            f"allows more than the bound of `{written.name}`, {metric.maximum:g}",
+            file=path,
+            field=f"{field}.maximum",
+            remedy=f"write {metric.maximum:g} or less; a scenario that allows more says so under `bounds`",
+        )
+    if metric.required and not written.required:
+        raise InputError(
+            f"does not require that `{written.name}` is measured",
+            file=path,
+            field=f"{field}.required",
+            remedy="write true",
+        )

@@ -80,7 +80,8 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
         ({"bounds": {"rto": {"max": 5}}}, "bounds.rto", "did you mean `rto_s`?"),
         ({"bounds": {"rto_s": {"max": 5, "min": 6}}}, "bounds.rto_s", "min <= max"),
         ({"bounds": {"rto_s": {}}}, "bounds.rto_s", "give `min`, `max` or both"),
-        ({"expect": {"verdict": "fine"}}, "expect.verdict", "correct the value"),
+        ({"expect": {"verdict": "fine"}}, "expect.verdict", "did you mean `failed`?"),
+        ({"expect": {"verdict": "not_applicable"}}, "expect.verdict", "one of: failed, no_data, passed, unknown"),
         ({"owner": {"steady": "asia"}}, "owner.steady", "one of: eu, us, witness"),
         (
             {"overrides": {"clusters.mycluster.namespaces.mytenant/eu.persistence.ack_quorum": 3}},

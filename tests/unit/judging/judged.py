@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from brokerproof.experiment.guarantees import Suite
+from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import SuiteJudgement
 from brokerproof_judging.judgement import judge
 from pyspark.sql import SparkSession
 
@@ -15,10 +16,15 @@ from .history import History, Row, table
 Found = tuple[str, bool, str, str | None, str | None, int | None]
 
 
-def contented(spark: SparkSession, run: Run, expectations: str) -> dict[str, dict[str, Any]]:
+def suite_judgement(verdict: Verdict, why: str = "") -> SuiteJudgement:
+    """What a suite came to, without its expectations."""
+    return SuiteJudgement(verdict=verdict, why=why, evaluated=0, written=0, expectations=())
+
+
+def pass_suites(spark: SparkSession, run: Run, expectations: str) -> dict[Suite, SuiteJudgement]:
     """Suites that are content with everything, so that what is tested is what comes before them."""
     del spark, run, expectations
-    return {str(suite): {"verdict": "passed", "why": "", "expectations": []} for suite in Suite}
+    return {suite: suite_judgement(Verdict.PASSED) for suite in Suite}
 
 
 class Judged:
@@ -26,7 +32,8 @@ class Judged:
 
     def __init__(self, spark: SparkSession, directory: Path, history: History) -> None:
         self.run = history.write(directory)
-        self.judgement = judge(spark, self.run, contented, "no expectations")
+        # As it is written.
+        self.judgement = judge(spark, self.run, pass_suites, "no expectations").model_dump(mode="json")
         self._tables: dict[str, list[Row]] = {}
 
     def table(self, name: str) -> list[Row]:

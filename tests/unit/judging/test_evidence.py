@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict
+from brokerproof.run.counts import TOTALS, Counts
 from brokerproof.run.records import FaultsUndone, LoadEnd, LogsRead, ReplicationDrains, SubscriptionDrains
 from brokerproof_judging.conclusion import conclude
 from brokerproof_judging.evidence import Evidence
 
 from .history import LEDGER, TOPIC, History
-from .judged import Judged
+from .judged import Judged, suite_judgement
 
 FAULT = {"name": "kill", "kind": "kill", "targets": {"nodes": ["broker-eu-1-main"]}}
 LOGS = [("main", ("main", TOPIC, -1))]
 LOAD = LoadEnd(finished=True, why="", scheduled=12, producers=(), at=0)
 FROZEN = FaultsUndone(undone=False, problems=("broker-eu-1 is still frozen",), at=0)
-COUNTS = {"publishes": 10, "messages": 10, "acked": 10}
+
+
+def counts(publishes=10):
+    return Counts(**dict.fromkeys(TOTALS, 10) | {"publishes": publishes}, legal={}, illegal={})
 
 
 def problems(history, tmp_path):
@@ -161,18 +166,28 @@ def test_incomplete_evidence_makes_the_verdict_unknown(doubtful):
 
 
 def test_without_publishes_there_is_no_data():
-    assert conclude({**COUNTS, "publishes": 0}, ["No log was read back."], {})[0] is Verdict.NO_DATA
+    assert conclude(counts(publishes=0), ["No log was read back."], {})[0] is Verdict.NO_DATA
 
 
 def test_a_proven_failure_outweighs_missing_evidence():
-    suites = {"ordering": {"verdict": "failed", "why": "2 messages crossed."}, "placement": {"verdict": "passed"}}
+    suites = {
+        Suite.ORDERING: suite_judgement(Verdict.FAILED, "2 messages crossed."),
+        Suite.PLACEMENT: suite_judgement(Verdict.PASSED),
+    }
 
-    assert conclude(COUNTS, ["No log was read back."], suites) == (Verdict.FAILED, "ordering: 2 messages crossed.")
+    assert conclude(counts(), ["No log was read back."], suites) == (Verdict.FAILED, "ordering: 2 messages crossed.")
 
 
 def test_the_verdict_passes_only_where_every_suite_and_the_evidence_do():
-    suites = {"ordering": {"verdict": "passed", "why": ""}}
+    suites = {Suite.ORDERING: suite_judgement(Verdict.PASSED)}
 
-    assert conclude(COUNTS, [], suites)[0] is Verdict.PASSED
-    assert conclude(COUNTS, ["No log was read back."], suites) == (Verdict.UNKNOWN, "No log was read back.")
-    assert conclude(COUNTS, [], {})[0] is Verdict.NO_DATA
+    assert conclude(counts(), [], suites)[0] is Verdict.PASSED
+    assert conclude(counts(), ["No log was read back."], suites) == (Verdict.UNKNOWN, "No log was read back.")
+    assert conclude(counts(), [], {})[0] is Verdict.NO_DATA
+
+
+def test_a_suite_that_does_not_apply_neither_helps_nor_hinders():
+    inapplicable = {Suite.PLACEMENT: suite_judgement(Verdict.NOT_APPLICABLE)}
+
+    for verdict in (Verdict.PASSED, Verdict.UNKNOWN, Verdict.FAILED):
+        assert conclude(counts(), [], {Suite.ORDERING: suite_judgement(verdict), **inapplicable})[0] is verdict

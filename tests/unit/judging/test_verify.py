@@ -10,10 +10,10 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.records import read_record
 from brokerproof_judging.judgement import judge
-from brokerproof_judging.table_io import Replacement, conform
+from brokerproof_judging.table_io import Replacement, conform_to_table
 
 from .history import History, table
-from .judged import contented
+from .judged import pass_suites
 
 
 def test_what_cannot_be_judged_is_unknown_with_the_reason(spark, tmp_path):
@@ -43,7 +43,7 @@ def test_new_tables_take_the_place_of_old_ones_only_when_all_are_whole(spark, tm
     frame = frame.selectExpr("*", "false AS legal", "-1 AS partition", "0L AS seq")
     replacement = Replacement(run)
 
-    replacement.write("anomalies", conform(frame, "anomalies"))
+    replacement.write("anomalies", conform_to_table(frame, "anomalies"))
     before = [row["run_id"] for row in table(run, "anomalies")]
     replacement.take_place()
 
@@ -56,7 +56,7 @@ def test_new_tables_take_the_place_of_old_ones_only_when_all_are_whole(spark, tm
 def test_a_part_without_any_message_counts_nothing(spark, tmp_path, messages, verdict):
     run = History().clean(producers=1, messages=messages).write(tmp_path / "run")
 
-    judgement = judge(spark, run, contented, "no expectations")
+    judgement = judge(spark, run, pass_suites, "no expectations")
 
-    assert judgement["counts"]["messages"] == messages
-    assert judgement["verdict"] == verdict
+    assert judgement.counts.messages == messages
+    assert judgement.verdict == verdict

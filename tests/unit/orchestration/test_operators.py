@@ -14,6 +14,7 @@ import pytest
 from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowRescheduleException,
+    AirflowSkipException,
     AirflowTaskTerminated,
     AirflowTaskTimeout,
 )
@@ -180,6 +181,11 @@ class TestASuite:
     def test_that_did_not_pass_fails_with_one_sentence(self, a_run: Run, context: Any, verdict: str) -> None:
         leave_judgement(a_run, judgement(ordering=verdict))
         with pytest.raises(AirflowFailException, match=f"^{verdict}: why of ordering$"):
+            self.suite(a_run).execute(context)
+
+    def test_that_does_not_apply_is_skipped(self, a_run: Run, context: Any) -> None:
+        leave_judgement(a_run, judgement(ordering="not_applicable"))
+        with pytest.raises(AirflowSkipException, match=r"^not_applicable: why of ordering$"):
             self.suite(a_run).execute(context)
 
     def test_that_was_not_evaluated_fails(self, a_run: Run, context: Any) -> None:

@@ -108,6 +108,33 @@ def test_a_control_without_the_expected_anomaly_or_suite_is_not_met(plant, judge
     assert reason in result["why"]
 
 
+def make_inapplicable(judged, suite):
+    """Have nothing of a suite apply."""
+    content = judged["suites"][suite] | {"verdict": "not_applicable", "evaluated": 0, "written": 0}
+    content["expectations"] = [
+        {**check, "verdict": "not_applicable", "why": "log cannot say where copies are"}
+        for check in content["expectations"]
+    ]
+    judged["suites"][suite] = content
+    return judged
+
+
+def test_a_suite_that_does_not_apply_hinders_nothing_and_its_reason_is_told(plant, judgement):
+    result = conclude(plant(judged=make_inapplicable(judgement(), "placement")))
+
+    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("passed", True, 0)
+    assert result["suites"]["placement"] == "not_applicable"
+    assert result["not_applicable"] == {"expect_placement": "log cannot say where copies are"}
+
+
+def test_a_suite_that_does_not_apply_is_no_reason_to_fail(plant, judgement):
+    result = conclude(plant(judged=make_inapplicable(judgement("failed", failed=["ordering"]), "placement")))
+
+    assert result["verdict"] == "failed"
+    assert "suite ordering failed" in result["why"]
+    assert "placement" not in result["why"]
+
+
 def test_legal_anomalies_count_for_the_expected_minimum(plant, judgement):
     expects = {"guarantee": "at_most_once", "expect": {"verdict": "passed", "at_least": {"lost": 5}}}
 

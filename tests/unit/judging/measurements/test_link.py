@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from brokerproof_judging.measurements.link import of_link, weighted_quantile
-from brokerproof_judging.measurements.run_times import Span, Timeline
+from brokerproof_judging.measurements.link import find_weighted_quantile, measure_link
+from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes, Span
 from brokerproof_judging.measurements.samples import Samples
 
 RUN = SimpleNamespace(topology=SimpleNamespace(links=[SimpleNamespace(between=["eu", "us"])]))
@@ -22,9 +22,11 @@ def measured(phases=None, samples=SAMPLES):
     phases = (
         {"steady": Span(start_us=0, end_us=20), "impact": Span(start_us=20, end_us=30)} if phases is None else phases
     )
-    slow = SimpleNamespace(name="slow", slowed=Span(start_us=20, end_us=30))
-    timeline = SimpleNamespace(phases=phases, faults=[slow, SimpleNamespace(name="kill", slowed=None)])
-    return {(each.metric, each.subject): each for each in of_link(RUN, timeline, Samples(series=series))}
+    span = Span(start_us=20, end_us=30)
+    slow = EffectiveFault(name="slow", targets=(), span=span, slowed=span)
+    times = RunTimes(phases=phases, effective=(slow, EffectiveFault(name="kill", targets=(), span=span)))
+    values = measure_link(RUN, times, Samples(series=series))
+    return {(value.metric, value.subject): value.reading for value in values}
 
 
 def test_each_passage_counts_with_the_quantile_of_its_sample():
@@ -44,7 +46,7 @@ def test_a_way_that_nothing_was_timed_on_is_not_measured_rather_than_0():
 
 def test_there_is_nothing_to_measure_without_a_link_and_no_phase_without_steadiness():
     without = SimpleNamespace(topology=SimpleNamespace(links=[]))
-    assert list(of_link(without, Timeline(phases={}, faults=[]), Samples())) == []
+    assert list(measure_link(without, RunTimes(), Samples())) == []
     assert {subject for _, subject in measured(phases={})} == {"eu>us/slow", "us>eu/slow"}
 
 
@@ -53,4 +55,4 @@ def test_there_is_nothing_to_measure_without_a_link_and_no_phase_without_steadin
     [([(1, 1)], 0.5, 1), ([(1, 1), (2, 1)], 0.5, 1), ([(2, 1), (1, 1)], 0.51, 2), ([(0, 0), (7, 3)], 0.0, 7)],
 )
 def test_a_quantile_by_weight(weighted, quantile, value):
-    assert weighted_quantile(weighted, quantile) == value
+    assert find_weighted_quantile(weighted, quantile) == value

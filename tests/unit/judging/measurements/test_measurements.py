@@ -12,7 +12,7 @@ import json
 import pytest
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.run.records import PhaseTimes, SubscriptionDrain, SubscriptionDrains
-from brokerproof_judging.measurements.measurement import Measured, rows
+from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, make_measurements
 
 from ..history import SECOND, START, TOPIC, History
 from ..judged import Judged
@@ -177,7 +177,7 @@ def test_a_bound_on_something_that_there_is_not_has_a_row_without_a_value(judged
 def test_a_fault_without_effect_measures_nothing_and_says_so(judged):
     measured = [row for row in judged.table("measurements") if row["subject"] == "never"]
 
-    assert {row["metric"] for row in measured} == {name for name, each in METRICS.items() if each.subject == "fault"}
+    assert {row["metric"] for row in measured} == {name for name, each in METRICS.items() if each.is_per_fault}
     assert {(row["value"], row["evidence"]) for row in measured} == {(None, "the fault never became effective")}
 
 
@@ -225,8 +225,8 @@ def test_without_a_timeline_and_samples_every_value_is_missing_with_its_reason(u
 )
 def test_what_never_came_breaks_a_limit_only_if_it_was_waited_for_long_enough(tmp_path, bound, value):
     run = History(bounds={"rto_s": bound} if bound else {}).write(tmp_path / "run")
-    never = Measured(metric="rto_s", subject="kill", value=10.0, evidence="not in 10 s", at_least=True)
+    never = Reading(value=10.0, evidence="not in 10 s", at_least=True)
 
-    (row,) = rows(run, [never])
+    (row,) = make_measurements(run, [MeasuredValue(metric="rto_s", subject="kill", reading=never)])
 
-    assert row["value"] == value
+    assert row.value == value

@@ -12,8 +12,9 @@ import pytest
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.run.records import PhaseTimes
 from brokerproof.systems.pulsar.roles import Role
-from brokerproof_judging.measurements import recovery
-from brokerproof_judging.measurements.run_times import FaultTimes, Span
+from brokerproof_judging.measurements.detection import measure_detection
+from brokerproof_judging.measurements.measured_values import Reading
+from brokerproof_judging.measurements.run_times import EffectiveFault, Span
 from brokerproof_judging.measurements.samples import Samples
 
 from ..history import REPLICATED, SECOND, START, History
@@ -138,16 +139,16 @@ def detected(directory, *, gone):
     samples = Samples(series={("cluster:main", "alive:broker"): [(START + 19, before), (START + 28 * SECOND, after)]})
     span = Span(start_us=START + 20 * SECOND, end_us=START + 60 * SECOND)
     names = [name for role in gone for name in run.topology.clusters["main"].names(role=role)]
-    return recovery._detected(run, samples, FaultTimes(name="gone", targets=tuple(names), span=span), span)
+    return measure_detection(run, samples, EffectiveFault(name="gone", targets=tuple(names), span=span))
 
 
 def test_a_cluster_with_all_its_brokers_gone_has_a_metadata_store_that_says_so(tmp_path):
-    assert detected(tmp_path, gone=[Role.BROKER]) == (8.0, "first sample without a target", False)
+    assert detected(tmp_path, gone=[Role.BROKER]) == Reading(value=8.0, evidence="first sample without a target")
 
 
 def test_a_cluster_with_all_its_brokers_and_its_metadata_store_gone_has_nobody_to_say_so(tmp_path):
     why = "neither a broker of main nor its metadata store was left to say who lives"
-    assert detected(tmp_path, gone=[Role.BROKER, Role.METADATA]) == (None, why, False)
+    assert detected(tmp_path, gone=[Role.BROKER, Role.METADATA]) == Reading(value=None, evidence=why)
 
 
 @pytest.fixture(scope="module")

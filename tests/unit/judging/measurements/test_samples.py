@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from brokerproof.run.tables import SCHEMAS
 from brokerproof_judging import table_io
-from brokerproof_judging.measurements.samples import Samples
+from brokerproof_judging.measurements.samples import read_samples
 
 TODAY = [
     ("cluster:main", "alive:broker", '["broker-1"]'),
@@ -39,9 +39,9 @@ def samples_of(spark, rows):
             )
             for row in rows
         ],
-        table_io.schema("observations"),
+        table_io.table_schema("observations"),
     )
-    return Samples.of(frame)
+    return read_samples(frame)
 
 
 def test_a_run_recorded_in_old_words_has_the_same_samples(spark):

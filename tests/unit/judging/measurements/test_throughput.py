@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from brokerproof_judging.measurements.run_times import Span
-from brokerproof_judging.measurements.throughput import Pace, Second
+from brokerproof_judging.measurements.throughput import EventsInSecond, Throughput
 
 SPAN = Span(start_us=0, end_us=10_000_000)
 
@@ -10,7 +10,9 @@ SPAN = Span(start_us=0, end_us=10_000_000)
 def steady(numbers, count=10):
     """Seconds with that many events each, spread evenly."""
     return {
-        number: Second(count=count, first_us=number * 1_000_000, last_us=number * 1_000_000 + 900_000, gap_us=100_000)
+        number: EventsInSecond(
+            count=count, first_us=number * 1_000_000, last_us=number * 1_000_000 + 900_000, gap_us=100_000
+        )
         for number in numbers
     }
 
@@ -29,7 +31,7 @@ def steady(numbers, count=10):
     ],
 )
 def test_a_rate_is_held_after_five_seconds_in_a_row(seconds, held):
-    assert Pace(span=SPAN, seconds=seconds).held_again(10) == held
+    assert Throughput(span=SPAN, seconds=seconds).find_second_held(10) == held
 
 
 @pytest.mark.parametrize(
@@ -42,4 +44,4 @@ def test_a_rate_is_held_after_five_seconds_in_a_row(seconds, held):
     ],
 )
 def test_the_longest_gap_counts_the_edges(seconds, gap):
-    assert Pace(span=SPAN, seconds=seconds).longest_gap() == gap
+    assert Throughput(span=SPAN, seconds=seconds).find_longest_gap() == gap

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from brokerproof.checks import load_topology
-from brokerproof.experiment.guarantees import DEFINITIONS, Anomaly, Suite
+from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.topology import Topology
 from brokerproof.run.directory import Run
 from pyspark.sql import SparkSession
 
@@ -53,6 +54,7 @@ class Planted:
     anomalies: list[dict[str, Any]]
     measurements: list[dict[str, Any]]
     scenario: dict[str, Any]
+    topology: Topology
 
     def mark(self, anomaly: str, *, legal: bool = False, count: int = 1, in_log: bool = True) -> None:
         """Give the anomaly to the first `count` messages of the log, or of the subscription."""
@@ -80,8 +82,7 @@ class Planted:
                 **self.scenario,
             }
         )
-        topology = load_topology("sync_active_passive", PROJECT / "topologies")
-        run = Run.create(self.directory, run_id=RUN_ID, scenario=scenario, topology=topology)
+        run = Run.create(self.directory, run_id=RUN_ID, scenario=scenario, topology=self.topology)
         for table in ("messages", "anomalies", "measurements"):
             Path(run.table(table)).mkdir(parents=True)
             run.append(table, getattr(self, table))
@@ -114,7 +115,8 @@ def message(seq: int, subscription: str | None) -> dict[str, Any]:
 def plant(directory: Path) -> Planted:
     """A sound run of twenty messages, at their log and their subscription."""
     rows = [message(seq, subscription) for seq in range(20) for subscription in (None, SUBSCRIPTION)]
-    return Planted(str(directory / "run"), rows, [], sound_measurements(), {})
+    topology = load_topology("sync_active_passive", PROJECT / "topologies")
+    return Planted(str(directory / "run"), rows, [], sound_measurements(), {}, topology)
 
 
 def judged_by(
@@ -126,7 +128,7 @@ def judged_by(
     data_docs: bool = False,
     **options: Any,
 ) -> dict[str, Any]:
-    """What the planted run comes to, in one suite, in some or in all; `directory` is that of the suite files.
+    """What the planted run comes to in one suite, in some or in all, as it is written; `directory` has the suites.
 
     Data Docs take longer than all else, so they are built only where a test is about them.
     """
@@ -135,9 +137,10 @@ def judged_by(
     suites = [Suite(only)] if isinstance(only, str) else list(only)
     run = planted if isinstance(planted, Run) else planted.write()
     judged = evaluate(spark, run, str(directory), suites=suites, data_docs=data_docs, **options)
-    json.dumps(judged, allow_nan=False)
-    assert list(judged) == [str(suite) for suite in suites]
-    return judged
+    assert list(judged) == suites
+    content = {str(suite): judgement.model_dump(mode="json") for suite, judgement in judged.items()}
+    json.dumps(content, allow_nan=False)
+    return content
 
 
 @pytest.fixture
@@ -173,4 +176,4 @@ def about(judgement: dict[str, Any], name: str) -> dict[str, Any]:
 
 def suite_of(anomaly: Anomaly) -> str:
     """The suite that judges an anomaly."""
-    return str(DEFINITIONS[anomaly].suite)
+    return str(anomaly.facts.suite)

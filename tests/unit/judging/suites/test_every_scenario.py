@@ -13,7 +13,7 @@ from brokerproof.experiment.scenario import Bound, Scenario
 from brokerproof.faults.registry import harmful
 from brokerproof.run.directory import Run
 from brokerproof.systems.registry import system_of
-from brokerproof_judging.measurements.measurement import Measured, rows
+from brokerproof_judging.measurements.measured_values import make_measurements, measured_value
 from brokerproof_judging.measurements.recovery import FAULT_METRICS
 
 from .conftest import PROJECT, RUN_ID, Judge, about, message
@@ -27,7 +27,7 @@ def bounded(scenario: Scenario) -> Iterator[tuple[str, str, Bound]]:
     faults = harmful(scenario)
     for key, bound in scenario.bounds.items():
         metric, _, subject = key.partition("/")
-        everything = faults if METRICS[metric].subject == "fault" else ["steady"]
+        everything = faults if METRICS[metric].is_per_fault else ["steady"]
         for each in [subject] if subject else everything:
             yield metric, each, bound
     for phase in ("steady", "recovery"):
@@ -60,13 +60,13 @@ def planted(directory: Path, name: str, *, broken: bool) -> tuple[Run, dict[Suit
     tables = {
         "messages": [message(seq, None) | place for seq in range(5)],
         "anomalies": [],
-        "measurements": rows(
-            run,
-            [
-                Measured(metric=metric, subject=subject, value=value, evidence="planted")
-                for (metric, subject), value in found.items()
-            ],
-        ),
+        "measurements": [
+            row.model_dump(mode="json")
+            for row in make_measurements(
+                run,
+                [measured_value(metric, subject, value, "planted") for (metric, subject), value in found.items()],
+            )
+        ],
     }
     for table, content in tables.items():
         Path(run.table(table)).mkdir(parents=True)

@@ -78,9 +78,9 @@ def test_an_expectation_of_an_unregistered_kind_makes_the_suite_unknown(
 def test_a_kind_that_we_know_and_the_library_does_not_makes_the_suite_unknown(planted: Planted, judge: Judge) -> None:
     class WithoutAKind(GreatExpectations):
         def validate(self, file: SuiteFile, frame: DataFrame) -> Validation:
-            first, *others = file.content["expectations"]
-            expectations = [{**first, "type": "expect_x"}, *others]
-            return super().validate(replace(file, content={**file.content, "expectations": expectations}), frame)
+            first, *others = file.expectations
+            unknown = replace(first, content={**first.content, "type": "expect_x"})
+            return super().validate(replace(file, expectations=(unknown, *others)), frame)
 
     judgement = judge(planted, only="ordering", library=WithoutAKind)["ordering"]
     assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("unknown", 0, 3)

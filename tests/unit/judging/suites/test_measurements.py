@@ -18,7 +18,7 @@ FAULT: dict[str, Any] = {"faults": [{"name": "kill_eu", "kind": "kill", "targets
 
 
 def _subject(metric: str) -> str:
-    return "kill_eu" if METRICS[metric].subject == "fault" else "end"
+    return "kill_eu" if METRICS[metric].is_per_fault else "end"
 
 
 def _bounded(planted: Planted, metric: str, value: float | None, **bound: float) -> None:

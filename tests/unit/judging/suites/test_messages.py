@@ -182,13 +182,13 @@ def test_a_missing_table_is_unknown_and_named(planted: Planted, judge: Judge) ->
 
 
 def test_data_docs_show_what_failed(planted: Planted, judge: Judge) -> None:
-    from brokerproof_judging.suites.evaluation import data_docs_index
+    from brokerproof_judging.suites.data_docs import locate_data_docs
 
     planted.mark(Anomaly.LOST)
     run = planted.write()
     judged = judge(run, data_docs=True)
-    assert {judgement["data_docs"] for judgement in judged.values()} == {data_docs_index(run)}
-    pages = [page.read_text(encoding="utf-8") for page in Path(data_docs_index(run)).parent.rglob("*.html")]
+    assert {judgement["data_docs"] for judgement in judged.values()} == {locate_data_docs(run)}
+    pages = [page.read_text(encoding="utf-8") for page in Path(locate_data_docs(run)).parent.rglob("*.html")]
     description = about(judged["completeness"], Anomaly.LOST)["description"]
     assert any(description in page and "1 of 40 against it" in page for page in pages)
 
@@ -200,7 +200,7 @@ def test_data_docs_that_cannot_be_written_change_no_verdict(planted: Planted, ju
     judged = judge(run, data_docs=True)
     assert judged["completeness"]["verdict"] == "failed"
     assert judged["ordering"]["verdict"] == "passed"
-    assert all(judgement["data_docs_error"] and "data_docs" not in judgement for judgement in judged.values())
+    assert all(judgement["data_docs_error"] and not judgement["data_docs"] for judgement in judged.values())
 
 
 def test_the_data_docs_of_an_earlier_judgement_are_replaced(planted: Planted, judge: Judge) -> None:
@@ -208,7 +208,7 @@ def test_the_data_docs_of_an_earlier_judgement_are_replaced(planted: Planted, ju
     stale = Path(run.path("report", "data_docs", "stale.html"))
     stale.parent.mkdir(parents=True)
     stale.write_text("of yesterday", encoding="utf-8")
-    assert "data_docs" in judge(run, data_docs=True)["ordering"]
+    assert judge(run, data_docs=True)["ordering"]["data_docs"]
     assert not stale.exists()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from brokerproof.errors import InputError
-from brokerproof.experiment.guarantees import DEFINITIONS, Suite
+from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof_judging.suites.suite_file import read_suite
 
@@ -21,9 +22,9 @@ def _names(suite: Suite) -> set[str]:
     return {written.name for written in read_suite(str(EXPECTATIONS), suite).expectations}
 
 
-@pytest.mark.parametrize("anomaly", DEFINITIONS)
-def test_every_anomaly_has_an_expectation_in_its_suite(anomaly: str) -> None:
-    assert anomaly in _names(DEFINITIONS[anomaly].suite)
+@pytest.mark.parametrize("anomaly", Anomaly)
+def test_every_anomaly_has_an_expectation_in_its_suite(anomaly: Anomaly) -> None:
+    assert anomaly in _names(anomaly.facts.suite)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -75,6 +76,10 @@ def _change_first_kwargs(**changes: Any) -> Change:
         ("placement", _change_first_kwargs(maximum=float("nan")), "is no number: nan"),
         ("placement", _change_first_kwargs(maximum="0"), "is no number: '0'"),
         ("placement", _change_first_kwargs(required="no"), "is not true or false"),
+        # The first of placement are segments that do not span; the table of metrics allows none.
+        ("placement", _change_first_kwargs(maximum=1), "allows more than the bound of `ledgers_not_spanning`, 0"),
+        ("placement", _change_first(kwargs={"metric": "ledgers_not_spanning", "required": True}), "allows more than"),
+        ("placement", _change_first_kwargs(required=False), "does not require that `ledgers_not_spanning` is measured"),
     ],
 )
 def test_a_file_that_does_not_ask_everything_is_refused(
@@ -98,3 +103,21 @@ def test_a_malformed_file_is_refused_by_name(written_suites: Path, content: str)
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"ordering\.json: no such file"):
         read_suite(str(tmp_path), Suite.ORDERING)
+
+
+def test_a_missing_expectation_is_named_with_what_to_add(written_suites: Path) -> None:
+    rewrite(written_suites, "completeness", _remove_lost)
+    with pytest.raises(InputError) as refused:
+        read_suite(str(written_suites), Suite.COMPLETENESS)
+    entry = {
+        "type": "expect_no_illegal_anomaly",
+        "kwargs": {"anomaly": "lost"},
+        "description": Anomaly.LOST.facts.demand,
+    }
+    assert f"run `make docs`, or add {json.dumps(entry)}" in str(refused.value)
+
+
+def test_a_file_may_be_stricter_than_the_metric(written_suites: Path) -> None:
+    rewrite(written_suites, "recovery", lambda content: content["expectations"][0]["kwargs"].update(maximum=60))
+    (first, *_) = read_suite(str(written_suites), Suite.RECOVERY).expectations
+    assert (first.name, first.maximum) == ("detect_s", 60)

@@ -1,0 +1,73 @@
+"""When the system noticed a fault: failed nodes are no longer listed, and another node owns the topic."""
+
+from __future__ import annotations
+
+from brokerproof.run.directory import Run
+from brokerproof.run.observations import Metric, Source, names_in, split
+from brokerproof.systems.registry import system_of
+from brokerproof.systems.roles import coordinates, is_listed, nodes_that, roles_that
+
+from brokerproof_judging.measurements.measured_values import Reading
+from brokerproof_judging.measurements.run_times import EffectiveFault
+from brokerproof_judging.measurements.samples import Samples, Series
+from brokerproof_judging.measurements.waiting import read_absence, read_last_arrival
+
+
+def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
+    """Until the first sample in which no target is listed alive, in every list that a target belongs to."""
+    listed = roles_that(system_of(run.topology), is_listed)
+    lists: dict[tuple[str, str], set[str]] = {}
+    for target in fault.targets:
+        node = run.topology.nodes.get(target)
+        if node is not None and node.role in listed:
+            source = Source.CLUSTER.of(run.topology.cluster_of(target))
+            lists.setdefault((source, Metric.ALIVE.of(node.role)), set()).add(target)
+    if not lists:
+        return Reading(value=None, evidence=f"no target is a {' or a '.join(listed)}, and others are listed nowhere")
+    for source, metric in lists:
+        # The cluster's own nodes say who lives, or where they are gone its metadata store; without either the lists are
+        # silent until somebody is back.
+        cluster, role = split(source)[1], split(metric)[1]
+        nodes = run.topology.clusters[cluster].nodes
+        running = {name for name, node in nodes.items() if node.role == role and not node.standby}
+        if running.union(nodes_that(coordinates, run.topology, cluster)) <= set(fault.targets):
+            why = f"neither a {role} of {cluster} nor its metadata store was left to say who lives"
+            return Reading(value=None, evidence=why)
+    after = {
+        name: [(at, value) for at, value in samples.series.get(name, []) if at >= fault.span.start_us] for name in lists
+    }
+    gone = [
+        next((at for at, value in after[name] if not targets.intersection(names_in(value))), None)
+        for name, targets in lists.items()
+    ]
+    if any(at is None for at in gone):
+        return read_absence(fault, after.values(), "a target was still listed alive")
+    # Each list lost its targets at its own time; the last one completes it.
+    return read_last_arrival(fault, [at for at in gone if at is not None], "first sample without a target")
+
+
+def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
+    """Until every topic that a target owned at the effect has an owner that is none."""
+    effect = fault.span.start_us
+    times: list[int] = []
+    waiting: list[Series] = []
+    owner_known = False
+    for _, values in samples.find_series(Source.TOPIC, Metric.OWNER):
+        for cluster in run.topology.clusters:
+            # Two clusters may own a topic of one name each; a node tells whose sample it is.
+            here = [(at, owner) for at, owner in values if owner in run.topology.clusters[cluster].nodes]
+            before = [owner for at, owner in here if at <= effect]
+            owner_known = owner_known or bool(before)
+            if not before or before[-1] not in fault.targets:
+                continue
+            at = next((at for at, owner in here if at > effect and owner not in fault.targets), None)
+            if at is None:
+                waiting.append(values)
+            else:
+                times.append(at)
+    if waiting:
+        return read_absence(fault, waiting, "no other broker owned the topic")
+    if times:
+        return read_last_arrival(fault, times, "first sample with another owner")
+    why = "owner was not a target" if owner_known else "the owner before the effect is not known"
+    return Reading(value=None, evidence=why)

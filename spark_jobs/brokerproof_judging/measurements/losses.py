@@ -1,0 +1,78 @@
+"""What each fault took: acked messages that no cluster holds any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from brokerproof.experiment.guarantees import Anomaly
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from brokerproof_judging.measurements.measured_values import Reading
+from brokerproof_judging.measurements.run_times import EffectiveFault
+
+
+def measure_losses(messages: DataFrame, faults: Sequence[EffectiveFault]) -> dict[str, dict[str, Reading]]:
+    """By fault, `rpo_messages` and `rpo_s` of what was acked before its effect, `lost_later_messages` of all else.
+
+    Neither is known while one of the messages is unproven.
+    """
+    settled = F.unix_micros("settled_at")
+    lost, unproven = (F.array_contains("anomalies", str(name)) for name in (Anomaly.LOST, Anomaly.UNPROVEN))
+    columns = []
+    for number, fault in enumerate(faults):
+        before = settled <= fault.span.start_us
+        columns += [
+            F.struct(
+                F.count_if(lost & before).alias("lost"),
+                F.count_if(lost & ~before).alias("lost_later"),
+                F.min(F.when(lost & before, settled)).alias("oldest"),
+                F.count_if(unproven & before).alias("unproven"),
+                F.count_if(unproven & ~before).alias("unproven_later"),
+            ).alias(f"fault{number}")
+        ]
+    if not columns:
+        return {}
+    row = find_missing_everywhere(messages).agg(*columns).collect()[0]
+    return {fault.name: _read_losses(fault, row[number]) for number, fault in enumerate(faults)}
+
+
+def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Reading]:
+    before = later = None
+    if counts.unproven:
+        before = _describe_unproven(counts.unproven, "before")
+    if counts.unproven_later:
+        later = _describe_unproven(counts.unproven_later, "after")
+    age = 0.0 if counts.oldest is None else (fault.span.start_us - counts.oldest) / 1e6
+    return {
+        "rpo_messages": before
+        or Reading(value=float(counts.lost), evidence="acked before the effect and held by no cluster"),
+        "rpo_s": before or Reading(value=age, evidence="age of the oldest of them" if counts.lost else "none was lost"),
+        "lost_later_messages": later
+        or Reading(value=float(counts.lost_later), evidence="acked after the effect, held by no cluster"),
+    }
+
+
+def _describe_unproven(count: int, when: str) -> Reading:
+    why = f"{count} messages acked {when} the effect are missing, and nothing proves why"
+    return Reading(value=None, evidence=why)
+
+
+def find_missing_everywhere(messages: DataFrame) -> DataFrame:
+    """Acked messages that no cluster holds, of those with an anomaly in a log: `settled_at`, all their `anomalies`.
+
+    A message that its home lost and another cluster still has is not gone.
+    """
+    wanting = messages.filter("subscription IS NULL AND outcome = 'acked' AND size(anomalies) > 0")
+    return (
+        # Few of many: what has an anomaly is looked for in all logs, and not everything grouped by message.
+        messages.filter("subscription IS NULL")
+        .join(wanting.select("topic", "producer", "seq").distinct(), ["topic", "producer", "seq"], "left_semi")
+        .groupBy("topic", "producer", "seq")
+        .agg(
+            F.max("copies").alias("copies"),
+            F.min("settled_at").alias("settled_at"),
+            F.array_distinct(F.flatten(F.collect_list("anomalies"))).alias("anomalies"),
+        )
+        .filter("copies = 0")
+    )

@@ -1,0 +1,87 @@
+"""A measured value, or the reason why there is none, and the rows of the table `measurements` made from such values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.scenario import Bound, Scenario
+from brokerproof.run.directory import Run
+from brokerproof.run.measurement import Measurement
+from brokerproof.systems.registry import abilities_of
+
+from brokerproof_judging.applicability import find_lacking
+
+# Subject of what there is one of per run, and of a bound on something of which nothing was measured.
+RUN, END, NOTHING = "run", "end_of_run", "nothing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A value and what it rests on; `at_least` where the real one is higher, because the wait for it was cut off."""
+
+    value: float | None
+    evidence: str
+    at_least: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredValue:
+    """A reading of a metric, of one subject."""
+
+    metric: str
+    subject: str
+    reading: Reading
+
+
+def measured_value(metric: str, subject: str, value: float | None, evidence: str) -> MeasuredValue:
+    """A value as it is, not cut off."""
+    return MeasuredValue(metric=metric, subject=subject, reading=Reading(value=value, evidence=evidence))
+
+
+def make_measurements(run: Run, values: Iterable[MeasuredValue]) -> list[Measurement]:
+    """Rows of the table `measurements`, with those that the scenario bounds and nobody measured.
+
+    Without what does not apply to the run's messaging system.
+    """
+    abilities = abilities_of(run)
+    found = list(values)
+    subjects = {(each.metric, each.subject) for each in found}
+    metrics = {each.metric for each in found}
+    for key in run.scenario.bounds:
+        metric, _, subject = key.partition("/")
+        if (subject and (metric, subject) not in subjects) or (not subject and metric not in metrics):
+            found.append(measured_value(metric, subject or NOTHING, None, f"nothing was measured of `{key}`"))
+    return [_make_measurement(run, each) for each in found if find_lacking(each.metric, abilities) is None]
+
+
+def _make_measurement(run: Run, measured: MeasuredValue) -> Measurement:
+    bound = _find_bound(run.scenario, measured)
+    metric, reading = METRICS[measured.metric], measured.reading
+    value = reading.value
+    if reading.at_least and value is not None and (bound is None or bound.max is None or value <= bound.max):
+        # Too short a look proves nothing, unless it was already longer than what is allowed.
+        value = None
+    return Measurement(
+        run_id=run.run_id,
+        suite=metric.suite,
+        metric=measured.metric,
+        subject=measured.subject,
+        value=None if value is None else float(value),
+        unit=metric.unit,
+        minimum=bound.min if bound else None,
+        maximum=bound.max if bound else None,
+        evidence=reading.evidence,
+    )
+
+
+def _find_bound(scenario: Scenario, measured: MeasuredValue) -> Bound | None:
+    bound = scenario.bound(measured.metric, measured.subject)
+    if bound is None and measured.metric == "owner_in_region":
+        # Naming the region under `owner` is the expectation; it needs no second line under `bounds`.
+        return Bound(min=1.0)
+    if bound is None and measured.metric == "lost_later_messages" and scenario.destroyed:
+        # What a destroyed cluster took with it is bounded by `rpo_messages`; nothing excuses what was acked later.
+        return Bound(max=0.0)
+    return bound

@@ -1,0 +1,61 @@
+"""Everything that is measured of a run. A new measurement yields its values here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from brokerproof.run.directory import Run
+from pyspark.sql import DataFrame, SparkSession
+
+from brokerproof_judging import table_io
+from brokerproof_judging.measurements.failover import measure_failover
+from brokerproof_judging.measurements.interruption import ClientEvents, count_client_events
+from brokerproof_judging.measurements.link import measure_link
+from brokerproof_judging.measurements.measured_values import MeasuredValue
+from brokerproof_judging.measurements.placement import (
+    measure_local_reads,
+    measure_owner_regions,
+    measure_spread,
+    measure_under_replication,
+)
+from brokerproof_judging.measurements.publishing import measure_publishing
+from brokerproof_judging.measurements.recovery import measure_faults
+from brokerproof_judging.measurements.replication_lag import measure_replication_lag
+from brokerproof_judging.measurements.run_times import RunTimes, read_run_times
+from brokerproof_judging.measurements.samples import Samples, read_samples
+from brokerproof_judging.measurements.sampling import measure_sampling_gap
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """What is measured from the jobs' own records, before anything is judged."""
+
+    times: RunTimes
+    samples: Samples
+    events: ClientEvents
+
+
+def read_recorded_run(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) -> RecordedRun:
+    """From the run's records; `tables` has `publishes` and `deliveries`."""
+    times = read_run_times(run, table_io.read_table(spark, run, "faults"))
+    return RecordedRun(
+        times=times,
+        samples=read_samples(table_io.read_table(spark, run, "observations")),
+        events=count_client_events(spark, times, tables["publishes"], tables["deliveries"]),
+    )
+
+
+def measure_run(run: Run, recorded: RecordedRun, copies: DataFrame, messages: DataFrame) -> Iterator[MeasuredValue]:
+    """All values; `copies` is the table `ledgers`, `messages` the table of judged messages."""
+    times, samples = recorded.times, recorded.samples
+    yield from measure_spread(copies)
+    yield measure_under_replication(samples)
+    yield from measure_local_reads(run, times, samples)
+    yield from measure_owner_regions(run, times, samples)
+    yield from measure_faults(run, times, samples, recorded.events, messages)
+    yield from measure_publishing(run, times, messages)
+    yield from measure_link(run, times, samples)
+    yield from measure_replication_lag(run, times, messages)
+    yield from measure_failover(run, messages)
+    yield measure_sampling_gap(run, times, samples)

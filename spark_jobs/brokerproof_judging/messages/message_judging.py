@@ -1,0 +1,93 @@
+"""Judges the messages of a run in two steps: the facts about each, then what comparisons add, as the run's tables."""
+
+from __future__ import annotations
+
+import json
+
+from brokerproof.run.counts import Counts
+from brokerproof.run.directory import Run
+from pyspark.sql import DataFrame, SparkSession
+
+from brokerproof_judging import table_io
+from brokerproof_judging.applicability import list_applicable_anomalies
+from brokerproof_judging.evidence import Evidence, subscriptions
+from brokerproof_judging.messages.comparisons import COMPARISONS, Compared, find_by_comparison
+from brokerproof_judging.messages.facts import PLACES, FactsOfPart
+from brokerproof_judging.messages.legality import list_forbidden
+from brokerproof_judging.messages.publish_record import PartSummary
+from brokerproof_judging.messages.records import unite_records
+from brokerproof_judging.messages.result_tables import ResultTablesOfPart, add_up_counts
+from brokerproof_judging.partitioned_sql import choose_parts, collect_answers, start_workers, work_on_parts
+
+RECORDED_TABLES = ("publishes", "stored", "deliveries")
+
+_WORKERS_IMPORT = ("brokerproof_judging.messages.comparisons", "brokerproof_judging.messages.result_tables")
+
+
+def start_judging_workers(spark: SparkSession) -> None:
+    """Have Spark's workers import what judging messages takes, while the first query is still being planned."""
+    start_workers(spark, *_WORKERS_IMPORT)
+
+
+class MessageJudging:
+    """Both steps, the first of which has to come first.
+
+    They write through `replacement`: what is only needed on the way, and the tables `messages` and `anomalies`.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        run: Run,
+        recorded: dict[str, DataFrame],
+        evidence: Evidence,
+        replacement: table_io.Replacement,
+    ) -> None:
+        self._spark, self._run, self._recorded, self._replacement = spark, run, recorded, replacement
+        sizes = {name: table_io.count_rows(run, name) for name in recorded}
+        self._publishes = sizes["publishes"]
+        self._parts = choose_parts(spark, sum(sizes.values()))
+        self._evidence = evidence
+        self._anomalies = list_applicable_anomalies(run)
+        self._places, self._findings = (replacement.path_beside(name) for name in ("places", "findings"))
+
+    def work_out_facts(self) -> list[PartSummary]:
+        """Write the facts about every message and what they show. Returns what is to be known of the publishes."""
+        facts = FactsOfPart(
+            places=self._places,
+            findings=self._findings,
+            topology=self._run.topology,
+            subscriptions=[
+                (each.cluster, each.name, each.moved_from)
+                for each in subscriptions(self._run.scenario, self._run.topology)
+            ],
+            evidence=self._evidence.tables(),
+            faults_undone=self._evidence.undone.given,
+            clock_error_us=self._run.facts.clock_error_us,
+            anomalies=[str(anomaly) for anomaly in self._anomalies if anomaly not in COMPARISONS],
+        )
+        records = self._parts.split_by_message(unite_records(**self._recorded))
+        answers = collect_answers(self._parts, work_on_parts(records, facts, facts.SCHEMA))
+        return [PartSummary(**json.loads(answer)) for answer in answers]
+
+    def write_tables(self) -> Counts:
+        """Compare messages with each other and write the tables. Returns how many there are of everything."""
+        schema = table_io.to_spark_schema(PLACES)
+        compared = Compared(
+            publishes=self._recorded["publishes"],
+            stored=self._recorded["stored"],
+            places=self._spark.read.schema(schema).parquet(table_io.to_uri(self._places)),
+            clock_error_us=self._run.facts.clock_error_us,
+        )
+        results = ResultTablesOfPart(
+            run_id=self._run.run_id,
+            places=self._places,
+            findings=self._findings,
+            messages=self._replacement.path_beside("messages"),
+            anomalies=self._replacement.path_beside("anomalies"),
+            forbidden=list_forbidden(self._run.scenario, self._run.topology),
+            destroyed=self._run.scenario.destroyed,
+        )
+        found = find_by_comparison(self._spark, compared, self._parts, self._anomalies)
+        answers = work_on_parts(self._parts.split_by_message(found), results, results.SCHEMA)
+        return add_up_counts(self._publishes, collect_answers(self._parts, answers))

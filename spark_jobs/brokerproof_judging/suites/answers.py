@@ -1,0 +1,113 @@
+"""What Great Expectations came to for each expectation, checked before it is believed.
+
+It drops what it does not know, and calls an expectation that it could not evaluate a violation. So every expectation
+that was asked has to come back once, with its counts, and with a verdict that these counts have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.errors import RunError
+from brokerproof.experiment.verdict import Verdict
+
+from brokerproof_judging.suites.library import Validation
+from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
+
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """Numbers of rows that one expectation is about, and that are unexpected, undecided and legal."""
+
+    rows: int
+    unexpected: int
+    undecided: int
+    legal: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What Great Expectations came to for one expectation."""
+
+    written: WrittenExpectation
+    tally: Tally | None
+    samples: list[dict[str, Any]]
+    # Why there is no tally, to complete the sentence "the expectation …".
+    problem: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What its counts say."""
+        if self.tally is None:
+            return Verdict.UNKNOWN
+        if self.tally.unexpected:
+            return Verdict.FAILED
+        return Verdict.UNKNOWN if self.tally.undecided else Verdict.PASSED
+
+
+def read_answers(file: SuiteFile, validation: Validation) -> list[Answer]:
+    """The answers in the order of the file; RunError where Great Expectations did not evaluate what is written."""
+    if validation.taken != len(file.expectations):
+        raise RunError(
+            f"{file.path} holds {len(file.expectations)} expectations, and Great Expectations took "
+            f"{validation.taken} of them; is one of an unregistered kind?"
+        )
+    results: dict[str, list[Any]] = {}
+    for result in validation.results:
+        kwargs = result.expectation_config.kwargs
+        results.setdefault(kwargs.get("anomaly") or kwargs.get("metric"), []).append(result)
+    answers = [_read_answer(written, results.get(written.name, [])) for written in file.expectations]
+    holds = all(answer.verdict is Verdict.PASSED for answer in answers)
+    if validation.success is not holds and not any(answer.problem for answer in answers):
+        raise RunError(
+            f"Great Expectations calls the suite {'held' if validation.success else 'broken'}, its counts do not"
+        )
+    return answers
+
+
+def collect_tallies(answers: Sequence[Answer]) -> dict[str, Tally]:
+    """The counts of every expectation that has some, by name."""
+    return {answer.written.name: answer.tally for answer in answers if answer.tally is not None}
+
+
+def shorten_error(text: str) -> str:
+    """The first line of an error; Spark's are followed by a plan or a Java stack."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}…"
+
+
+def _read_answer(written: WrittenExpectation, results: Sequence[Any]) -> Answer:
+    if len(results) != 1:
+        problem = "was not evaluated" if not results else f"was evaluated {len(results)} times"
+        return Answer(written=written, tally=None, samples=[], problem=problem)
+    result = results[0]
+    if exception := _find_exception(result.exception_info):
+        problem = f"could not be evaluated: {shorten_error(exception)}"
+        return Answer(written=written, tally=None, samples=[], problem=problem)
+    found = result.result
+    try:
+        tally = Tally(
+            rows=found["rows"], unexpected=found["unexpected_count"], undecided=found["undecided"], legal=found["legal"]
+        )
+        samples = found["details"]["samples"]
+    except (KeyError, TypeError) as error:
+        return Answer(written=written, tally=None, samples=[], problem=f"came back without its counts: {error!r}")
+    if bool(result.success) is not (tally.unexpected == 0 and tally.undecided == 0):
+        problem = "came back with a verdict that is not its counts'"
+        return Answer(written=written, tally=None, samples=samples, problem=problem)
+    return Answer(written=written, tally=tally, samples=samples)
+
+
+def _find_exception(information: Mapping[str, Any] | None) -> str:
+    """The message of an exception, which is held directly or one level down, by metric; empty where there was none."""
+    if not information:
+        return ""
+    entries = [information, *(entry for entry in information.values() if isinstance(entry, Mapping))]
+    for entry in entries:
+        if entry.get("raised_exception"):
+            return str(entry.get("exception_message") or "an exception without a message")
+    return ""

@@ -1,0 +1,25 @@
+"""The part of a suite that applies to a run's messaging system. The rest is not asked, and not counted as held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from brokerproof.run.directory import Run
+from brokerproof.systems.registry import abilities_of
+
+from brokerproof_judging.applicability import find_lacking
+from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
+
+
+def keep_applicable(file: SuiteFile, run: Run) -> tuple[SuiteFile, dict[str, str]]:
+    """The suite with what applies, and by name why the others do not."""
+    abilities = abilities_of(run)
+    kept: list[WrittenExpectation] = []
+    reasons: dict[str, str] = {}
+    for written in file.expectations:
+        lacking = find_lacking(written.name, abilities)
+        if lacking is None:
+            kept.append(written)
+        else:
+            reasons[written.name] = f"{run.topology.system} cannot {lacking.meaning}"
+    return replace(file, expectations=tuple(kept)), reasons

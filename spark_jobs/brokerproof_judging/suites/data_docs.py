@@ -1,0 +1,33 @@
+"""The pages that Great Expectations builds about what it validated."""
+
+from __future__ import annotations
+
+import fsspec
+from brokerproof.run.directory import Run
+
+from brokerproof_judging.suites.answers import shorten_error
+from brokerproof_judging.suites.library import Library
+
+
+def publish_data_docs(library: Library, site: str, run: Run) -> dict[str, str]:
+    """Build the pages in the directory `site`, and put them into the run's directory, wherever that is.
+
+    Returns where they are as `data_docs`, or why there are none as `data_docs_error`.
+    """
+    try:
+        library.build_data_docs()
+        filesystem, target = fsspec.url_to_fs(run.path("report", "data_docs"))
+        if filesystem.exists(target):
+            filesystem.rm(target, recursive=True)
+        filesystem.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+        filesystem.put(f"{site}/", f"{target}/", recursive=True)
+        if not run.exists("report", "data_docs", "index.html"):
+            return {"data_docs_error": "Great Expectations built no index page"}
+    except Exception as error:
+        return {"data_docs_error": shorten_error(f"{type(error).__name__}: {error}")}
+    return {"data_docs": locate_data_docs(run)}
+
+
+def locate_data_docs(run: Run) -> str:
+    """Where the first page of the run's Data Docs is."""
+    return run.path("report", "data_docs", "index.html")

@@ -1,0 +1,92 @@
+"""What a messaging system cannot do is shown apart, with the reason; it is never passed, failed or unknown.
+
+The runs are of the log server of tests/systems, which makes no copy anew, says nothing of where copies are, counts no
+reads, replicates nothing and moves no subscription.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from brokerproof.checks import load_topology
+from brokerproof.experiment.guarantees import Anomaly
+from brokerproof_judging.measurements.measured_values import make_measurements, measured_value
+
+from .conftest import PROJECT, Judge, Planted, about
+
+WITHOUT_REPLICATION = "testlog cannot send what is published in one cluster to another one"
+APPLICABLE = ("publish_latency_p99_ms", "sampling_gap_s")
+
+
+@pytest.fixture
+def planted(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> Planted:
+    """A sound run of the log server."""
+    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=testlog_system.system:TESTLOG")
+    planted.topology = load_topology("three_servers", PROJECT / "tests/systems/topologies")
+    for row in planted.messages:
+        row |= {"cluster": "log", "home": "log"}
+    planted.measurements = [row for row in planted.measurements if row["metric"] in APPLICABLE]
+    return planted
+
+
+def inapplicable(judgement: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["why"] for each in judgement["expectations"] if each["verdict"] == "not_applicable"}
+
+
+def test_an_anomaly_that_needs_what_the_system_lacks_is_not_counted_as_held(planted: Planted, judge: Judge) -> None:
+    judgement = judge(planted, only="completeness")["completeness"]
+    assert inapplicable(judgement) == {"not_replicated": WITHOUT_REPLICATION}
+    assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("passed", 6, 6)
+    assert judgement["why"] == (
+        f"All 6 expectations hold for 40 messages and places. Not applicable: `not_replicated` ({WITHOUT_REPLICATION})."
+    )
+
+
+def test_it_stands_where_its_file_has_it(planted: Planted, judge: Judge) -> None:
+    judgement = judge(planted, only="completeness")["completeness"]
+    names = [each["name"] for each in judgement["expectations"]]
+    assert names == ["lost", "not_replicated", "undelivered", "unproven", "phantom", "failed_but_stored", "corrupted"]
+    entry = about(judgement, "not_replicated")
+    assert (entry["rows"], entry["unexpected"], entry["undecided"], entry["legal"]) == (0, 0, 0, 0)
+
+
+def test_the_rest_of_the_suite_still_fails(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.LOST)
+    judgement = judge(planted, only="completeness")["completeness"]
+    assert judgement["verdict"] == "failed"
+    assert judgement["why"].startswith("1 of 40 rows are `lost`")
+    assert inapplicable(judgement).keys() == {"not_replicated"}
+
+
+def test_metrics_of_replication_repair_and_moves_are_not_judged(planted: Planted, judge: Judge) -> None:
+    judgement = judge(planted, only="recovery")["recovery"]
+    lags = {f"replication_lag_{part}_ms" for part in ("p50", "p99", "max")}
+    assert inapplicable(judgement).keys() == {"rereplicate_s", "agree_s", "repeated_by_move", "missed_by_move", *lags}
+    assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("passed", 17, 17)
+
+
+def test_a_suite_of_which_nothing_applies_or_is_asked_for_does_not_apply(planted: Planted, judge: Judge) -> None:
+    judgement = judge(planted, only="placement")["placement"]
+    assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("not_applicable", 0, 0)
+    assert inapplicable(judgement)["owner_in_region"] == "the scenario does not ask for it"
+    assert inapplicable(judgement)["ledgers_not_spanning"].startswith("testlog cannot say which nodes hold")
+    assert judgement["why"].startswith("Not applicable: `ledgers_not_spanning`")
+
+
+def test_what_the_scenario_asks_for_is_judged(planted: Planted, judge: Judge) -> None:
+    planted.scenario = {"owner": {"steady": "here"}}
+    assert judge(planted, only="placement")["placement"]["verdict"] == "no_data"
+
+
+def test_what_the_scenario_asks_for_and_was_measured_is_judged(planted: Planted, judge: Judge) -> None:
+    planted.scenario = {"owner": {"steady": "here"}}
+    planted.measure("owner_in_region", "steady", 0.5, minimum=1.0)
+    judgement = judge(planted, only="placement")["placement"]
+    assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("failed", 1, 1)
+
+
+def test_a_metric_that_does_not_apply_has_no_row(planted: Planted) -> None:
+    planted.scenario = {"bounds": {"rereplicate_s": {"max": 60}, "rto_s": {"max": 60}}}
+    values = [measured_value(metric, "kill", 1.0, "planted") for metric in ("agree_s", "detect_s")]
+    assert {row.metric for row in make_measurements(planted.write(), values)} == {"detect_s", "rto_s"}

@@ -1,0 +1,27 @@
+"""Writes the suites of expectations/ from the tables of anomalies and metrics: `make docs`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from brokerproof.experiment.guarantees import Suite
+from brokerproof.settings import from_environment
+from brokerproof_judging.suites.suite_content import make_suite
+
+
+def write_suites() -> dict[str, str]:
+    """The files' text by file name."""
+    return {f"{suite}.json": json.dumps(make_suite(suite), indent=2, ensure_ascii=False) + "\n" for suite in Suite}
+
+
+def main() -> int:
+    """Write the files."""
+    directory = from_environment().home / "expectations"
+    for name, text in write_suites().items():
+        (directory / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
