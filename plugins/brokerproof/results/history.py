@@ -117,9 +117,11 @@ class History:
             )
 
     def list_runs(self, scenarios: Sequence[str] = (), limit: int = 20) -> list[RecordedRun]:
-        """The last runs, of some scenarios or of all, newest first, with their measurements and anomaly counts."""
+        """The last runs, of some scenarios or of all, newest first, with checks, measurements and anomaly counts."""
         chosen = select(RecordedRun).options(
-            selectinload(RecordedRun.measurements), selectinload(RecordedRun.anomaly_counts)
+            selectinload(RecordedRun.checks),
+            selectinload(RecordedRun.measurements),
+            selectinload(RecordedRun.anomaly_counts),
         )
         if scenarios:
             chosen = chosen.where(RecordedRun.scenario.in_(scenarios))
