@@ -26,11 +26,18 @@ class PlantedSystem(Pulsar):
         *,
         clients: Callable[[str], Any] | None = None,
         cluster: object = None,
+        nodes: object = None,
         abilities: Collection[Ability] = tuple(Ability),
     ) -> None:
-        """`clients` makes those of a cluster by its name; `cluster` is asked and administered."""
-        self._clients, self._cluster = clients, cluster
+        """`clients` makes those of a cluster by its name; `cluster` is asked and administered, `nodes` provisioned."""
+        self._clients, self._cluster, self._nodes = clients, cluster, nodes
         self.abilities = frozenset(abilities)
+
+    def warm_up(self, version: str) -> None:  # type: ignore[override]
+        """Nothing has to be done before a machine's first run."""
+
+    def provisioning(self, run: Run) -> Any:
+        return self._nodes
 
     def administration(self, run: Run) -> Any:
         return self._cluster

@@ -1,105 +1,73 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from brokerproof.checks import load_scenario
 from brokerproof.cli import main
-from brokerproof.commands import run_command
-from brokerproof.orchestration.airflow_client import TaskState
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, write_record
 from brokerproof.settings import from_environment
 
+from ..planted_system import PlantedSystem, plant_system
 from .conftest import PROJECT, SCENARIO, judgement, leave_judgement
-
-
-class FakeAirflow:
-    """An embedded Airflow that always runs, and counts its starts."""
-
-    starts = 0
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def start(self) -> str:
-        FakeAirflow.starts += 1
-        return "http://127.0.0.1:1"
-
-    def read_password(self) -> str:
-        return "secret"
-
-
-class FakeClient:
-    """An Airflow whose runs end at once; the tests plant what they leave."""
-
-    judged: Any = None
-    failed: tuple[str, ...] = ()
-    triggered: dict[str, Any]
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def wait_for_dag(self, _: str) -> None: ...
-
-    def trigger_run(self, dag_id: str, run_id: str, params: dict[str, Any]) -> None:
-        settings = from_environment()
-        FakeClient.triggered = params
-        if "reserve" in self.failed:
-            return
-        scenario, topology = load_scenario(settings.scenario_file(dag_id), settings.topologies)
-        run = Run.create(str(settings.runs / run_id), run_id=run_id, scenario=scenario, topology=topology)
-        if self.judged:
-            leave_judgement(run, self.judged)
-        for task in self.failed:
-            write_record(run, StepProblem(step=task, problem=f"planted problem of {task}"))
-
-    def read_state(self, *_: str) -> str:
-        return "failed"
-
-    def list_tasks(self, *_: str) -> list[TaskState]:
-        return [TaskState(task_id=task, state="failed") for task in (*self.failed, "verdict")]
-
-    def read_xcom(self, *_: str) -> str:
-        return "no slot is free"
+from .stand_in_airflow import StandInAirflow
 
 
 @pytest.fixture(autouse=True)
-def fakes(monkeypatch: pytest.MonkeyPatch, scenarios: Path) -> None:
-    monkeypatch.setattr(run_command, "EmbeddedAirflow", FakeAirflow)
-    monkeypatch.setattr(run_command, "AirflowClient", FakeClient)
-    monkeypatch.setattr(FakeAirflow, "starts", 0)
-    monkeypatch.setattr(run_command, "prepare", lambda *_: None)
+def airflow(monkeypatch: pytest.MonkeyPatch, scenarios: Path) -> Iterator[StandInAirflow]:
+    """An Airflow that runs already; a run that it is given leaves nothing but what a test plants."""
+    # A system that has nothing to do before the first run on a machine.
+    plant_system(monkeypatch, PlantedSystem())
+    (scenarios / "region_lost.yaml").write_text(f"{SCENARIO}overrides: {{system: planted}}\n")
+    airflow = StandInAirflow(from_environment().airflow_home, lambda *_: None)
+    yield airflow
+    airflow.close()
 
 
-def planted(monkeypatch: pytest.MonkeyPatch, *, judged: Any = None, failed: tuple[str, ...] = ()) -> None:
-    monkeypatch.setattr(FakeClient, "judged", judged)
-    monkeypatch.setattr(FakeClient, "failed", failed)
+def plant_run(airflow: StandInAirflow, *, judged: Any = None, failed: tuple[str, ...] = ()) -> None:
+    """What the next run leaves: a judgement, and the problem of each task that failed."""
+
+    def leave(scenario_name: str, run_id: str) -> None:
+        settings = from_environment()
+        if "reserve" in failed:
+            return
+        scenario, topology = load_scenario(settings.scenario_file(scenario_name), settings.topologies)
+        run = Run.create(str(settings.runs / run_id), run_id=run_id, scenario=scenario, topology=topology)
+        if judged:
+            leave_judgement(run, judged)
+        for task in failed:
+            write_record(run, StepProblem(step=task, problem=f"planted problem of {task}"))
+
+    airflow.on_trigger, airflow.failed = leave, failed
 
 
-def test_a_run_as_expected_exits_with_0(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    planted(monkeypatch, judged=judgement())
+def test_a_run_as_expected_exits_with_0(airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]) -> None:
+    plant_run(airflow, judged=judgement())
     assert main(["run", "region_lost"]) == 0
     assert "passed, as expected" in capsys.readouterr().out
 
 
-def test_a_run_not_as_expected_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted(monkeypatch, judged=judgement(completeness="failed"))
+def test_a_run_not_as_expected_exits_with_1(airflow: StandInAirflow) -> None:
+    plant_run(airflow, judged=judgement(completeness="failed"))
     assert main(["run", "region_lost"]) == 1
 
 
 def test_an_unknown_run_exits_with_2_and_names_the_failed_task(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    planted(monkeypatch, failed=("load",))
+    plant_run(airflow, failed=("load",))
     assert main(["run", "region_lost"]) == 2
     assert "task load failed: planted problem of load" in capsys.readouterr().out
 
 
 def test_a_run_without_a_reservation_exits_with_2_and_the_reason(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    planted(monkeypatch, failed=("reserve",))
+    plant_run(airflow, failed=("reserve",))
     assert main(["run", "region_lost", "--json"]) == 2
     result = json.loads(capsys.readouterr().out)
     assert (result["verdict"], result["why"]) == ("unknown", "reserve failed: no slot is free")
@@ -117,21 +85,21 @@ def test_a_run_without_a_reservation_exits_with_2_and_the_reason(
     ],
 )
 def test_unusable_input_exits_with_3_before_anything_starts(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    airflow: StandInAirflow, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 3
     assert said in " ".join(capsys.readouterr().err.split())
-    assert FakeAirflow.starts == 0
+    assert airflow.requests == []
 
 
-def test_overrides_reach_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted(monkeypatch, judged=judgement())
+def test_overrides_reach_the_form(airflow: StandInAirflow) -> None:
+    plant_run(airflow, judged=judgement())
     main(["run", "region_lost", "--set", "workload.rate=2000", "--set", "settle_s=60", "--runtime", "process"])
-    assert FakeClient.triggered == {"rate": 2000, "runtime": "process", "settings": {"settle_s": 60}}
+    assert airflow.triggered == [{"rate": 2000, "runtime": "process", "settings": {"settle_s": 60}}]
 
 
-def test_only_json_is_on_stdout(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    planted(monkeypatch, judged=judgement())
+def test_only_json_is_on_stdout(airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]) -> None:
+    plant_run(airflow, judged=judgement())
     main(["run", "region_lost", "--json"])
     result = json.loads(capsys.readouterr().out)
     for key in ("run_id", "scenario", "topology", "runtime", "verdict", "expected", "counts", "recovery", "seconds"):

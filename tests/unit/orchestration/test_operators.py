@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 from airflow.sdk.exceptions import (
     AirflowFailException,
@@ -18,43 +16,61 @@ from airflow.sdk.exceptions import (
     AirflowTaskTerminated,
     AirflowTaskTimeout,
 )
+from brokerproof import lifecycle
 from brokerproof.checks import load_scenario
-from brokerproof.errors import MachineError, NodeError
+from brokerproof.errors import NodeError
 from brokerproof.machine import slots
-from brokerproof.orchestration.lifecycle_operator import LIFECYCLE, LifecycleOperator
+from brokerproof.orchestration.lifecycle_operator import LifecycleOperator
 from brokerproof.orchestration.reserve_operator import ReserveOperator
-from brokerproof.orchestration.step import end_children
 from brokerproof.orchestration.suite_operator import SuiteOperator
 from brokerproof.orchestration.verdict_operator import VerdictOperator
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, StepSeconds, read_record, write_record
+from brokerproof.settings import from_environment
 
-from .conftest import FakeTaskInstance, judgement, leave_judgement
-
-
-class FakeLifecycle:
-    """Stands in for brokerproof.lifecycle."""
-
-    def __init__(self, provision: BaseException | None = None) -> None:
-        self._provision = provision
-        self.reserved: dict[str, Any] = {}
-
-    def provision(self, run: Run) -> None:
-        if self._provision:
-            raise self._provision
-
-    def reserve(self, file: Path, **asked: Any) -> Run:
-        self.reserved = {"file": file, **asked}
-        scenario, topology = load_scenario(file, asked["topologies"], asked["overrides"])
-        return Run.create(asked["directory"], run_id=asked["run_id"], scenario=scenario, topology=topology)
+from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
+from .conftest import PROJECT, FakeTaskInstance, judgement, leave_judgement
 
 
-def use(monkeypatch: pytest.MonkeyPatch, lifecycle: FakeLifecycle) -> None:
-    monkeypatch.setitem(sys.modules, LIFECYCLE, lifecycle)  # type: ignore[arg-type]
+class Nodes:
+    """The provisioning of clusters without a node, which raises what a test plants."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self._error = error
+
+    def specs(self) -> dict[str, Any]:
+        if self._error is not None:
+            raise self._error
+        return {}
+
+    def start_order(self) -> list[list[str]]:
+        return []
 
 
-def provision(run: Run) -> LifecycleOperator:
-    return LifecycleOperator(task_id="provision", run_directory=run.directory, execution_timeout=timedelta(seconds=7))
+class Step(LifecycleOperator):
+    """A step that does not end the test's own children."""
+
+    work_ended = False
+
+    def end_work(self) -> None:
+        self.work_ended = True
+
+
+def provision(run: Run) -> Step:
+    return Step(task_id="provision", run_directory=run.directory, execution_timeout=timedelta(seconds=7))
+
+
+@pytest.fixture
+def a_run(tmp_path: Path, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run that was reserved, whose system a test plants."""
+    plant_system(monkeypatch, PlantedSystem(nodes=Nodes()))
+    scenario, topology = load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies", ON_PLANTED)
+    return Run.create(str(tmp_path / "run"), run_id="region_lost-1", scenario=scenario, topology=topology, addresses={})
+
+
+def plant_error(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Have provisioning fail with it."""
+    plant_system(monkeypatch, PlantedSystem(nodes=Nodes(error)))
 
 
 def problem_of(run: Run) -> str:
@@ -64,8 +80,7 @@ def problem_of(run: Run) -> str:
 
 
 class TestAStep:
-    def test_leaves_its_wall_time(self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        use(monkeypatch, FakeLifecycle())
+    def test_leaves_its_wall_time(self, a_run: Run, context: Any) -> None:
         provision(a_run).execute(context)
         seconds = read_record(a_run, StepSeconds, "provision")
         assert seconds is not None
@@ -73,7 +88,7 @@ class TestAStep:
         assert read_record(a_run, StepProblem, "provision") is None
 
     def test_that_fails_leaves_its_sentence(self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        use(monkeypatch, FakeLifecycle(NodeError("node broker-eu-1 died")))
+        plant_error(monkeypatch, NodeError("node broker-eu-1 died"))
         with pytest.raises(AirflowFailException, match=r"^node broker-eu-1 died$"):
             provision(a_run).execute(context)
         assert problem_of(a_run) == "node broker-eu-1 died"
@@ -83,27 +98,26 @@ class TestAStep:
     def test_that_takes_too_long_names_its_limit(
         self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        use(monkeypatch, FakeLifecycle(AirflowTaskTimeout("Timeout, PID: 1")))
+        plant_error(monkeypatch, AirflowTaskTimeout("Timeout, PID: 1"))
         with pytest.raises(AirflowFailException, match="took longer than its limit of 7 s"):
             provision(a_run).execute(context)
         assert "limit of 7 s" in problem_of(a_run)
 
-    def test_that_takes_too_long_leaves_no_child(
-        self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        fake = FakeLifecycle(AirflowTaskTimeout("Timeout, PID: 1"))
-        use(monkeypatch, fake)
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    def test_that_takes_too_long_ends_its_work(self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        plant_error(monkeypatch, AirflowTaskTimeout("Timeout, PID: 1"))
+        step = provision(a_run)
         with pytest.raises(AirflowFailException):
-            provision(a_run).execute(context)
-        assert not psutil.pid_exists(child.pid)
+            step.execute(context)
+        assert step.work_ended
 
     def test_that_airflow_kills_raises(self, a_run: Run) -> None:
+        step = provision(a_run)
         with pytest.raises(AirflowTaskTerminated, match="ended from outside"):
-            provision(a_run).on_kill()
+            step.on_kill()
+        assert step.work_ended
 
     def test_that_is_killed_leaves_its_problem(self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        use(monkeypatch, FakeLifecycle(AirflowTaskTerminated("provision was ended from outside")))
+        plant_error(monkeypatch, AirflowTaskTerminated("provision was ended from outside"))
         with pytest.raises(AirflowTaskTerminated):
             provision(a_run).execute(context)
         assert "ended from outside" in problem_of(a_run)
@@ -112,7 +126,6 @@ class TestAStep:
         self, a_run: Run, context: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         write_record(a_run, StepProblem(step="provision", problem="planted"))
-        use(monkeypatch, FakeLifecycle())
         provision(a_run).execute(context)
         assert read_record(a_run, StepProblem, "provision") is None
 
@@ -126,6 +139,20 @@ class TestAStep:
             LifecycleOperator(task_id="provision", run_directory="None").execute(context)
 
 
+@pytest.fixture
+def reserve(scenarios: Path) -> Iterator[Callable[..., Run]]:
+    """Executes the step `reserve` with parameters; what it made is released in the end."""
+    made: list[Run] = []
+
+    def execute(context: dict[str, Any]) -> Run:
+        made.append(Run(ReserveOperator(task_id="reserve", scenario="region_lost").execute(context)))
+        return made[-1]
+
+    yield execute
+    for run in made:
+        lifecycle.release(run)
+
+
 class TestReserve:
     def context(self, **params: Any) -> dict[str, Any]:
         run = SimpleNamespace(
@@ -133,40 +160,34 @@ class TestReserve:
         )
         return {"ti": FakeTaskInstance(), "dag_run": run, "params": params}
 
-    def test_passes_on_what_the_form_changed(self, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        fake = FakeLifecycle()
-        use(monkeypatch, fake)
-        params = {"rate": 2000, "size": 200, "settings": {"phases.steady_s": 5}}
-        directory = ReserveOperator(task_id="reserve", scenario="region_lost").execute(self.context(**params))
-        assert fake.reserved["overrides"] == {"workload.rate": 2000, "phases.steady_s": 5}
-        assert fake.reserved["triggered_at"] == 1795219200_000_000
-        assert Run(directory).run_id == "region_lost-manual__2026-11-21T0134391230000"
+    def test_passes_on_what_the_form_changed(self, reserve: Callable[..., Run]) -> None:
+        run = reserve(self.context(rate=2000, size=200, settings={"phases.steady_s": 5}))
+        assert run.run_id == "region_lost-manual__2026-11-21T0134391230000"
+        assert run.facts.overrides == {"workload.rate": 2000, "phases.steady_s": 5}
+        assert run.facts.triggered_at == 1795219200_000_000
 
-    def test_is_rescheduled_while_all_slots_are_held(self, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        fake = FakeLifecycle()
-        use(monkeypatch, fake)
+    def test_is_rescheduled_while_all_slots_are_held(
+        self, reserve: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("BROKERPROOF_MAX_CLUSTERS", "1")
         with slots.take(timeout_s=0), pytest.raises(AirflowRescheduleException):
-            ReserveOperator(task_id="reserve", scenario="region_lost").execute(self.context())
-        assert not fake.reserved
-        ReserveOperator(task_id="reserve", scenario="region_lost").execute(self.context())
-        assert fake.reserved
+            reserve(self.context())
+        assert not list(from_environment().runs.glob("*"))
+        run = reserve(self.context())
+        assert slots.holders() == [run.directory]
 
-    def test_leaves_its_sentence_if_the_scenario_is_unusable(
-        self, scenarios: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        use(monkeypatch, FakeLifecycle())
+    def test_leaves_its_sentence_if_the_scenario_is_unusable(self, reserve: Callable[..., Run]) -> None:
         context = self.context(settings={"workload.keys": 1})
         with pytest.raises(AirflowFailException, match="1 keys are fewer than 2 producers"):
-            ReserveOperator(task_id="reserve", scenario="region_lost").execute(context)
+            reserve(context)
         assert "1 keys are fewer" in context["ti"].pushed["problem"]
 
-    def test_passes_an_error_of_the_machine_on(self, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        fake = FakeLifecycle()
-        monkeypatch.setattr(fake, "reserve", lambda *_, **__: (_ for _ in ()).throw(MachineError("no slot")))
-        use(monkeypatch, fake)
-        with pytest.raises(AirflowFailException, match=r"^no slot$"):
-            ReserveOperator(task_id="reserve", scenario="region_lost").execute(self.context())
+    def test_passes_an_error_of_the_machine_on(self, reserve: Callable[..., Run], tmp_path: Path) -> None:
+        # A file is in the way of the directory of all runs.
+        from_environment().runs.parent.mkdir(parents=True)
+        from_environment().runs.write_text("")
+        with pytest.raises(AirflowFailException, match="cannot be written"):
+            reserve(self.context())
 
 
 class TestASuite:
@@ -229,13 +250,15 @@ class TestTheVerdict:
 
 def test_a_tasks_children_are_ended_and_its_nodes_are_not() -> None:
     """A node leads a session of its own; every other process that a task started ends with the task."""
-    code = "import time; time.sleep(60)"
-    child = subprocess.Popen([sys.executable, "-c", code])
-    node = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    try:
-        end_children()
-        assert not psutil.pid_exists(child.pid)
-        assert node.poll() is None
-    finally:
-        os.kill(node.pid, signal.SIGKILL)
-        node.wait()
+    # In a process of its own, which has no other children.
+    task = """
+import subprocess, sys
+from brokerproof.orchestration.step import end_children
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+child, node = subprocess.Popen(sleep), subprocess.Popen(sleep, start_new_session=True)
+end_children()
+print(child.poll() is not None, node.poll() is None)
+node.kill()
+"""
+    output = subprocess.run([sys.executable, "-c", task], capture_output=True, text=True, check=True).stdout
+    assert output.splitlines()[-1] == "True True"
