@@ -27,11 +27,11 @@ Batches = Iterator[pa.RecordBatch]
 
 
 @contextmanager
-def open_database() -> Iterator[Connection]:
-    """A database of its own, in memory and, where that is not enough, in this machine's directory for such files."""
+def open_database(memory: str = _MEMORY) -> Iterator[Connection]:
+    """A database of its own, in `memory` and, where that is not enough, in this machine's directory for such files."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-judging-") as spill:
         # One thread: Spark already runs as many tasks as there are cores.
-        config = {"threads": "1", "memory_limit": _MEMORY, "preserve_insertion_order": "false", "temp_directory": spill}
+        config = {"threads": "1", "memory_limit": memory, "preserve_insertion_order": "false", "temp_directory": spill}
         connection = duckdb.connect(config=dict(config))
         try:
             yield connection
