@@ -56,7 +56,7 @@ format: setup ## put style and format right
 types: setup ## static types
 	$(BIN)/mypy
 
-# tests/unit/conftest.py divides them: one of the two processes runs all tests of Spark.
+# tests/unit/conftest.py divides them: each of the two processes runs a half of the tests of Spark first.
 unit: setup ## tests without a cluster
 	$(PYTEST) tests/unit --numprocesses 2
 

@@ -14,17 +14,24 @@ from pyspark.sql import SparkSession
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# There is one session of Spark a process, so all tests of Spark run in one process of `make unit`.
-OF_SPARK = ("tests/unit/judging/", "tests/unit/jobs/test_run_tasks.py")
+# The tests of Spark, in two pieces of about the same length. A process has one session of Spark, whose start takes ten
+# seconds, so each of the two processes of `make unit` begins with one of them.
+OF_SPARK = (("tests/unit/judging/suites/",), ("tests/unit/judging/", "tests/unit/jobs/test_run_tasks.py"))
+
+
+def find_piece(nodeid: str) -> int | None:
+    """Which piece of the tests of Spark a test belongs to."""
+    return next((piece for piece, names in enumerate(OF_SPARK) if nodeid.startswith(names)), None)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Divide the tests by file, those of Spark in one piece, in the order in which they were collected."""
+    """Divide the tests by file, those of Spark in two pieces, in the order in which they were collected."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith(OF_SPARK) else nodeid.partition("::")[0]
+            piece = find_piece(nodeid)
+            return nodeid.partition("::")[0] if piece is None else f"spark {piece}"
 
     config.option.loadscopereorder = False
     return ByFile(config, log)
@@ -32,13 +39,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest comes first: the tests of Spark, and then those of a database."""
-
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) and not item.nodeid.startswith(OF_SPARK):
-            raise pytest.UsageError(f"{item.nodeid} would start a second session: name its file in OF_SPARK")
+        if "spark" in getattr(item, "fixturenames", ()) and find_piece(item.nodeid) is None:
+            raise pytest.UsageError(f"{item.nodeid} would start a third session: name its file in OF_SPARK")
 
-    def order(item: pytest.Item) -> tuple[bool, bool]:
-        return not item.nodeid.startswith(OF_SPARK), not item.nodeid.startswith("tests/unit/results/")
+    def order(item: pytest.Item) -> tuple[int, bool]:
+        piece = find_piece(item.nodeid)
+        return len(OF_SPARK) if piece is None else piece, not item.nodeid.startswith("tests/unit/results/")
 
     items.sort(key=order)
 

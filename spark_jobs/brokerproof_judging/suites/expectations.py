@@ -38,36 +38,23 @@ _SAMPLES = "brokerproof.row_samples"
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What an expectation looks for, as Spark SQL conditions on one row.
+    """What an expectation looks for, as Spark SQL conditions on one row. A condition that comes to null does not hold.
 
-    `concerned` says which rows the expectation is about. A condition that comes to null counts as undecided, never as
-    held. `order` names the columns that make the samples the same in every evaluation.
+    `rows` says which rows the expectation is about. At most one of the other three holds for a row, and `undecided`
+    holds wherever a null keeps the others from being told. They are short, because Spark's planning of the conditions
+    of a suite costs more than counting a small table. `order` names the columns that make the samples the same in every
+    evaluation.
     """
 
-    concerned: str
+    rows: str
     unexpected: str
     undecided: str
     legal: str
     order: tuple[str, ...]
 
 
-def _make_conditions(rule: dict[str, Any]) -> dict[str, str]:
-    """The rule's four conditions, none of which comes to null.
-
-    As text and not as columns, because every call on a column is a round trip to the JVM: 60 of them for a rule.
-    """
-    concerned = f"coalesce({rule['concerned']}, true)"
-    unexpected = f"coalesce({rule['unexpected']}, false)"
-    in_doubt = f"(coalesce({rule['undecided']}, true) OR ({rule['unexpected']}) IS NULL)"
-    return {
-        "rows": concerned,
-        "unexpected": f"{concerned} AND {unexpected}",
-        "undecided": f"{concerned} AND {in_doubt} AND NOT {unexpected}",
-        "legal": f"{concerned} AND coalesce({rule['legal']}, false)",
-    }
-
-
-_RULE_KEYS = ("concerned", "unexpected", "undecided", "legal", "order")
+_CONDITIONS = ("rows", "unexpected", "undecided", "legal")
+_RULE_KEYS = (*_CONDITIONS, "order")
 
 
 class RowCounts(TableMetricProvider):
@@ -89,7 +76,8 @@ class RowCounts(TableMetricProvider):
         metrics: dict[str, Any],
         runtime_configuration: dict[str, Any],
     ) -> Any:
-        counts = ", ".join(f"count_if({condition})" for condition in _make_conditions(metric_value_kwargs).values())
+        # As text and not as columns, because every call on a column is a round trip to the JVM: 60 of them for a rule.
+        counts = ", ".join(f"count_if({metric_value_kwargs[name]})" for name in _CONDITIONS)
         return F.expr(f"array({counts})"), metric_domain_kwargs, {}
 
 
@@ -112,9 +100,8 @@ class RowSamples(TableMetricProvider):
         if not unexpected and not undecided:
             return []
         frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
-        conditions = _make_conditions(metric_value_kwargs)
         rows = (
-            frame.where(conditions["unexpected"] if unexpected else conditions["undecided"])
+            frame.where(metric_value_kwargs["unexpected" if unexpected else "undecided"])
             .orderBy(*metric_value_kwargs["order"])
             .limit(MOST_SAMPLES)
             .collect()
@@ -211,15 +198,15 @@ class ExpectNoIllegalAnomaly(_RowsExpectation):
 
     def rule(self) -> Rule:
         """Reads the columns `anomalies` and `illegal`; a null in either is no proof of anything."""
-        name = self.anomaly
-        legal = f"array_contains(anomalies, '{name}') AND NOT array_contains(illegal, '{name}')"
+        found, illegal = (f"array_contains({column}, '{self.anomaly}')" for column in ("anomalies", "illegal"))
         # An unproven message is legal under every guarantee and decides nothing.
-        proves_nothing = name == Anomaly.UNPROVEN
+        proves_nothing = self.anomaly == Anomaly.UNPROVEN
+        in_doubt = f"coalesce({found}, true)" if proves_nothing else f"{found} IS NULL"
         return Rule(
-            concerned="true",
-            unexpected=f"array_contains(illegal, '{name}')",
-            undecided=legal if proves_nothing else f"array_contains(anomalies, '{name}') IS NULL",
-            legal="false" if proves_nothing else legal,
+            rows="true",
+            unexpected=illegal,
+            undecided=f"{illegal} IS NULL OR (NOT {illegal} AND {in_doubt})",
+            legal="false" if proves_nothing else f"{found} AND NOT {illegal}",
             order=("cluster", "subscription", "producer", "seq"),
         )
 
@@ -247,25 +234,27 @@ class ExpectMeasurementWithinBounds(_RowsExpectation):
 
     def rule(self) -> Rule:
         """NaN is no value: Spark holds it greater than every number, so a minimum alone would let it through."""
-        lower = "double('-Infinity')" if self.minimum is None else f"{float(self.minimum)!r}D"
-        upper = "double('Infinity')" if self.maximum is None else f"{float(self.maximum)!r}D"
+        of_metric = f"metric = '{self.metric}'"
+        bounds_are_numbers = "NOT isnan(minimum) AND NOT isnan(maximum)"
         needed = "true" if self.required or (self.minimum, self.maximum) != (None, None) else "false"
+        missing = f"(value IS NULL OR isnan(value)) AND ({needed} OR minimum IS NOT NULL OR maximum IS NOT NULL)"
+        beyond, beyond_own, within = [], [], []
+        for column, own, less, no_less in (("minimum", self.minimum, "<", ">="), ("maximum", self.maximum, ">", "<=")):
+            if own is None:
+                beyond.append(f"value {less} {column}")
+                within.append(f"({column} IS NULL OR value {no_less} {column})")
+            else:
+                beyond.append(f"value {less} coalesce({column}, {float(own)!r}D)")
+                within.append(f"value {no_less} coalesce({column}, {float(own)!r}D)")
+                beyond_own.append(f"value {less} {float(own)!r}D")
         return Rule(
-            concerned=f"metric = '{self.metric}'",
-            unexpected=f"""
-                value IS NOT NULL AND NOT isnan(value)
-                AND NOT isnan(coalesce(minimum, 0D)) AND NOT isnan(coalesce(maximum, 0D))
-                AND (value < coalesce(minimum, {lower}) OR value > coalesce(maximum, {upper}))
-            """,
-            undecided=f"""
-                ((value IS NULL OR isnan(value)) AND ({needed} OR minimum IS NOT NULL OR maximum IS NOT NULL))
-                OR isnan(coalesce(minimum, 0D)) OR isnan(coalesce(maximum, 0D))
-            """,
-            legal=f"""
-                value IS NOT NULL AND NOT isnan(value)
-                AND NOT isnan(coalesce(minimum, 0D)) AND NOT isnan(coalesce(maximum, 0D))
-                AND (value < {lower} OR value > {upper})
-                AND value >= coalesce(minimum, {lower}) AND value <= coalesce(maximum, {upper})
-            """,
+            rows=of_metric,
+            unexpected=f"{of_metric} AND {_any(beyond)} AND NOT isnan(value) AND {bounds_are_numbers}",
+            undecided=f"{of_metric} AND (({missing}) OR isnan(minimum) OR isnan(maximum))",
+            legal=f"{of_metric} AND {_any(beyond_own)} AND {' AND '.join(within)} AND {bounds_are_numbers}",
             order=("metric", "subject"),
         )
+
+
+def _any(conditions: list[str]) -> str:
+    return f"({' OR '.join(conditions)})" if conditions else "false"
