@@ -20,8 +20,8 @@ from brokerproof.machine.java import cache_directory
 
 log = logging.getLogger(__name__)
 
-# In a Maven repository.
-_PATH = "org/apache/pulsar/pulsar-server-distribution"
+# Where a Maven repository holds the archive.
+_ARCHIVE = "org/apache/pulsar/pulsar-server-distribution/{version}/pulsar-server-distribution-{version}-bin.tar.gz"
 
 # SHA-512 of `pulsar-server-distribution-<version>-bin.tar.gz`. A version is usable once its checksum stands here.
 CHECKSUMS: Mapping[str, str] = {
@@ -84,7 +84,8 @@ def examine(version: str) -> Finding:
 
     base = next(iter(MavenContext().remote_repos.values()))
     try:
-        answer = httpx.head(f"{base}/{_PATH}/{version}/", timeout=10, follow_redirects=True)
+        # The archive itself: many mirrors list no directories and answer 404 for one.
+        answer = httpx.head(f"{base}/{_ARCHIVE.format(version=version)}", timeout=10, follow_redirects=True)
         if answer.status_code < 400:
             return Finding(name=name, ok=True, found="not in the cache; the first run fetches it")
         found = f"not in the cache, and Maven Central answers {answer.status_code}"
