@@ -26,7 +26,7 @@ from brokerproof.machine.slots import Slot
 from brokerproof.network import sample_links
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus, read_live_status
-from brokerproof.run.observations import Metric, Sample, Source, names_in, split
+from brokerproof.run.observations import Sample, SampledMetric, Source, parse_names, split_name
 from brokerproof.run.records import (
     ClustersConfigured,
     ObservationsRequested,
@@ -128,8 +128,8 @@ def _loop(
             queue.put(
                 Sample(
                     at=clock.now_us(),
-                    source=Source.SAMPLER.of(name),
-                    metric=str(Metric.NO_ANSWER),
+                    source=Source.SAMPLER.join_name(name),
+                    metric=str(SampledMetric.NO_ANSWER),
                     value=repr(error)[:300],
                 )
             )
@@ -149,7 +149,7 @@ def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
     while consumed := read_live_status(run, f"consume-{part}"):
         counters["delivered"] = counters.get("delivered", 0) + int(consumed.get("delivered", 0))
         part += 1
-    owners = [value for (_, metric), value in latest.items() if metric == Metric.OWNER and value]
+    owners = [value for (_, metric), value in latest.items() if metric == SampledMetric.OWNER and value]
     shown.pop("at", None)
     LiveStatus(run, "live").show(
         **(shown | counters),
@@ -164,15 +164,15 @@ def _alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
     """Nodes listed alive, by role, of all clusters."""
     alive: dict[str, list[str]] = {}
     for (_, metric), value in latest.items():
-        kind, role = split(metric)
-        if kind == Metric.ALIVE:
-            alive.setdefault(role, []).extend(names_in(value))
+        kind, role = split_name(metric)
+        if kind == SampledMetric.ALIVE:
+            alive.setdefault(role, []).extend(parse_names(value))
     return alive
 
 
 def _under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
     """Of all clusters together, None where nobody could be asked."""
-    said = [value for (_, metric), value in latest.items() if metric == Metric.UNDER_REPLICATED]
+    said = [value for (_, metric), value in latest.items() if metric == SampledMetric.UNDER_REPLICATED]
     known = [int(value) for value in said if value.isdigit()]
     return str(sum(known)) if known else None
 
@@ -181,10 +181,10 @@ def _backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
     """Of every subscription, and of replication by where it goes; of several clusters with where it is."""
     found: dict[str, str] = {}
     for (source, metric), value in latest.items():
-        kind, name = split(metric)
-        if kind in (Metric.BACKLOG, Metric.REPLICATION_BACKLOG):
+        kind, name = split_name(metric)
+        if kind in (SampledMetric.BACKLOG, SampledMetric.REPLICATION_BACKLOG):
             cluster = source.partition("@")[2]
-            found[f"{name}@{cluster}" if cluster and kind == Metric.BACKLOG else name] = value
+            found[f"{name}@{cluster}" if cluster and kind == SampledMetric.BACKLOG else name] = value
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import Metric, Source, names_in, split
+from brokerproof.run.observations import SampledMetric, Source, parse_names, split_name
 from brokerproof.systems.registry import system_of
 from brokerproof.systems.roles import coordinates, is_listed, nodes_that, roles_that
 
@@ -20,14 +20,14 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
     for target in fault.targets:
         node = run.topology.nodes.get(target)
         if node is not None and node.role in listed:
-            source = Source.CLUSTER.of(run.topology.cluster_of(target))
-            lists.setdefault((source, Metric.ALIVE.of(node.role)), set()).add(target)
+            source = Source.CLUSTER.join_name(run.topology.cluster_of(target))
+            lists.setdefault((source, SampledMetric.ALIVE.join_subject(node.role)), set()).add(target)
     if not lists:
         return Reading(value=None, evidence=f"no target is a {' or a '.join(listed)}, and others are listed nowhere")
     for source, metric in lists:
         # The cluster's own nodes say who lives, or where they are gone its metadata store; without either the lists are
         # silent until somebody is back.
-        cluster, role = split(source)[1], split(metric)[1]
+        cluster, role = split_name(source)[1], split_name(metric)[1]
         nodes = run.topology.clusters[cluster].nodes
         running = {name for name, node in nodes.items() if node.role == role and not node.standby}
         if running.union(nodes_that(coordinates, run.topology, cluster)) <= set(fault.targets):
@@ -37,7 +37,7 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
         name: [(at, value) for at, value in samples.series.get(name, []) if at >= fault.span.start_us] for name in lists
     }
     gone = [
-        next((at for at, value in after[name] if not targets.intersection(names_in(value))), None)
+        next((at for at, value in after[name] if not targets.intersection(parse_names(value))), None)
         for name, targets in lists.items()
     ]
     if any(at is None for at in gone):
@@ -52,7 +52,7 @@ def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> R
     times: list[int] = []
     waiting: list[Series] = []
     owner_known = False
-    for _, values in samples.find_series(Source.TOPIC, Metric.OWNER):
+    for _, values in samples.find_series(Source.TOPIC, SampledMetric.OWNER):
         for cluster in run.topology.clusters:
             # Two clusters may own a topic of one name each; a node tells whose sample it is.
             here = [(at, owner) for at, owner in values if owner in run.topology.clusters[cluster].nodes]

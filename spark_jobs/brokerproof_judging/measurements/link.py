@@ -6,13 +6,16 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import Metric, Source
+from brokerproof.run.observations import SampledMetric, Source
 
 from brokerproof_judging.measurements.measured_values import MeasuredValue, measured_value
 from brokerproof_judging.measurements.run_times import RunTimes
 from brokerproof_judging.measurements.samples import Samples
 
-_QUANTILES = {"link_added_p50_ms": (Metric.ADDED_P50_MS, 0.5), "link_added_p99_ms": (Metric.ADDED_P99_MS, 0.99)}
+_QUANTILES = {
+    "link_added_p50_ms": (SampledMetric.ADDED_P50_MS, 0.5),
+    "link_added_p99_ms": (SampledMetric.ADDED_P99_MS, 0.99),
+}
 
 
 def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
@@ -24,8 +27,8 @@ def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[Measur
     """
     ways = [f"{here}>{there}" for link in run.topology.links for here, there in (link.between, link.between[::-1])]
     for way in ways:
-        source = Source.LINK.of(way)
-        counts = dict(samples.series.get((source, Metric.TIMED), ()))
+        source = Source.LINK.join_name(way)
+        counts = dict(samples.series.get((source, SampledMetric.TIMED), ()))
         for metric, (of_sample, quantile) in _QUANTILES.items():
             values = samples.series.get((source, of_sample), ())
             for when, span in {**times.phases, **times.slowed}.items():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import Metric, Source
+from brokerproof.run.observations import SampledMetric, Source
 from brokerproof.run.records import LogsRead, read_record
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -44,7 +44,9 @@ def measure_spread(copies: DataFrame) -> Iterator[MeasuredValue]:
 
 def measure_under_replication(samples: Samples) -> MeasuredValue:
     """Under-replicated segments of all clusters at the last sample of each."""
-    last = {cluster: values[-1] for cluster, values in samples.find_series(Source.CLUSTER, Metric.UNDER_REPLICATED)}
+    last = {
+        cluster: values[-1] for cluster, values in samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED)
+    }
     if not last:
         return measured_value("under_replicated_ledgers", END, None, "it was not sampled")
     evidence = ", ".join(f"{cluster} {value}" for cluster, (_, value) in sorted(last.items()))
@@ -65,7 +67,7 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
     owners = _OwnerRegions(run, samples)
     local: dict[str, int] = defaultdict(int)
     total: dict[str, int] = defaultdict(int)
-    for node, values in samples.find_series(Source.NODE, Metric.BYTES_READ):
+    for node, values in samples.find_series(Source.NODE, SampledMetric.BYTES_READ):
         if node not in run.topology.nodes:
             continue
         cluster, region = run.topology.cluster_of(node), run.topology.nodes[node].region
@@ -100,7 +102,7 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
         start = span.end_us - (span.end_us - span.start_us) // 3
         owners = [
             owner
-            for _, values in samples.find_series(Source.TOPIC, Metric.OWNER)
+            for _, values in samples.find_series(Source.TOPIC, SampledMetric.OWNER)
             for at, owner in values
             if start <= at < span.end_us
         ]
@@ -117,7 +119,7 @@ class _OwnerRegions:
 
     def __init__(self, run: Run, samples: Samples) -> None:
         self._series: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
-        for _, values in samples.find_series(Source.TOPIC, Metric.OWNER):
+        for _, values in samples.find_series(Source.TOPIC, SampledMetric.OWNER):
             for cluster, content in run.topology.clusters.items():
                 here = [(at, content.nodes[owner].region) for at, owner in values if owner in content.nodes]
                 if here:

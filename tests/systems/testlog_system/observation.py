@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from brokerproof import clock
 from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import Metric, Sample, Source, list_value, topic_source
+from brokerproof.run.observations import Sample, SampledMetric, Source, format_names, make_topic_source
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
 from brokerproof.systems.protocols import Log, SegmentCopies
@@ -122,16 +122,22 @@ class TestlogObservation:
     def _sample_leader(self) -> list[Sample]:
         leader, partitions = self._leader()
         alive = {leader, *(name for each in partitions for name in each.in_sync or ())}
-        source = topic_source(self._topic)
+        source = make_topic_source(self._topic)
         return [
-            _sample(Source.CLUSTER.of(self._cluster), Metric.ALIVE.of(ROLE), list_value(alive)),
-            _sample(source, Metric.OWNER, leader),
-            _sample(source, Metric.PUBLISHED, str(sum(each.taken_in for each in partitions))),
+            _sample(
+                Source.CLUSTER.join_name(self._cluster), SampledMetric.ALIVE.join_subject(ROLE), format_names(alive)
+            ),
+            _sample(source, SampledMetric.OWNER, leader),
+            _sample(source, SampledMetric.PUBLISHED, str(sum(each.taken_in for each in partitions))),
         ]
 
     def _sample_subscriptions(self) -> list[Sample]:
         return [
-            _sample(topic_source(self._topic), Metric.BACKLOG.of(each.name), str(sum(self._backlogs(each.name))))
+            _sample(
+                make_topic_source(self._topic),
+                SampledMetric.BACKLOG.join_subject(each.name),
+                str(sum(self._backlogs(each.name))),
+            )
             for each in self._run.scenario.workload.subscriptions
         ]
 
