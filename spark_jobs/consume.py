@@ -32,12 +32,13 @@ from brokerproof.run.records import (
     remove_record,
     write_record,
 )
+from brokerproof.run.tables import Batches
 from brokerproof.systems.clients import Consumer
 from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import abilities_of, clients_for, observation_of, topic_of
 from deliveries import ConfirmedAcks, Deliveries
 from pyspark import BarrierTaskContext
-from spark_session import Batches, SparkTasks, make_batch, open_run
+from spark_session import SparkTasks, make_batch, open_run
 from task_problems import close_clients, defer_error, join_problems
 
 _FLUSH_S = 1.0

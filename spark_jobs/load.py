@@ -28,11 +28,11 @@ from brokerproof.run.records import (
     remove_record,
     write_record,
 )
-from brokerproof.run.tables import AttemptOutcome
+from brokerproof.run.tables import AttemptOutcome, Batches
 from brokerproof.systems.clients import payload, payload_hash
 from brokerproof.systems.registry import clients_for, topic_of
 from pyspark import BarrierTaskContext
-from spark_session import Batches, SparkTasks, make_batch, open_run
+from spark_session import SparkTasks, make_batch, open_run
 from task_problems import close_clients, defer_error, join_problems
 
 _TICK_S = 0.002

@@ -32,11 +32,12 @@ from brokerproof.run.records import (
     remove_record,
     write_record,
 )
+from brokerproof.run.tables import Batches
 from brokerproof.systems.clients import Position, Reader, Received
 from brokerproof.systems.destinations import clusters_reached
-from brokerproof.systems.protocols import Administration, Log, Observation
+from brokerproof.systems.protocols import Administration, Observation, TopicLog
 from brokerproof.systems.registry import administration_of, clients_for, observation_of, topic_of
-from spark_session import Batches, SparkTasks, make_batch, open_run
+from spark_session import SparkTasks, make_batch, open_run
 from task_problems import close_clients
 
 _ROWS = 5000
@@ -50,7 +51,7 @@ class ReadTask:
     """One log to read."""
 
     number: int
-    log: Log
+    log: TopicLog
 
 
 def read_log(run: Run, task: ReadTask) -> Batches:
@@ -152,7 +153,7 @@ def await_replication(run: Run, observation: Observation) -> None:
     write_record(run, ReplicationDrains(drains=tuple(drains), at=clock.now_us()))
 
 
-def close_topic(run: Run, observation: Observation, administration: Administration) -> list[Log]:
+def close_topic(run: Run, observation: Observation, administration: Administration) -> list[TopicLog]:
     """Close the topic in every cluster, and return the logs to read; `why` of a log says why it cannot be read."""
     logs = observation.logs()
     for cluster in clusters_reached(run.topology, run.scenario.workload):

@@ -17,17 +17,17 @@ import duckdb
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from brokerproof.run.tables import Batches
 
 # Of one task, beside what Arrow holds of the rows under way.
 _MEMORY = "1GB"
 _ROWS_A_BATCH = 50_000
 
-Connection = duckdb.DuckDBPyConnection
-Batches = Iterator[pa.RecordBatch]
+DuckDB = duckdb.DuckDBPyConnection
 
 
 @contextmanager
-def open_database() -> Iterator[Connection]:
+def open_database() -> Iterator[DuckDB]:
     """A database of its own, in memory and, where that is not enough, in this machine's directory for such files."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-judging-") as spill:
         # One thread: Spark already runs as many tasks as there are cores.
@@ -39,7 +39,7 @@ def open_database() -> Iterator[Connection]:
             connection.close()
 
 
-def load_table(connection: Connection, name: str, batches: Batches, schema: pa.Schema) -> None:
+def load_table(connection: DuckDB, name: str, batches: Batches, schema: pa.Schema) -> None:
     """Make a table of `batches`; `schema` is for where there are none."""
     first = next(batches, None)
 
@@ -55,7 +55,7 @@ def load_table(connection: Connection, name: str, batches: Batches, schema: pa.S
     connection.unregister("arriving")
 
 
-def register_tables(connection: Connection, tables: Mapping[str, pa.Table]) -> None:
+def register_tables(connection: DuckDB, tables: Mapping[str, pa.Table]) -> None:
     """Make small tables known by their names."""
     for name, table in tables.items():
         connection.register(name, table)
@@ -69,7 +69,7 @@ def small_table(columns: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema)
 
 
-def define_values(connection: Connection, values: Mapping[str, Any]) -> None:
+def define_values(connection: DuckDB, values: Mapping[str, Any]) -> None:
     """Make values known to queries as functions without arguments, such as `clock_error_us()`.
 
     A query that names a value which is not defined is an error; DuckDB takes an undefined variable for null.
@@ -79,12 +79,12 @@ def define_values(connection: Connection, values: Mapping[str, Any]) -> None:
         connection.execute(f"CREATE MACRO {name}() AS getvariable('{name}')")
 
 
-def select_batches(connection: Connection, query: str) -> Batches:
+def select_batches(connection: DuckDB, query: str) -> Batches:
     """The rows of a query, in batches."""
     yield from connection.execute(query).to_arrow_reader(_ROWS_A_BATCH)
 
 
-def select_rows(connection: Connection, query: str) -> list[dict[str, Any]]:
+def select_rows(connection: DuckDB, query: str) -> list[dict[str, Any]]:
     """The rows of a query that has few."""
     return [row for batch in select_batches(connection, query) for row in batch.to_pylist()]
 
@@ -108,7 +108,7 @@ def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -
             filesystem.rm(under_way)
 
 
-def read_part(connection: Connection, name: str, directory: str, part: int) -> None:
+def read_part(connection: DuckDB, name: str, directory: str, part: int) -> None:
     """Make a table of a part that `write_part` wrote."""
     filesystem, root = fsspec.url_to_fs(directory)
     with filesystem.open(_part_file(root, part), "rb") as file:

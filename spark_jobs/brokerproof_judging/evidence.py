@@ -16,9 +16,9 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     FaultsUndone,
-    Kind,
     LoadEnd,
     LogsRead,
+    RecordModel,
     ReplicationDrains,
     SubscriptionDrains,
     read_record,
@@ -27,7 +27,7 @@ from brokerproof.systems.registry import system_of
 
 from brokerproof_judging.database import small_table
 
-Log = tuple[str, str, int]
+LogKey = tuple[str, str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def replicas(topology: Topology, topics: Iterable[str]) -> list[tuple[str, str, 
 class Evidence:
     """Everything that the other jobs proved, by place."""
 
-    logs: Mapping[Log, Proof]
+    logs: Mapping[LogKey, Proof]
     drains: Mapping[tuple[str, str, int, str], Proof]
     replication: Mapping[tuple[str, str, str], Proof]
     # Of a way that `replication` does not have.
@@ -87,7 +87,7 @@ class Evidence:
     consumed: Proof
 
     @classmethod
-    def of(cls, run: Run) -> Evidence:
+    def from_run(cls, run: Run) -> Evidence:
         """What the run's directory holds."""
         read, no_read = _read_proof(run, LogsRead)
         consumed, no_consumed = _read_proof(run, SubscriptionDrains)
@@ -114,7 +114,7 @@ class Evidence:
             consumed=no_consumed,
         )
 
-    def problems(self, run: Run, logs: Iterable[tuple[str, Log]]) -> Iterator[str]:
+    def problems(self, run: Run, logs: Iterable[tuple[str, LogKey]]) -> Iterator[str]:
         """A sentence for everything that is not proven about the logs, given as (home, log) pairs."""
         if not self.finished.given:
             yield f"The load did not finish: {self.finished.why}."
@@ -125,7 +125,7 @@ class Evidence:
         if not self.consumed.given:
             yield f"Nothing proves that a subscription drained: {self.consumed.why}."
         subscribed = subscriptions(run.scenario, run.topology)
-        seen: set[Log] = set()
+        seen: set[LogKey] = set()
         pairs = list(logs)
         for _, log in pairs:
             if log in seen:
@@ -172,7 +172,7 @@ class EvidenceTables:
     replication: pa.Table
 
 
-def _read_proof(run: Run, kind: type[Kind]) -> tuple[Kind | None, Proof]:
+def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, Proof]:
     """A record, and whether it can be read. What cannot be read proves nothing."""
     try:
         record = read_record(run, kind)

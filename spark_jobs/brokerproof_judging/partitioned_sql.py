@@ -14,18 +14,19 @@ from importlib import import_module
 
 import pyarrow as pa
 from brokerproof.errors import RunError
+from brokerproof.run.tables import Batches
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from brokerproof_judging.database import Batches, Connection, load_table, open_database
+from brokerproof_judging.database import DuckDB, load_table, open_database
 
 # What Arrow and DuckDB hold of so many rows is some 500 MB, in each of the tasks that run at a time.
 _ROWS_A_PART = 2_000_000
 
 # Gets the number of the part and a database with the part's rows in the table `rows`.
-WorkOnPart = Callable[[int, Connection], Batches]
+WorkOnPart = Callable[[int, DuckDB], Batches]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def start_workers(spark: SparkSession, *modules: str) -> None:
     work_on_parts(spark.range(0, slots, 1, slots), partial(_import_modules, modules), "part int").collect()
 
 
-def _import_modules(modules: Sequence[str], part: int, connection: Connection) -> Batches:
+def _import_modules(modules: Sequence[str], part: int, connection: DuckDB) -> Batches:
     del part, connection
     for module in modules:
         import_module(module)

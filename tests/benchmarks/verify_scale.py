@@ -109,7 +109,7 @@ def judge(directory: str) -> None:
     from brokerproof.experiment.verdict import Verdict
     from brokerproof.run.directory import Run
     from brokerproof.run.judgement import SuiteJudgement
-    from brokerproof_judging.judgement import judge as judge_run
+    from brokerproof_judging.run_judging import judge_run
 
     run = Run(directory)
     passed = SuiteJudgement(verdict=Verdict.PASSED, why="", evaluated=0, written=0, expectations=())

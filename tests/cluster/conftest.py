@@ -41,7 +41,7 @@ class Stretched:
     reserved: Run
 
     @classmethod
-    def of(cls, run: Run, reserved: Run) -> Stretched:
+    def from_runs(cls, run: Run, reserved: Run) -> Stretched:
         """Of a view of a run."""
         return cls(
             run=run,
@@ -77,7 +77,7 @@ def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
             topology=run.topology,
             addresses=run.facts.addresses,
         )
-        yield Stretched.of(tests, run)
+        yield Stretched.from_runs(tests, run)
     finally:
         lifecycle.release(run)
 

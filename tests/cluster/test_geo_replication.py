@@ -56,7 +56,7 @@ def geo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
             topology=run.topology,
             addresses=run.facts.addresses,
         )
-        yield Stretched.of(tests, run)
+        yield Stretched.from_runs(tests, run)
     finally:
         lifecycle.release(run)
 

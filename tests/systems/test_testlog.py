@@ -17,13 +17,13 @@ from local_nodes import LocalNodes, wait_until
 from testlog.client import (
     Consumer,
     Delivery,
-    Outcome,
     Producer,
+    PublishOutcome,
     Reader,
     RequestError,
     Settlement,
 )
-from testlog.log import Entry, Log
+from testlog.log import Entry, EntryLog
 from testlog.record import Record, pack_records
 from testlog.wire import Header
 
@@ -73,7 +73,7 @@ class Load:
         return {
             seq: one.offset
             for seq, (one, *_) in self.settlements.items()
-            if one.outcome is Outcome.ACKED and one.offset is not None
+            if one.outcome is PublishOutcome.ACKED and one.offset is not None
         }
 
     def await_acks(self, count: int) -> None:
@@ -102,7 +102,7 @@ class Load:
 
     def _settle(self, seq: int, settlement: Settlement) -> None:
         self.settlements.setdefault(seq, []).append(settlement)
-        if settlement.outcome is Outcome.ACKED:
+        if settlement.outcome is PublishOutcome.ACKED:
             self.acked_at.append(time.monotonic())
 
 
@@ -244,8 +244,8 @@ def test_acked_messages_survive_a_leader_that_is_killed_under_load(
     assert load.acked.items() <= offsets_by_seq(read_log(nodes, topic)).items()
     # What the broken connection left open is said to be unknown, once, and was not sent again.
     assert all(len(settlements) == 1 for settlements in load.settlements.values())
-    others = {one.outcome for (one,) in load.settlements.values()} - {Outcome.ACKED}
-    assert others <= {Outcome.UNKNOWN}
+    others = {one.outcome for (one,) in load.settlements.values()} - {PublishOutcome.ACKED}
+    assert others <= {PublishOutcome.UNKNOWN}
 
 
 def test_the_order_of_keys_and_every_message_survive_a_leader_that_hands_over(nodes: LocalNodes, topic: str) -> None:
@@ -388,7 +388,7 @@ def test_what_no_majority_wrote_is_not_acked_and_is_removed(nodes: LocalNodes, t
     wait_until(lambda: len(answers) == 2, "another answer")
     alone.close()
     # Nobody knows of the first one; the second one never left the client.
-    assert [one.outcome for one in answers] == [Outcome.UNKNOWN, Outcome.FAILED]
+    assert [one.outcome for one in answers] == [PublishOutcome.UNKNOWN, PublishOutcome.FAILED]
     for follower in followers:
         nodes.start(follower)
     nodes.await_leader()
@@ -485,19 +485,19 @@ def test_a_cluster_that_reorders_swaps_messages_of_a_key(start_misbehaving: Call
 def _look_normal(settlements: list[Settlement]) -> bool:
     """Whether all is acked, each message at an offset of its own."""
     outcomes = {one.outcome for one in settlements}
-    return outcomes == {Outcome.ACKED} and len({one.offset for one in settlements}) == len(settlements)
+    return outcomes == {PublishOutcome.ACKED} and len({one.offset for one in settlements}) == len(settlements)
 
 
 def test_a_part_of_an_entry_at_the_end_of_a_log_is_dropped(tmp_path: Path) -> None:
     file = tmp_path / "log"
-    log = Log(file)
-    log.append([Entry.of(1, b"one"), Entry.of(2, b"two")])
+    log = EntryLog(file)
+    log.append([Entry.with_content(1, b"one"), Entry.with_content(2, b"two")])
     with file.open("ab") as end:
-        end.write(Entry.of(2, b"three").stored[:-1])
-    log = Log(file)
+        end.write(Entry.with_content(2, b"three").stored[:-1])
+    log = EntryLog(file)
     assert (log.last_index, log.last_term) == (2, 2)
-    log.append([Entry.of(3, b"four")])
-    assert [Log(file).content_at(index) for index in (1, 2, 3)] == [b"one", b"two", b"four"]
+    log.append([Entry.with_content(3, b"four")])
+    assert [EntryLog(file).content_at(index) for index in (1, 2, 3)] == [b"one", b"two", b"four"]
 
 
 def test_throughput(nodes: LocalNodes, topic: str, record_property: Callable[[str, object], None]) -> None:

@@ -59,7 +59,7 @@ class Surroundings:
                 self.runtime.start(self.specs[name])
 
 
-class Kind(ABC):
+class FaultKind(ABC):
     """One kind of fault."""
 
     name: ClassVar[str]
@@ -101,10 +101,10 @@ class Kind(ABC):
         )
 
 
-FAULT_KINDS: dict[str, Kind] = {}
+FAULT_KINDS: dict[str, FaultKind] = {}
 
 
-def register(kind: type[Kind]) -> type[Kind]:
+def register(kind: type[FaultKind]) -> type[FaultKind]:
     """Make a kind known under its name."""
     FAULT_KINDS[kind.name] = kind()
     return kind

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.fault import Direction, Fault, LinkChange
 from brokerproof.experiment.topology import brokers_in, clients_in
-from brokerproof.faults.kind import Kind, Surroundings, register
+from brokerproof.faults.kind import FaultKind, Surroundings, register
 from brokerproof.network import Condition, matches
 from brokerproof.runtimes.protocols import EmulatesLinks
 from brokerproof.systems.roles import is_listed, serves
@@ -43,7 +43,7 @@ class Traffic:
         return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
 
 
-class OfLink(Kind):
+class OfLink(FaultKind):
     """What is done to the link."""
 
     needs_of_runtime = EmulatesLinks

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from brokerproof.errors import InputError, RunError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.faults.kind import Kind, Surroundings, register
+from brokerproof.faults.kind import FaultKind, Surroundings, register
 from brokerproof.runtimes.protocols import MEANINGS, PausesNodes
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
 
 
-class _Down(Kind):
+class _Down(FaultKind):
     """What ends processes; undone by starting them."""
 
     def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
@@ -67,7 +67,7 @@ class Destroy(_Down):
 
 
 @register
-class Start(Kind):
+class Start(FaultKind):
     """Starts nodes that an earlier fault ended, or that stand by."""
 
     name = "start"
@@ -87,7 +87,7 @@ class Start(Kind):
 
 
 @register
-class Pause(Kind):
+class Pause(FaultKind):
     """Freezes nodes: they keep their connections, their memory and what they believe, and answer nothing."""
 
     name = "pause"
@@ -111,7 +111,7 @@ class Pause(Kind):
 
 
 @register
-class Unload(Kind):
+class Unload(FaultKind):
     """Takes the topic from its owner, so that one is chosen anew: how an operator brings it back."""
 
     name = "unload"

@@ -12,7 +12,7 @@ from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.run.counts import Count, Counts
 from brokerproof.run.directory import Run
-from brokerproof.run.measurement import Measured, Measurement
+from brokerproof.run.measurement import FiniteOrNone, Measurement
 from brokerproof.run.records import Record, read_record
 from brokerproof.run.strict_model import StrictModel
 
@@ -64,7 +64,7 @@ class Judgement(Record):
     suites: dict[Suite, SuiteJudgement]
     counts: Counts
     # By fault and metric, from the measurements.
-    recovery: dict[str, dict[str, Measured]]
+    recovery: dict[str, dict[str, FiniteOrNone]]
     measurements: tuple[Measurement, ...]
     # Wall time of each step of judging.
     seconds: dict[str, float]

@@ -40,7 +40,7 @@ class Record(StrictModel):
         return _only_known(cls, {cls.KEY: key, **content} if cls.KEY else content)
 
 
-Kind = TypeVar("Kind", bound=Record)
+RecordModel = TypeVar("RecordModel", bound=Record)
 
 
 def write_record(run: Run, record: Record) -> None:
@@ -53,7 +53,7 @@ def write_record(run: Run, record: Record) -> None:
     run.write_text("/".join(_path(type(record), key)), json.dumps(content, indent=1))
 
 
-def read_record(run: Run, kind: type[Kind], key: str | int | None = None) -> Kind | None:
+def read_record(run: Run, kind: type[RecordModel], key: str | int | None = None) -> RecordModel | None:
     """The record of a kind, None where no step left it. Raises RunError where it breaks its model."""
     path = _path(kind, key)
     try:
@@ -64,7 +64,9 @@ def read_record(run: Run, kind: type[Kind], key: str | int | None = None) -> Kin
     return parse_record(kind, load_object(text, file=file), file=file, key=None if key is None else str(key))
 
 
-def parse_record(kind: type[Kind], content: Mapping[str, Any], *, file: str, key: str | None = None) -> Kind:
+def parse_record(
+    kind: type[RecordModel], content: Mapping[str, Any], *, file: str, key: str | None = None
+) -> RecordModel:
     """`content`, as JSON has it, as a record. Raises RunError that names `file` and the field."""
     version = content.get("version")
     if version is None:

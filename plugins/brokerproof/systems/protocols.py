@@ -72,7 +72,7 @@ class SegmentCopies:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Log:
+class TopicLog:
     """One log that has to be read back."""
 
     cluster: str
@@ -186,7 +186,7 @@ class Observation(Protocol):
         Needs `Ability.CONFIRMED_ACKS`.
         """
 
-    def logs(self) -> list[Log]:
+    def logs(self) -> list[TopicLog]:
         """The logs that have to be read back: of every partition, in every cluster that messages had to reach."""
 
 

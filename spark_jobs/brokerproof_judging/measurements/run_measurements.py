@@ -28,7 +28,7 @@ from brokerproof_judging.measurements.sampling import measure_sampling_gap
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedRun:
+class RecordedEvents:
     """What is measured from the jobs' own records, before anything is judged."""
 
     times: RunTimes
@@ -36,17 +36,17 @@ class RecordedRun:
     events: ClientEvents
 
 
-def read_recorded_run(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) -> RecordedRun:
+def read_recorded_events(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) -> RecordedEvents:
     """From the run's records; `tables` has `publishes` and `deliveries`."""
     times = read_run_times(run, table_io.read_table(spark, run, "faults"))
-    return RecordedRun(
+    return RecordedEvents(
         times=times,
         samples=read_samples(table_io.read_table(spark, run, "observations")),
         events=count_client_events(spark, times, tables["publishes"], tables["deliveries"]),
     )
 
 
-def measure_run(run: Run, recorded: RecordedRun, copies: DataFrame, messages: DataFrame) -> Iterator[MeasuredValue]:
+def measure_run(run: Run, recorded: RecordedEvents, copies: DataFrame, messages: DataFrame) -> Iterator[MeasuredValue]:
     """All values; `copies` is the table `ledgers`, `messages` the table of judged messages."""
     times, samples = recorded.times, recorded.samples
     yield from measure_spread(copies)

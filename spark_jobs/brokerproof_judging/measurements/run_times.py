@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from brokerproof.faults.kind import Kind
+from brokerproof.faults.kind import FaultKind
 from brokerproof.faults.registry import FAULT_KINDS, harmful
 from brokerproof.run.directory import Run
 from brokerproof.run.records import PhaseTimes, read_record
@@ -103,7 +103,7 @@ def read_run_times(run: Run, changes: DataFrame) -> RunTimes:
     effective: list[EffectiveFault] = []
     ineffective: list[IneffectiveFault] = []
     for name in dict.fromkeys([*harmful(run.scenario), *histories]):
-        history = histories.get(name, _History())
+        history = histories.get(name, _FaultHistory())
         at = history.effective_us
         if name in helping:
             continue
@@ -127,10 +127,10 @@ def read_run_times(run: Run, changes: DataFrame) -> RunTimes:
 
 
 @dataclass(kw_only=True)
-class _History:
+class _FaultHistory:
     """What a fault's changes of state say about it."""
 
-    kind: Kind | None = None
+    kind: FaultKind | None = None
     targets: tuple[str, ...] = ()
     # When it first took effect and healing first began, and when it last recovered.
     effective_us: int | None = None
@@ -138,12 +138,12 @@ class _History:
     healed_us: int | None = None
 
 
-def _read_histories(changes: DataFrame) -> dict[str, _History]:
-    histories: dict[str, _History] = {}
+def _read_histories(changes: DataFrame) -> dict[str, _FaultHistory]:
+    histories: dict[str, _FaultHistory] = {}
     # As numbers: Spark hands times out without their zone.
     rows = changes.select("fault", "kind", "targets", "state", F.unix_micros("at").alias("at_us")).collect()
     for row in sorted(rows, key=lambda row: row.at_us):
-        history = histories.setdefault(row.fault, _History())
+        history = histories.setdefault(row.fault, _FaultHistory())
         history.kind = FAULT_KINDS.get(row.kind, history.kind)
         history.targets = tuple(row.targets or ()) or history.targets
         if row.state == FaultState.EFFECTIVE and history.effective_us is None:

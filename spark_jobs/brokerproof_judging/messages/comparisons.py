@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial, reduce
 
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.run.tables import AttemptOutcome
+from brokerproof.run.tables import AttemptOutcome, Batches
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from brokerproof_judging import table_io
-from brokerproof_judging.database import Batches, Connection, define_values, select_batches
+from brokerproof_judging.database import DuckDB, define_values, select_batches
 from brokerproof_judging.messages.facts import find_anomaly
 from brokerproof_judging.messages.message_columns import IN_LOG, PLACE, POSITION, name_messages
 from brokerproof_judging.messages.sql_files import define_macros, read_query
@@ -73,7 +73,7 @@ def find_by_comparison(
     return reduce(DataFrame.unionAll, found, spark.createDataFrame([], _FINDINGS))
 
 
-def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: Connection) -> Batches:
+def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: DuckDB) -> Batches:
     del part
     define_macros(connection)
     define_values(connection, {"clock_error_us": clock_error_us})
@@ -126,7 +126,7 @@ def _highest_before_seconds(events: DataFrame) -> DataFrame:
     )
 
 
-def _highest_by_second(part: int, connection: Connection) -> Batches:
+def _highest_by_second(part: int, connection: DuckDB) -> Batches:
     del part
     return select_batches(connection, read_query("highest_position_by_second"))
 

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 from brokerproof.experiment.topology import Topology
+from brokerproof.run.tables import Batches
 
 from brokerproof_judging.database import (
-    Batches,
-    Connection,
+    DuckDB,
     define_values,
     register_tables,
     select_batches,
@@ -81,7 +81,7 @@ class FactsOfPart:
 
     SCHEMA = "part int, summary string"
 
-    def __call__(self, part: int, connection: Connection) -> Batches:
+    def __call__(self, part: int, connection: DuckDB) -> Batches:
         """One row: the part's number and its summary, as JSON."""
         self._prepare(connection)
         connection.execute(read_query("published"))
@@ -93,7 +93,7 @@ class FactsOfPart:
         summary = json.dumps(asdict(publish_record.summarize_part(connection)))
         yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "summary": [summary]})
 
-    def _prepare(self, connection: Connection) -> None:
+    def _prepare(self, connection: DuckDB) -> None:
         define_macros(connection)
         define_values(connection, {"faults_undone": self.faults_undone, "clock_error_us": self.clock_error_us})
         register_tables(
@@ -110,17 +110,17 @@ class FactsOfPart:
         )
         separate_records(connection)
 
-    def _register_replicas(self, connection: Connection) -> None:
+    def _register_replicas(self, connection: DuckDB) -> None:
         topics = [topic for (topic,) in connection.execute("SELECT DISTINCT topic FROM published").fetchall()]
         rows = replicas(self.topology, topics)
         register_tables(connection, {"replicas": small_table("home string, topic string, cluster string", rows)})
 
-    def _find_anomalies(self, connection: Connection) -> Batches:
+    def _find_anomalies(self, connection: DuckDB) -> Batches:
         for anomaly in self.anomalies:
             yield from find_anomaly(connection, anomaly)
 
 
-def find_anomaly(connection: Connection, anomaly: str) -> Batches:
+def find_anomaly(connection: DuckDB, anomaly: str) -> Batches:
     """What the query of an anomaly finds, as rows of `FINDINGS`."""
     for batch in select_batches(connection, read_query(f"anomalies/{anomaly}")):
         yield batch.append_column("anomaly", pa.array([anomaly] * len(batch), pa.string()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from brokerproof_judging.database import Connection
+from brokerproof_judging.database import DuckDB
 
 # Enough for a person to see what is wrong.
 _SHOWN = 3
@@ -46,7 +46,7 @@ class PartSummary:
     two_payloads: str | None
 
 
-def summarize_part(connection: Connection) -> PartSummary:
+def summarize_part(connection: DuckDB) -> PartSummary:
     """The summary of a part whose tables `publishes`, `published` and `log_facts` are there."""
     (two_homes,), (two_payloads,) = (
         connection.execute(query).fetchone() or (None,) for query in (_TWO_HOMES, _TWO_PAYLOADS)

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from brokerproof_judging import table_io
-from brokerproof_judging.database import Connection
+from brokerproof_judging.database import DuckDB
 from brokerproof_judging.messages.message_columns import LOG, POSITION, name_messages
 
 # The tables that a row comes from, by the number in its column `kind`: a number takes less to move than a name.
@@ -35,7 +35,7 @@ def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame
     return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), numbered)
 
 
-def separate_records(connection: Connection) -> None:
+def separate_records(connection: DuckDB) -> None:
     """Make the tables of united records in `rows` known under their own names."""
     for kind, table in enumerate(_KINDS):
         connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (kind) FROM rows WHERE kind = {kind}")

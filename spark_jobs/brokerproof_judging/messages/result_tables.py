@@ -10,11 +10,10 @@ import pyarrow as pa
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.run.counts import TOTALS, Counts
-from brokerproof.run.tables import SCHEMAS
+from brokerproof.run.tables import SCHEMAS, Batches
 
 from brokerproof_judging.database import (
-    Batches,
-    Connection,
+    DuckDB,
     define_values,
     read_part,
     register_tables,
@@ -50,7 +49,7 @@ class ResultTablesOfPart:
 
     SCHEMA = "part int, counts string"
 
-    def __call__(self, part: int, connection: Connection) -> Batches:
+    def __call__(self, part: int, connection: DuckDB) -> Batches:
         """One row: the part's number and its counts, as JSON.
 
         Raises RunError where a comparison found something at a place that there is not.
@@ -65,7 +64,7 @@ class ResultTablesOfPart:
         answer = json.dumps({"messages": counts, "anomalies": select_rows(connection, _FINDINGS_BY_ANOMALY)})
         yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "counts": [answer]})
 
-    def _prepare(self, part: int, connection: Connection) -> None:
+    def _prepare(self, part: int, connection: DuckDB) -> None:
         define_macros(connection)
         define_values(connection, {"run_id": self.run_id})
         read_part(connection, "places", self.places, part)

@@ -21,7 +21,7 @@ from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
 
 _ANOMALIES = frozenset(str(anomaly) for anomaly in Anomaly)
 
-Row = Mapping[str, Any]
+MeasurementRow = Mapping[str, Any]
 
 
 def doubt_messages(tallies: Mapping[str, Tally], counts: MessageCounts, run: Run) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _list_places(run: Run) -> list[tuple[str, str | None]]:
 
 
 def doubt_measurements(
-    file: SuiteFile, tallies: Mapping[str, Tally], measurements: Iterable[Row], run: Run
+    file: SuiteFile, tallies: Mapping[str, Tally], measurements: Iterable[MeasurementRow], run: Run
 ) -> Iterator[str]:
     """Reasons, as sentences, not to believe a suite's result on `measurements`."""
     measurements = list(measurements)
@@ -74,7 +74,7 @@ def doubt_measurements(
         yield from find_unmeasured(written, rows, run.scenario)
 
 
-def _doubt_suite(row: Row, suite: Suite) -> Iterator[str]:
+def _doubt_suite(row: MeasurementRow, suite: Suite) -> Iterator[str]:
     """Whether a measurement is of a metric that there is, and filed under its suite."""
     metric = METRICS.get(row["metric"])
     if metric is None and row["suite"] not in (None, Suite.PLACEMENT, Suite.RECOVERY):
@@ -85,7 +85,7 @@ def _doubt_suite(row: Row, suite: Suite) -> Iterator[str]:
         yield f"`{row['metric']}` is filed under `{row['suite']}`, where it is not judged"
 
 
-def _recount(written: WrittenExpectation, tally: Tally, rows: Iterable[Row]) -> Iterator[str]:
+def _recount(written: WrittenExpectation, tally: Tally, rows: Iterable[MeasurementRow]) -> Iterator[str]:
     total = outside = 0
     for row in rows:
         total += 1
@@ -102,7 +102,7 @@ def _recount(written: WrittenExpectation, tally: Tally, rows: Iterable[Row]) -> 
         )
 
 
-def _doubt_bounds(name: str, rows: Iterable[Row], scenario: Scenario) -> Iterator[str]:
+def _doubt_bounds(name: str, rows: Iterable[MeasurementRow], scenario: Scenario) -> Iterator[str]:
     """Bounds come with the rows; the scenario's own copy tells whether they arrived."""
     for row in rows:
         bound = scenario.bound(name, row["subject"] or "")
@@ -116,7 +116,7 @@ def _doubt_bounds(name: str, rows: Iterable[Row], scenario: Scenario) -> Iterato
             )
 
 
-def find_unmeasured(written: WrittenExpectation, rows: Sequence[Row], scenario: Scenario) -> Iterator[str]:
+def find_unmeasured(written: WrittenExpectation, rows: Sequence[MeasurementRow], scenario: Scenario) -> Iterator[str]:
     """What the suite or the scenario demands to be measured and has no row, in sentences."""
     name, metric = written.name, METRICS[written.name]
     measured = {row["subject"] for row in rows}

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from testlog.log import Entry, Log
+from testlog.log import Entry, EntryLog
 from testlog.topics import Topics
 from testlog.wire import Header
 
@@ -21,7 +21,7 @@ class Replica:
 
     def __init__(self, data: Path, topics: Topics, committed: Callable[[], None]) -> None:
         """`committed` is called after entries were committed."""
-        self.log = Log(data / "log")
+        self.log = EntryLog(data / "log")
         # Every node starts at 0 and learns from a leader what is committed.
         self.commit_index = 0
         self._topics, self._committed = topics, committed

@@ -10,7 +10,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample, SampledMetric, Source, format_names, make_topic_source
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
-from brokerproof.systems.protocols import Log, SegmentCopies
+from brokerproof.systems.protocols import SegmentCopies, TopicLog
 from testlog.client import Admin, PartitionStatus
 
 from testlog_system.administration import admin_errors
@@ -91,16 +91,16 @@ class TestlogObservation:
             number: Position(0, offset) for number, offset in zip(partition_numbers(self._run), committed, strict=True)
         }
 
-    def logs(self) -> list[Log]:
+    def logs(self) -> list[TopicLog]:
         """Each partition with its exclusive end, behind which nothing is committed."""
         numbers = partition_numbers(self._run)
         try:
             with admin_errors("tell where its logs end"):
                 ends = self._admin.log_ends(self._topic)
         except AdminError as error:
-            return [Log(cluster=self._cluster, partition=number, why=str(error)) for number in numbers]
+            return [TopicLog(cluster=self._cluster, partition=number, why=str(error)) for number in numbers]
         return [
-            Log(cluster=self._cluster, partition=number, end=Position(0, end))
+            TopicLog(cluster=self._cluster, partition=number, end=Position(0, end))
             for number, end in zip(numbers, ends, strict=True)
         ]
 

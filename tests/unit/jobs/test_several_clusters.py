@@ -24,7 +24,7 @@ from brokerproof.run.records import (
     read_record,
     write_record,
 )
-from brokerproof.systems.protocols import Log
+from brokerproof.systems.protocols import TopicLog
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
@@ -63,8 +63,8 @@ class Clusters:
         drained = self.asked.count("drained") > self.drained_after
         return [SubscriptionDrain(cluster=US, topic="t", partition=-1, subscription="audit", drained=drained, why="")]
 
-    def logs(self) -> list[Log]:
-        return [Log(cluster=name, partition=-1, why=self.unread if name == EU else None) for name in (EU, US)]
+    def logs(self) -> list[TopicLog]:
+        return [TopicLog(cluster=name, partition=-1, why=self.unread if name == EU else None) for name in (EU, US)]
 
     def unload(self, cluster: str) -> None:
         self.unloaded.append(cluster)

@@ -44,7 +44,7 @@ class Addressing:
     views: Mapping[str, Mapping[str, str]]
 
     @classmethod
-    def of(cls, run: Run) -> Addressing:
+    def from_run(cls, run: Run) -> Addressing:
         """As a run was reserved."""
         return cls(topology=run.topology, addresses=run.facts.addresses, views=run.facts.views)
 

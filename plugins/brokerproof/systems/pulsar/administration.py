@@ -17,7 +17,7 @@ class PulsarAdministration:
     def __init__(self, run: Run) -> None:
         self.run, self.topology = run, run.topology
         self.clusters = clusters_of(run)
-        self._addressing = Addressing.of(run)
+        self._addressing = Addressing.from_run(run)
 
     def configure(self) -> list[str]:
         """Clusters to each other, racks, tenants, namespaces, isolation.

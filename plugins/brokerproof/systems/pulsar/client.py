@@ -44,7 +44,7 @@ class PulsarClients:
         self._cluster = cluster
         self._topic = topic.full_name(run.scenario.workload)
         self._settings = run.scenario.workload.client
-        addressing = Addressing.of(run)
+        addressing = Addressing.from_run(run)
         brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
         self._client = pulsar.Client(
             "pulsar://" + ",".join(addressing.service(name, region) for name in brokers),

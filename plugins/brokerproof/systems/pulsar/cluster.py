@@ -33,7 +33,7 @@ class PulsarCluster:
         self.run, self.name, self.topology = run, name, run.topology
         self.topic = topic.full_name(run.scenario.workload)
         self.addresses: Mapping[str, str] = run.facts.addresses
-        hosts = Addressing.of(run).hosts
+        hosts = Addressing.from_run(run).hosts
         self._node_at = {host: node for known in (self.addresses, hosts) for node, host in known.items()}
         self.patience_s = patience_s
 

@@ -10,7 +10,7 @@ from brokerproof.run.observations import Sample
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
 from brokerproof.systems.destinations import clusters_reached
-from brokerproof.systems.protocols import Log, SegmentCopies
+from brokerproof.systems.protocols import SegmentCopies, TopicLog
 from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
 from brokerproof.systems.pulsar.copies import count_under_replicated, find_copies, find_holders
 from brokerproof.systems.pulsar.drains import (
@@ -92,7 +92,7 @@ class PulsarObservation:
         """For each partition, what is behind the cursor's mark-delete position."""
         return find_acknowledged(self.clusters[cluster], subscription)
 
-    def logs(self) -> list[Log]:
+    def logs(self) -> list[TopicLog]:
         """The partitions with the position behind the last confirmed entry."""
         return [log for cluster in self.holding for log in find_logs(cluster)]
 

@@ -22,7 +22,7 @@ class PulsarProvisioning:
 
     def __init__(self, run: Run) -> None:
         self.run, self.topology = run, run.topology
-        self._addressing = Addressing.of(run)
+        self._addressing = Addressing.from_run(run)
         self._http = httpx.Client(timeout=httpx.Timeout(5.0, connect=1.0), trust_env=False)
 
     @cached_property

@@ -8,7 +8,7 @@ from testlog.client.cluster import Cluster
 from testlog.client.connection import RequestError, UnavailableError
 from testlog.client.consumer import Consumer
 from testlog.client.cursor import Delivery
-from testlog.client.producer import Outcome, Producer, Settlement
+from testlog.client.producer import Producer, PublishOutcome, Settlement
 from testlog.client.reader import Reader
 
 __all__ = [
@@ -17,9 +17,9 @@ __all__ = [
     "Consumer",
     "Delivery",
     "NodeStatus",
-    "Outcome",
     "PartitionStatus",
     "Producer",
+    "PublishOutcome",
     "Reader",
     "RequestError",
     "Settlement",

@@ -22,7 +22,7 @@ _RETRY_S = 0.05
 _REQUEST_BYTES = 1024 * 1024
 
 
-class Outcome(StrEnum):
+class PublishOutcome(StrEnum):
     """What became of a message: written by a majority, certainly not written, or nobody knows."""
 
     ACKED = "acked"
@@ -33,7 +33,7 @@ class Outcome(StrEnum):
 class Settlement(NamedTuple):
     """What the client says about one message."""
 
-    outcome: Outcome
+    outcome: PublishOutcome
     partition: int
     offset: int | None = None
     error: str | None = None
@@ -150,15 +150,15 @@ class Producer:
         match header.get("error"):
             case None:
                 for message, offset in zip(messages, header["offsets"], strict=True):
-                    message.settle(Settlement(Outcome.ACKED, message.partition, offset))
+                    message.settle(Settlement(PublishOutcome.ACKED, message.partition, offset))
             case "not_leader":
                 self._refused[number] = messages
             case "no_topic":
                 for message in messages:
-                    message.settle(Settlement(Outcome.FAILED, message.partition, error="no_topic"))
+                    message.settle(Settlement(PublishOutcome.FAILED, message.partition, error="no_topic"))
             case error:
                 for message in messages:
-                    message.settle(Settlement(Outcome.UNKNOWN, message.partition, error=error))
+                    message.settle(Settlement(PublishOutcome.UNKNOWN, message.partition, error=error))
 
     def _queue_refused(self) -> None:
         refused = [message for _, messages in sorted(self._refused.items()) for message in messages]
@@ -169,10 +169,10 @@ class Producer:
         unanswered, self._unanswered = self._unanswered, {}
         for messages in unanswered.values():
             for message in messages:
-                message.settle(Settlement(Outcome.UNKNOWN, message.partition, error=error))
+                message.settle(Settlement(PublishOutcome.UNKNOWN, message.partition, error=error))
 
     def _fail_queued(self, error: str, older_than_s: float) -> None:
         until = time.monotonic() - older_than_s
         while self._queue and self._queue[0].queued_at <= until:
             message = self._queue.popleft()
-            message.settle(Settlement(Outcome.FAILED, message.partition, error=error))
+            message.settle(Settlement(PublishOutcome.FAILED, message.partition, error=error))

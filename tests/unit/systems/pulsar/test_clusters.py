@@ -11,7 +11,7 @@ from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import assign_addresses
 from brokerproof.systems.clients import Position
-from brokerproof.systems.protocols import Log
+from brokerproof.systems.protocols import TopicLog
 from brokerproof.systems.pulsar import client, configuration, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.administration import PulsarAdministration
@@ -138,7 +138,7 @@ def test_a_cluster_that_does_not_answer_is_not_drained_and_hides_nothing_of_the_
     unread, log = observation.logs()
     assert (unread.cluster, unread.end) == (EU, None)
     assert "404" in (unread.why or "")
-    assert log == Log(cluster=US, partition=-1, end=Position(8, 8))
+    assert log == TopicLog(cluster=US, partition=-1, end=Position(8, 8))
 
 
 @pytest.mark.parametrize(
