@@ -8,7 +8,6 @@ ask, and goes on.
 from __future__ import annotations
 
 import json
-import socket
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.fault import Direction, Fault, LinkChange
 from brokerproof.experiment.topology import brokers_in, clients_in
 from brokerproof.faults.kind import FaultKind, Surroundings, register
-from brokerproof.network import Condition, matches
+from brokerproof.network import Condition, accepts_connection, matches
 from brokerproof.runtimes.protocols import EmulatesLinks
 from brokerproof.systems.roles import is_listed, serves
 
@@ -136,23 +135,23 @@ class Partition(_InForce):
         return Condition(id=fault.name, **vars(traffic), cut=True)
 
     def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """No byte crosses while a new connection is tried, which nobody answers."""
-        said = super().evidence(around, targets)
-        if said is None:
+        """No byte crosses, and a new connection gets no answer."""
+        condition = super().evidence(around, targets)
+        if condition is None:
             return None
         link, traffic = link_of(around), traffic_of(around, targets)
         before = link.count_bytes(**vars(traffic))
-        probe, let_in = _probe(link, traffic)
+        address, let_in = _try_connection(link, traffic)
         crossed = link.count_bytes(**vars(traffic)) - before
         if let_in or crossed:
             return None
-        return json.dumps({**json.loads(said), "bytes_crossed": 0, "in_s": _PROBE_S, "no_answer_from": probe})
+        return json.dumps({**json.loads(condition), "bytes_crossed": 0, "in_s": _PROBE_S, "no_answer_from": address})
 
     def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """A new connection is let in, and all is well with the nodes."""
-        probe, let_in = _probe(link_of(around), traffic_of(around, targets))
-        said = super().healed(around, targets) if let_in else None
-        return None if said is None else json.dumps({**json.loads(said), "answer_from": probe})
+        address, let_in = _try_connection(link_of(around), traffic_of(around, targets))
+        health = super().healed(around, targets) if let_in else None
+        return None if health is None else json.dumps({**json.loads(health), "answer_from": address})
 
 
 @register
@@ -233,20 +232,12 @@ def _with_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
     return names
 
 
-def _probe(link: Network, traffic: Traffic) -> tuple[str, bool]:
-    """Try one of the routes concerned: its address, and whether it lets anybody in within `_PROBE_S`."""
+def _try_connection(link: Network, traffic: Traffic) -> tuple[str, bool]:
+    """Try a new connection on one of the routes concerned. Returns its address, and whether the route let it in."""
     route = next(
         route
         for route in link.routes()
         if traffic.holds(route.viewer, route.target) or traffic.holds(route.target, route.viewer)
     )
-    address, port = route.listen_address, route.ports[0]
-    said = f"{address}:{port} ({route.target} as {route.viewer} sees it)"
-    try:
-        socket.create_connection((address, port), timeout=_PROBE_S).close()
-    except TimeoutError:
-        return said, False
-    except ConnectionError:
-        # The link let it in and found that the target is down.
-        return said, True
-    return said, True
+    address = f"{route.listen_address}:{route.ports[0]} ({route.target} as {route.viewer} sees it)"
+    return address, accepts_connection(route, timeout_s=_PROBE_S)

@@ -27,6 +27,7 @@ process listens there and passes everything on. What is emulated, and what is no
 
 from brokerproof.network.observation import sample_links
 from brokerproof.network.plan import Plan
+from brokerproof.network.probe import accepts_connection
 from brokerproof.network.process import Link, start_link
 from brokerproof.network.protocols import Network
 from brokerproof.network.routes import Route
@@ -39,6 +40,7 @@ __all__ = [
     "Plan",
     "Route",
     "Shape",
+    "accepts_connection",
     "matches",
     "sample_links",
     "shapes_of",
