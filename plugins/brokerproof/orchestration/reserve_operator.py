@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.machine import slots
 from brokerproof.orchestration.form import read_overrides
-from brokerproof.orchestration.lifecycle_operator import LIFECYCLE
 from brokerproof.orchestration.run_id import derive_run_id
 from brokerproof.orchestration.step import fail_with_sentence
 from brokerproof.run.records import StepSeconds, write_record
@@ -40,7 +38,8 @@ class ReserveOperator(BaseOperator):
 
     def execute(self, context: Context) -> str:
         """Check the scenario and reserve. A failure has one sentence and leaves nothing behind."""
-        lifecycle = importlib.import_module(LIFECYCLE)
+        # Imported only when a task runs, as in lifecycle_operator.py.
+        from brokerproof import lifecycle
 
         settings = from_environment()
         dag_run = context["dag_run"]
