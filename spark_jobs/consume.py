@@ -35,7 +35,7 @@ from brokerproof.run.records import (
 from brokerproof.run.tables import Batches
 from brokerproof.systems.clients import Consumer
 from brokerproof.systems.protocols import Observation
-from brokerproof.systems.registry import abilities_of, clients_for, observation_of, topic_of
+from brokerproof.systems.registry import list_abilities, make_clients, make_observation, name_topic
 from deliveries import ConfirmedAcks, Deliveries
 from pyspark import BarrierTaskContext
 from spark_session import SparkTasks, make_batch, open_run
@@ -81,7 +81,7 @@ class MovingConsumer:
         )
         # Where it is now.
         self.cluster = task.cluster
-        self.confirms_acks = Ability.CONFIRMED_ACKS in abilities_of(run)
+        self.confirms_acks = Ability.CONFIRMED_ACKS in list_abilities(run)
         self.deliveries = Deliveries(await_confirmation=self.confirms_acks)
         self.leaving = threading.Event()
         self.stopping = threading.Event()
@@ -92,7 +92,7 @@ class MovingConsumer:
         for incarnation, cluster in enumerate(self.subscription.places(self.run.topology)):
             if incarnation and self.stopping.is_set():
                 return
-            clients = clients_for(self.run, cluster, self.subscription.region)
+            clients = make_clients(self.run, cluster, self.subscription.region)
             try:
                 consumer = clients.consumer(self.subscription, self.task.consumer)
                 self.cluster = cluster
@@ -144,7 +144,7 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
     consumer, live = MovingConsumer(run, task), LiveStatus(run, f"consume-{task.number}")
     constant = {
         "run_id": run.run_id,
-        "topic": topic_of(run),
+        "topic": name_topic(run),
         "subscription": task.subscription,
         "consumer": task.consumer,
     }
@@ -158,7 +158,9 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
     thread = threading.Thread(target=receive, name="receive", daemon=True)
     thread.start()
     if consumer.confirms_acks:
-        threading.Thread(target=consumer.confirm_acks, args=(observation_of(run),), name="confirm", daemon=True).start()
+        threading.Thread(
+            target=consumer.confirm_acks, args=(make_observation(run),), name="confirm", daemon=True
+        ).start()
     while thread.is_alive():
         thread.join(_FLUSH_S)
         if read_record(run, ConsumersStop) is not None:
@@ -187,7 +189,7 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
 
     `ended` is set where they ended by themselves.
     """
-    observation = observation_of(run)
+    observation = make_observation(run)
     settle_s = run.scenario.settle_s
     deadline = time.monotonic() + run.scenario.phases.total_s + 2 * settle_s + _SLACK_S
     load_ended_at: float | None = None
@@ -226,7 +228,7 @@ def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float
 def _prove_nothing(run: Run) -> SubscriptionDrain:
     return SubscriptionDrain(
         cluster=next(iter(run.topology.clusters)),
-        topic=topic_of(run),
+        topic=name_topic(run),
         partition=-1,
         subscription="",
         drained=False,

@@ -30,7 +30,7 @@ from brokerproof.run.records import (
 )
 from brokerproof.run.tables import AttemptOutcome, Batches
 from brokerproof.systems.clients import payload, payload_hash
-from brokerproof.systems.registry import clients_for, topic_of
+from brokerproof.systems.registry import make_clients, name_topic
 from pyspark import BarrierTaskContext
 from spark_session import SparkTasks, make_batch, open_run
 from task_problems import close_clients, defer_error, join_problems
@@ -80,7 +80,7 @@ class ScheduledProducer:
 
     def send_all(self, start_at: float) -> None:
         """Send from `start_at` (of time.time) until the phases end; then wait until all is settled."""
-        clients = clients_for(self.run, self.task.cluster, self.workload.region)
+        clients = make_clients(self.run, self.task.cluster, self.workload.region)
         try:
             producer = clients.producer(self.task.producer)
             ends_at = self._send_until_end(producer.send, start_at)
@@ -162,7 +162,7 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
 
     `barrier` is where the producers wait for each other, the one of the Spark task without one.
     """
-    constant = {"run_id": run.run_id, "cluster": task.cluster, "topic": topic_of(run), "producer": task.producer}
+    constant = {"run_id": run.run_id, "cluster": task.cluster, "topic": name_topic(run), "producer": task.producer}
     context = barrier or BarrierTaskContext.get()
     # An attempt that Spark repeats is another epoch: what the first one sent is sent.
     constant["epoch"] = context.attemptNumber()

@@ -34,9 +34,9 @@ from brokerproof.run.records import (
 )
 from brokerproof.run.tables import Batches
 from brokerproof.systems.clients import Position, Reader, Received
-from brokerproof.systems.destinations import clusters_reached
+from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.protocols import Administration, Observation, TopicLog
-from brokerproof.systems.registry import administration_of, clients_for, observation_of, topic_of
+from brokerproof.systems.registry import make_administration, make_clients, make_observation, name_topic
 from spark_session import SparkTasks, make_batch, open_run
 from task_problems import close_clients
 
@@ -57,8 +57,8 @@ class ReadTask:
 def read_log(run: Run, task: ReadTask) -> Batches:
     """The task of one log: rows of the table `stored`, and a record of whether it was read to its end."""
     log, live = task.log, LiveStatus(run, f"read-back-{task.number}")
-    constant = {"run_id": run.run_id, "cluster": log.cluster, "topic": topic_of(run), "partition": log.partition}
-    clients = clients_for(run, log.cluster)
+    constant = {"run_id": run.run_id, "cluster": log.cluster, "topic": name_topic(run), "partition": log.partition}
+    clients = make_clients(run, log.cluster)
     rows: list[dict[str, Any]] = []
     position: Position | None = None
     count, problem = 0, ""
@@ -124,7 +124,7 @@ def _conclude_log(run: Run, task: ReadTask, *, read_to_end: bool, why: str, mess
     return LogRead(
         task=task.number,
         cluster=task.log.cluster,
-        topic=topic_of(run),
+        topic=name_topic(run),
         partition=task.log.partition,
         end=None if task.log.end is None else _describe(task.log.end),
         read_to_end=read_to_end,
@@ -156,7 +156,7 @@ def await_replication(run: Run, observation: Observation) -> None:
 def close_topic(run: Run, observation: Observation, administration: Administration) -> list[TopicLog]:
     """Close the topic in every cluster, and return the logs to read; `why` of a log says why it cannot be read."""
     logs = observation.logs()
-    for cluster in clusters_reached(run.topology, run.scenario.workload):
+    for cluster in list_clusters_reached(run.topology, run.scenario.workload):
         try:
             administration.unload(cluster)
         except BrokerproofError as error:
@@ -166,12 +166,12 @@ def close_topic(run: Run, observation: Observation, administration: Administrati
 
 def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> LogsRead:
     """Read every log that can be read, and return what became of all of them."""
-    observation = observation_of(run)
+    observation = make_observation(run)
     await_replication(run, observation)
     started_at = clock.now_us()
     # Java takes some seconds to start, in which the topic is closed.
     with ThreadPoolExecutor(max_workers=1) as pool:
-        closing = pool.submit(close_topic, run, observation, administration_of(run))
+        closing = pool.submit(close_topic, run, observation, make_administration(run))
         spark = start("read_back")
     tasks = [ReadTask(number=number, log=log) for number, log in enumerate(closing.result())]
     for task in tasks:

@@ -22,9 +22,9 @@ from brokerproof.experiment.yaml_models import apply_overrides, parse, read_yaml
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks
 from brokerproof.runtimes.registry import RUNTIMES, runtimes_that_can
-from brokerproof.systems.destinations import clusters_reached
+from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.protocols import System
-from brokerproof.systems.registry import system_of
+from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import check_roles
 
 
@@ -44,7 +44,7 @@ def load_scenario(
         )
     try:
         topology = load_topology(scenario.topology, topologies, scenario.overrides)
-        system = system_of(topology)
+        system = find_system(topology)
         for role in scenario.settings:
             _check_known(role, system.roles, f"role of {system.name}", f"settings.{role}")
         topology = topology.model_copy(
@@ -72,7 +72,7 @@ def load_topology(name: str, directory: Path, overrides: Mapping[str, Any] | Non
 
 def check_topology(topology: Topology) -> Topology:
     """The topology with all defaults of its system. Raises InputError where the system cannot run it."""
-    system = system_of(topology)
+    system = find_system(topology)
     check_roles(topology, system)
     heaps = {role: traits.heap_mb for role, traits in system.roles.items() if traits.heap_mb is not None}
     return system.validate(topology.model_copy(update={"heap_mb": heaps | topology.heap_mb}))
@@ -80,7 +80,7 @@ def check_topology(topology: Topology) -> Topology:
 
 def check(scenario: Scenario, topology: Topology) -> None:
     """Raises InputError where the scenario asks for what the topology or Brokerproof does not have or cannot do."""
-    system = system_of(topology)
+    system = find_system(topology)
     _check_known(scenario.version, system.versions(), "pinned version", "version")
     _check_known(scenario.runtime, RUNTIMES, "runtime", "runtime")
     if topology.links:
@@ -108,7 +108,7 @@ def check(scenario: Scenario, topology: Topology) -> None:
 def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
     """Raises InputError, its field inside the fault."""
     _check_known(fault.kind, FAULT_KINDS, "fault kind", "kind")
-    kind, system, targets = FAULT_KINDS[fault.kind], system_of(topology), fault.targets
+    kind, system, targets = FAULT_KINDS[fault.kind], find_system(topology), fault.targets
     for node in targets.nodes:
         _check_known(node, topology.nodes, "node", "targets.nodes")
     if targets.region:
@@ -129,8 +129,8 @@ def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
-    workload, system = scenario.workload, system_of(topology)
-    topic, reached = system.topic(workload), clusters_reached(topology, workload)
+    workload, system = scenario.workload, find_system(topology)
+    topic, reached = system.topic(workload), list_clusters_reached(topology, workload)
     places: set[tuple[str, str]] = set()
     for index, subscription in enumerate(workload.subscriptions):
         at = f"workload.subscriptions.{index}"

@@ -19,15 +19,15 @@ from brokerproof.machine import slots
 from brokerproof.machine.disk_space import check_disk_space
 from brokerproof.machine.processes import end_processes, find_marked_processes
 from brokerproof.monitor import start_monitor
-from brokerproof.network import Plan, shapes_of
+from brokerproof.network import Plan, make_shapes
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ClustersConfigured, RunReleased, read_record, write_record
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.runtimes.protocols import NodeSpec, RunsProcesses, Runtime
-from brokerproof.runtimes.registry import RUNTIMES, links_of, runtime_of
+from brokerproof.runtimes.registry import RUNTIMES, make_runtime, require_links
 from brokerproof.systems.protocols import Provisioning
-from brokerproof.systems.registry import administration_of, observation_of, provisioning_of
+from brokerproof.systems.registry import make_administration, make_observation, make_provisioning
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def provision(run: Run) -> None:
 
     On any error everything is stopped again. Raises MachineError or NodeError.
     """
-    status, provisioning, runtime = LiveStatus(run, "run"), provisioning_of(run), runtime_of(run)
+    status, provisioning, runtime = LiveStatus(run, "run"), make_provisioning(run), make_runtime(run)
     specs = provisioning.specs()
     status.show(phase="provision")
     started = time.monotonic()
@@ -109,7 +109,7 @@ def provision(run: Run) -> None:
         for name in specs:
             runtime.prepare(specs[name])
         if run.topology.links:
-            links_of(runtime).start_links(Plan(routes=provisioning.routes(), shapes=shapes_of(run.topology)))
+            require_links(runtime).start_links(Plan(routes=provisioning.routes(), shapes=make_shapes(run.topology)))
         for number, group in enumerate(provisioning.start_order()):
             first = [specs[name] for name in group if not run.topology.nodes[name].standby]
             _start(provisioning, provisioning.ready, runtime, first, status)
@@ -123,8 +123,8 @@ def provision(run: Run) -> None:
 
 def configure(run: Run) -> None:
     """Lay the topology's policies over the cluster, restart what needs it, and read everything back."""
-    status, runtime = LiveStatus(run, "run"), runtime_of(run)
-    provisioning, administration = provisioning_of(run), administration_of(run)
+    status, runtime = LiveStatus(run, "run"), make_runtime(run)
+    provisioning, administration = make_provisioning(run), make_administration(run)
     status.show(phase="configure")
     restart = [name for name in administration.configure() if not run.topology.nodes[name].standby]
     specs = provisioning.specs()
@@ -139,13 +139,13 @@ def configure(run: Run) -> None:
 
 def break_it(run: Run) -> None:
     """Run the timeline of faults against the loaded cluster; heals what is not permanent, always."""
-    runtime = runtime_of(run)
-    link = links_of(runtime).network() if run.topology.links else None
+    runtime = make_runtime(run)
+    link = require_links(runtime).network() if run.topology.links else None
     Timeline(
         run,
-        provisioning=provisioning_of(run),
-        administration=administration_of(run),
-        observation=observation_of(run),
+        provisioning=make_provisioning(run),
+        administration=make_administration(run),
+        observation=make_observation(run),
         runtime=runtime,
         show=LiveStatus(run, "run").show,
         link=link,
@@ -161,9 +161,9 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
     # The monitor writes its last samples and goes by itself.
     slot = slots.take_back(run.directory, timeout_s=monitor_timeout_s)
     try:
-        runtime = runtime_of(run)
+        runtime = make_runtime(run)
         if read_record(run, ClustersConfigured) is not None and isinstance(runtime, RunsProcesses):
-            provisioning_of(run).learn(runtime.pids())
+            make_provisioning(run).learn(runtime.pids())
         ended = end_run(run.directory)
         # A monitor that did not go was ended with the rest.
         slot = slot or slots.take_back(run.directory, timeout_s=0)
@@ -217,7 +217,7 @@ def _start(
     waiting = {spec.name: spec for spec in specs}
     deadline = time.monotonic() + max((spec.start_timeout_s for spec in specs), default=0)
     while waiting:
-        for spec in _which(healthy, list(waiting.values())):
+        for spec in _find_healthy(healthy, list(waiting.values())):
             del waiting[spec.name]
         status.show(text=f"waiting for {', '.join(waiting)}" if waiting else "")
         for spec in waiting.values():
@@ -236,7 +236,7 @@ def _start(
             time.sleep(0.2)
 
 
-def _which(healthy: Callable[[NodeSpec], bool], specs: list[NodeSpec]) -> Iterator[NodeSpec]:
+def _find_healthy(healthy: Callable[[NodeSpec], bool], specs: list[NodeSpec]) -> Iterator[NodeSpec]:
     with ThreadPoolExecutor(max_workers=min(32, len(specs))) as pool:
         for spec, answer in zip(specs, pool.map(healthy, specs), strict=True):
             if answer:

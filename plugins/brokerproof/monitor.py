@@ -35,8 +35,8 @@ from brokerproof.run.records import (
     read_record,
     write_record,
 )
-from brokerproof.runtimes.registry import links_of, runtime_of
-from brokerproof.systems.registry import observation_of
+from brokerproof.runtimes.registry import make_runtime, require_links
+from brokerproof.systems.registry import make_observation
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +79,10 @@ def watch_run(run: Run) -> None:
         while time.monotonic() < end_at and run.exists("run.json") and read_record(run, RunReleased) is None:
             if not sampling and read_record(run, ClustersConfigured) is not None:
                 sampling = True
-                for name, sampler in _samplers(run).items():
-                    threading.Thread(target=_loop, args=(name, sampler, queue, stopping), daemon=True).start()
+                for name, sampler in _make_samplers(run).items():
+                    threading.Thread(
+                        target=_sample_repeatedly, args=(name, sampler, queue, stopping), daemon=True
+                    ).start()
             while True:
                 try:
                     sample = queue.get_nowait()
@@ -88,12 +90,12 @@ def watch_run(run: Run) -> None:
                     break
                 latest[sample.source, sample.metric] = sample.value
                 unwritten.append(sample.row(run.run_id))
-            if _write_requested(run):
+            if _is_write_requested(run):
                 flush()
                 write_record(run, ObservationsWritten(at=clock.now_us()))
             elif time.monotonic() - written_at > _WRITE_EVERY_S:
                 flush()
-            _write_live(run, latest)
+            _write_live_status(run, latest)
             time.sleep(0.5)
     finally:
         stopping.set()
@@ -101,21 +103,21 @@ def watch_run(run: Run) -> None:
             flush()
 
 
-def _write_requested(run: Run) -> bool:
+def _is_write_requested(run: Run) -> bool:
     """Whether somebody waits for the samples up to a moment that is over."""
     requested = read_record(run, ObservationsRequested)
     return requested is not None and read_record(run, ObservationsWritten) is None and clock.now_us() > requested.at
 
 
-def _samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
+def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
     """The system's own, and the link's where the topology has one."""
-    samplers = observation_of(run, patience_s=_PATIENCE_S).samplers()
+    samplers = make_observation(run, patience_s=_PATIENCE_S).samplers()
     if not run.topology.links:
         return samplers
-    return {**samplers, "link": partial(sample_links, links_of(runtime_of(run)).network())}
+    return {**samplers, "link": partial(sample_links, require_links(make_runtime(run)).network())}
 
 
-def _loop(
+def _sample_repeatedly(
     name: str, sampler: Callable[[], list[Sample]], queue: SimpleQueue[Sample], stopping: threading.Event
 ) -> None:
     while not stopping.is_set():
@@ -136,7 +138,7 @@ def _loop(
         stopping.wait(max(0.05, INTERVAL_S - (time.monotonic() - started)))
 
 
-def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
+def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
     """Put together what the display shows."""
     shown = read_live_status(run, "run")
     counters: dict[str, int] = {}
@@ -154,13 +156,13 @@ def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
     LiveStatus(run, "live").show(
         **(shown | counters),
         owner=", ".join(owners),
-        alive=_alive(latest),
-        under_replicated=_under_replicated(latest),
-        backlog=_backlogs(latest),
+        alive=_collect_alive(latest),
+        under_replicated=_sum_under_replicated(latest),
+        backlog=_collect_backlogs(latest),
     )
 
 
-def _alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
+def _collect_alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
     """Nodes listed alive, by role, of all clusters."""
     alive: dict[str, list[str]] = {}
     for (_, metric), value in latest.items():
@@ -170,14 +172,14 @@ def _alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
     return alive
 
 
-def _under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
+def _sum_under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
     """Of all clusters together, None where nobody could be asked."""
     said = [value for (_, metric), value in latest.items() if metric == SampledMetric.UNDER_REPLICATED]
     known = [int(value) for value in said if value.isdigit()]
     return str(sum(known)) if known else None
 
 
-def _backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
+def _collect_backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
     """Of every subscription, and of replication by where it goes; of several clusters with where it is."""
     found: dict[str, str] = {}
     for (source, metric), value in latest.items():

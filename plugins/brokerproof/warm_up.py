@@ -17,7 +17,7 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
-from brokerproof.systems.registry import clients_for, system_named
+from brokerproof.systems.registry import load_system, make_clients
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
 
     Raises InputError for a version that is not pinned, MachineError where it cannot be fetched.
     """
-    warm_up = system_named(system).warm_up(version)
+    warm_up = load_system(system).warm_up(version)
     if warm_up is None or warm_up.done():
         return
     say(f"fetching {system} {version}, if it is not here yet, and keeping what Java learns of it (a minute, once)")
@@ -58,7 +58,7 @@ def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
 
 def _talk(run: Run) -> None:
     """Publish and receive a few messages: that has classes of its own."""
-    clients = clients_for(run, next(iter(run.topology.clusters)))
+    clients = make_clients(run, next(iter(run.topology.clusters)))
     try:
         producer = clients.producer("warm-up")
         for seq in range(_MESSAGES):

@@ -61,7 +61,7 @@ def register_tables(connection: DuckDB, tables: Mapping[str, pa.Table]) -> None:
         connection.register(name, table)
 
 
-def small_table(columns: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
+def make_small_table(columns: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
     """A small table. `columns` as in `cluster string, partition int32`."""
     fields = [part.split() for part in columns.split(",")]
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in fields])

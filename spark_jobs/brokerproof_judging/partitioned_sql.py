@@ -37,9 +37,9 @@ class Parts:
 
     def split_by_message(self, frame: DataFrame) -> DataFrame:
         """The frame in these parts, by the columns `who` and `number`."""
-        return frame.repartitionById(self.count, self.part_of_message())
+        return frame.repartitionById(self.count, self.compute_part())
 
-    def part_of_message(self) -> Column:
+    def compute_part(self) -> Column:
         """The number of a message's part."""
         return F.pmod(F.hash("who", "number"), F.lit(self.count))
 

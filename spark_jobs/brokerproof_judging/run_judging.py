@@ -43,11 +43,11 @@ def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectati
         with watch.time_step("tables"):
             counts = messages.write_tables()
         with watch.time_step("measurements"):
-            problems = [*evidence.problems(run, list_logs(summaries)), *find_problems(summaries)]
+            problems = [*evidence.list_problems(run, list_logs(summaries)), *find_problems(summaries)]
             copies, judged = table_io.read_table(spark, run, "ledgers"), replacement.read(spark, "messages")
             measurements = make_measurements(run, measure_run(run, recorded.result(), copies, judged))
             rows = [measurement.model_dump(mode="json") for measurement in measurements]
-            schema = table_io.table_schema("measurements")
+            schema = table_io.make_table_schema("measurements")
             replacement.write("measurements", spark.createDataFrame(rows, schema).coalesce(1))
         replacement.take_place()
     finally:

@@ -16,7 +16,7 @@ from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
-from brokerproof.systems.registry import clients_for
+from brokerproof.systems.registry import make_clients
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -48,7 +48,7 @@ class Stretched:
             provisioning=PulsarProvisioning(run),
             administration=PulsarAdministration(run),
             observation=PulsarObservation(run),
-            runtime=lifecycle.runtime_of(reserved),
+            runtime=lifecycle.make_runtime(reserved),
             reserved=reserved,
         )
 
@@ -106,7 +106,7 @@ def reserve_small(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 def publish(run: Run, cluster: str, producer_name: str, count: int) -> list[Settled]:
     """Publish to the run's topic and wait for every answer."""
     answers: list[Settled] = []
-    clients = clients_for(run, cluster)
+    clients = make_clients(run, cluster)
     try:
         producer = clients.producer(producer_name)
         for seq in range(count):

@@ -20,7 +20,7 @@ from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Received
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.roles import Role
-from brokerproof.systems.registry import clients_for
+from brokerproof.systems.registry import make_clients
 
 from . import conftest
 from .conftest import ROOT, Stretched
@@ -67,7 +67,7 @@ def publish(geo: Stretched, cluster: str, count: int) -> None:
 
 
 def read(geo: Stretched, cluster: str) -> list[Received]:
-    clients = clients_for(geo.run, cluster)
+    clients = make_clients(geo.run, cluster)
     try:
         reader = clients.reader(-1)
         found = []
@@ -207,7 +207,7 @@ def test_a_subscription_with_replicated_state_goes_on_elsewhere_where_it_stood(
         topology=geo.run.topology,
         addresses=geo.run.facts.addresses,
     )
-    eu, us = clients_for(run, EU), clients_for(run, US)
+    eu, us = make_clients(run, EU), make_clients(run, US)
     try:
         consumer, acknowledged = eu.consumer(mover, "c0"), 0
         # A snapshot of the state is taken once a second, and only while something is published.

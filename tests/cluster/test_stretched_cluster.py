@@ -16,7 +16,7 @@ from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.metadata_store import UNDER_REPLICATION
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
-from brokerproof.systems.registry import clients_for, system_named, topic_of
+from brokerproof.systems.registry import load_system, make_clients, name_topic
 from brokerproof.warm_up import prepare
 from kazoo.client import KazooClient
 
@@ -30,7 +30,7 @@ def publish(stretched: Stretched, count: int) -> list[Settled]:
 
 
 def test_a_machine_is_prepared_once(stretched: Stretched) -> None:
-    warmed = system_named("pulsar").warm_up(stretched.run.scenario.version)
+    warmed = load_system("pulsar").warm_up(stretched.run.scenario.version)
     assert warmed is not None
     assert warmed.done()
 
@@ -155,7 +155,7 @@ def test_the_samplers_say_what_the_cluster_says(stretched: Stretched) -> None:
         for sampler in stretched.observation.samplers().values()
         for sample in sampler()
     }
-    topic = f"topic:{topic_of(stretched.run)}"
+    topic = f"topic:{name_topic(stretched.run)}"
     assert samples[topic, "owner"].startswith("broker-eu-")
     assert int(samples[topic, "published"]) > 0
     assert samples["cluster:mycluster", "under_replicated"] == "0"
@@ -165,7 +165,7 @@ def test_the_samplers_say_what_the_cluster_says(stretched: Stretched) -> None:
 
 def test_a_message_too_big_is_failed_for_certain(stretched: Stretched) -> None:
     answers: list[Settled] = []
-    clients = clients_for(stretched.run, "mycluster")
+    clients = make_clients(stretched.run, "mycluster")
     try:
         clients.producer("too-big").send(0, "k0", b"x" * 6_000_000, answers.append)
         wait_until(lambda: bool(answers), timeout_s=30, what="the answer")

@@ -27,7 +27,7 @@ from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
-from brokerproof.systems.registry import clients_for
+from brokerproof.systems.registry import make_clients
 
 from .conftest import ROOT
 
@@ -58,7 +58,7 @@ def observation(wan: Run) -> PulsarObservation:
 
 def latencies_ms(run: Run, region: str | None, count: int = 20) -> list[float]:
     """Of messages that are published one after the other, each when the one before is acked."""
-    clients = clients_for(run, "mycluster", region)
+    clients = make_clients(run, "mycluster", region)
     try:
         producer = clients.producer(f"test-{region}-{time.monotonic_ns()}")
         found = []
@@ -106,7 +106,7 @@ def test_a_publish_waits_for_the_way_to_the_other_region_and_back(wan: Run) -> N
 
 def test_nothing_but_the_link_connects_two_regions(wan: Run) -> None:
     latencies_ms(wan, None, 1)
-    nodes = [(pid, wan.topology.nodes[name].region) for name, pid in lifecycle.runtime_of(wan).pids().items()]
+    nodes = [(pid, wan.topology.nodes[name].region) for name, pid in lifecycle.make_runtime(wan).pids().items()]
     assert len(nodes) == len(wan.topology.nodes)
     assert crossing_directly(wan, nodes) == []
     pairs = {(pair.sender, pair.receiver) for pair in Link(Path(wan.path("nodes"))).metrics().pairs if pair.bytes}
@@ -136,7 +136,7 @@ def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation
         provisioning=provisioning,
         administration=PulsarAdministration(wan),
         observation=observation,
-        runtime=lifecycle.runtime_of(wan),
+        runtime=lifecycle.make_runtime(wan),
         specs=provisioning.specs(),
         roles=PULSAR.roles,
         link=Link(Path(wan.path("nodes"))),
@@ -146,7 +146,7 @@ def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation
             {"name": "apart", "kind": "partition", "targets": {"region": "us"}, "link": {"regions": ["eu"]}}
         ),
     )
-    clients = clients_for(wan, "mycluster")
+    clients = make_clients(wan, "mycluster")
     try:
         producer = clients.producer("across-the-cut")
         kind.inject(around, targets)

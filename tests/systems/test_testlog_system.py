@@ -14,9 +14,9 @@ from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError, InputError
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.runtimes.registry import runtime_of
+from brokerproof.runtimes.registry import make_runtime
 from brokerproof.systems.clients import Settled, payload, payload_hash
-from brokerproof.systems.registry import clients_for, observation_of, provisioning_of
+from brokerproof.systems.registry import make_clients, make_observation, make_provisioning
 
 SYSTEMS = Path(__file__).resolve().parent
 MESSAGES = 200
@@ -69,7 +69,7 @@ def test_what_the_system_cannot_do_is_refused_before_the_run(path: str, value: A
 
 
 def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclusive_end(run: Run) -> None:
-    clients = clients_for(run, "log")
+    clients = make_clients(run, "log")
     settled: list[Settled] = []
     producer = clients.producer("p")
     for seq in range(MESSAGES):
@@ -80,7 +80,7 @@ def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclu
     positions = [each.position for each in settled]
     assert None not in positions
 
-    (log,) = observation_of(run).logs()
+    (log,) = make_observation(run).logs()
     reader = clients.reader(log.partition)
     read = []
     while not (reader.at_end() and log.end is not None and reader.next_position().reaches(log.end)):  # type: ignore[union-attr]
@@ -97,7 +97,7 @@ def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclu
 
 
 def test_a_subscription_drains_and_confirms_its_acks(run: Run) -> None:
-    clients, observation = clients_for(run, "log"), observation_of(run)
+    clients, observation = make_clients(run, "log"), make_observation(run)
     (subscription,) = run.scenario.workload.subscriptions
     consumer = clients.consumer(subscription, "c")
     settled: list[Settled] = []
@@ -120,7 +120,7 @@ def test_a_subscription_drains_and_confirms_its_acks(run: Run) -> None:
 
 
 def test_a_killed_leader_is_seen_dead_and_replaced(run: Run) -> None:
-    observation, provisioning, runtime = observation_of(run), provisioning_of(run), runtime_of(run)
+    observation, provisioning, runtime = make_observation(run), make_provisioning(run), make_runtime(run)
     leader = observation.owner()
     assert leader is not None
     spec = provisioning.specs()[leader]
@@ -134,7 +134,7 @@ def test_a_killed_leader_is_seen_dead_and_replaced(run: Run) -> None:
 
 
 def test_where_nobody_answers_it_is_an_error_and_never_a_good_answer(run: Run) -> None:
-    observation, runtime = observation_of(run, patience_s=1.0), runtime_of(run)
+    observation, runtime = make_observation(run, patience_s=1.0), make_runtime(run)
     for name in run.topology.nodes:
         runtime.kill(name)
     started = time.monotonic()

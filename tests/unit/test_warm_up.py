@@ -33,7 +33,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked = SimpleNamespace(
         done=lambda: False, fetch=lambda: done.append("fetch"), topology=TOPOLOGY, workload={"namespace": "a/b"}
     )
-    monkeypatch.setattr(warm_up, "system_named", lambda name: SimpleNamespace(warm_up=lambda version: asked))
+    monkeypatch.setattr(warm_up, "load_system", lambda name: SimpleNamespace(warm_up=lambda version: asked))
     monkeypatch.setattr(warm_up.lifecycle, "begin", lambda *args, **kwargs: "run")
     for step in ("provision", "configure", "release"):
         monkeypatch.setattr(warm_up.lifecycle, step, lambda run, step=step: done.append(step))
@@ -63,7 +63,7 @@ def test_what_cannot_be_fetched_stops_everything(steps: list[str], monkeypatch: 
     def gone() -> None:
         raise MachineError("no network")
 
-    warm_up.system_named("pulsar").warm_up("4.0.8").fetch = gone  # type: ignore[method-assign]
+    warm_up.load_system("pulsar").warm_up("4.0.8").fetch = gone  # type: ignore[method-assign]
     with pytest.raises(MachineError, match="no network"):
         warm_up.prepare("pulsar", "4.0.8", lambda _: None)
     assert steps == []

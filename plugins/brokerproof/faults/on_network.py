@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.fault import Direction, Fault, LinkChange
-from brokerproof.experiment.topology import brokers_in, clients_in
+from brokerproof.experiment.topology import name_brokers_place, name_clients_place
 from brokerproof.faults.kind import FaultKind, Surroundings, register
 from brokerproof.network import Condition, accepts_connection, matches
 from brokerproof.runtimes.protocols import EmulatesLinks
@@ -42,7 +42,7 @@ class Traffic:
         return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
 
 
-class OfLink(FaultKind):
+class LinkFaultKind(FaultKind):
     """What is done to the link."""
 
     needs_of_runtime = EmulatesLinks
@@ -84,7 +84,7 @@ class OfLink(FaultKind):
 
         Their own word alone would not do: a node whose session is over says that it is well until it notices.
         """
-        traffic = traffic_of(around, targets)
+        traffic = select_traffic(around, targets)
         concerned = {*traffic.senders, *traffic.receivers} & around.specs.keys() - around.kept_down
         around.supervise(concerned)
         try:
@@ -96,7 +96,7 @@ class OfLink(FaultKind):
         return super().healed(around, sorted(concerned))
 
 
-class _InForce(OfLink):
+class _LastingLinkFaultKind(LinkFaultKind):
     """What holds until it is ended: one condition of the link, called like the fault."""
 
     @abstractmethod
@@ -104,11 +104,11 @@ class _InForce(OfLink):
         """What the link has to do."""
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        link_of(around).add(self.condition(around.fault, traffic_of(around, targets)))
+        require_link(around).add(self.condition(around.fault, select_traffic(around, targets)))
 
     def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """The link has the condition in force, on so many connections."""
-        state = link_of(around).state()
+        state = require_link(around).state()
         condition = next((one for one in state.conditions if one.id == around.fault.name), None)
         if condition is None:
             return None
@@ -117,16 +117,16 @@ class _InForce(OfLink):
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """End the condition, if it was put in force at all."""
-        if _in_force(around):
-            link_of(around).remove(around.fault.name)
+        if _is_in_force(around):
+            require_link(around).remove(around.fault.name)
 
     def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """The condition is gone, and all is well with the nodes."""
-        return None if _in_force(around) else super().healed(around, targets)
+        return None if _is_in_force(around) else super().healed(around, targets)
 
 
 @register
-class Partition(_InForce):
+class Partition(_LastingLinkFaultKind):
     """Cuts nodes off from other regions: nothing gets through, in both directions or one."""
 
     name = "partition"
@@ -139,7 +139,7 @@ class Partition(_InForce):
         condition = super().evidence(around, targets)
         if condition is None:
             return None
-        link, traffic = link_of(around), traffic_of(around, targets)
+        link, traffic = require_link(around), select_traffic(around, targets)
         before = link.count_bytes(**vars(traffic))
         address, let_in = _try_connection(link, traffic)
         crossed = link.count_bytes(**vars(traffic)) - before
@@ -149,13 +149,13 @@ class Partition(_InForce):
 
     def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """A new connection is let in, and all is well with the nodes."""
-        address, let_in = _try_connection(link_of(around), traffic_of(around, targets))
+        address, let_in = _try_connection(require_link(around), select_traffic(around, targets))
         health = super().healed(around, targets) if let_in else None
         return None if health is None else json.dumps({**json.loads(health), "answer_from": address})
 
 
 @register
-class Delay(_InForce):
+class Delay(_LastingLinkFaultKind):
     """Makes the way between nodes and other regions longer, by so many milliseconds one way."""
 
     name, changes, takes, slows = "delay", "delay_ms", ("jitter_ms",), True
@@ -166,7 +166,7 @@ class Delay(_InForce):
 
 
 @register
-class Bandwidth(_InForce):
+class Bandwidth(_LastingLinkFaultKind):
     """Makes the way between nodes and other regions narrower, to so many Mbit/s for all of them together."""
 
     name, changes, slows = "bandwidth", "bandwidth_mbit", True
@@ -177,41 +177,41 @@ class Bandwidth(_InForce):
 
 
 @register
-class Reset(OfLink):
+class Reset(LinkFaultKind):
     """Resets, once, every connection that is open between nodes and other regions."""
 
     name = "reset"
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        link_of(around).reset(around.fault.name, **vars(traffic_of(around, targets)))
+        require_link(around).reset(around.fault.name, **vars(select_traffic(around, targets)))
 
     def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """The link reset at least one connection."""
-        effect = link_of(around).state().effects.get(around.fault.name)
+        effect = require_link(around).state().effects.get(around.fault.name)
         return json.dumps(effect.model_dump()) if effect is not None and effect.connections else None
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """Nothing is left to undo; whoever was connected connects anew."""
 
 
-def _in_force(around: Surroundings) -> bool:
-    return any(condition.id == around.fault.name for condition in link_of(around).state().conditions)
+def _is_in_force(around: Surroundings) -> bool:
+    return any(condition.id == around.fault.name for condition in require_link(around).state().conditions)
 
 
-def link_of(around: Surroundings) -> Network:
+def require_link(around: Surroundings) -> Network:
     """The run's link. Raises RunError where it has none."""
     if around.link is None:
         raise RunError(f"{around.fault.name} is done to the link, and this run has none")
     return around.link
 
 
-def traffic_of(around: Surroundings, targets: Sequence[str]) -> Traffic:
+def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
     """What the fault concerns: the targets on one side, all that they see in other regions on the other."""
     regions: dict[str, str] = {}
-    for route in link_of(around).routes():
+    for route in require_link(around).routes():
         regions |= {route.viewer: route.viewer_region, route.target: route.target_region}
     on = around.fault.link or LinkChange()
-    ours = sorted(_with_places(around, targets) & regions.keys())
+    ours = sorted(_add_client_places(around, targets) & regions.keys())
     # Only what is in different regions has a route, so that names of the targets' own region do no harm here.
     others = sorted(name for name, region in regions.items() if not on.regions or region in on.regions)
     if on.direction is Direction.TO_TARGETS:
@@ -219,16 +219,16 @@ def traffic_of(around: Surroundings, targets: Sequence[str]) -> Traffic:
     return Traffic(senders=ours, receivers=others, both_ways=on.direction is Direction.BOTH)
 
 
-def _with_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
+def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
     """The targets, with the places of clients of which they are the whole."""
     names = set(targets)
     for region in {spec.region for spec in around.specs.values()}:
         inside = {name: spec.role for name, spec in around.specs.items() if spec.region == region}
         serving = {name for name, role in inside.items() if serves(around.roles[role])}
         if inside.keys() <= set(targets):
-            names |= {clients_in(region), brokers_in(region)}
+            names |= {name_clients_place(region), name_brokers_place(region)}
         elif serving and serving <= set(targets):
-            names.add(brokers_in(region))
+            names.add(name_brokers_place(region))
     return names
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
 
 
-class _Down(FaultKind):
+class _NodeEndingKind(FaultKind):
     """What ends processes; undone by starting them."""
 
     def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
@@ -31,7 +31,7 @@ class _Down(FaultKind):
 
 
 @register
-class Stop(_Down):
+class Stop(_NodeEndingKind):
     """Ends nodes gracefully, as an operator would."""
 
     name = "stop"
@@ -42,7 +42,7 @@ class Stop(_Down):
 
 
 @register
-class Kill(_Down):
+class Kill(_NodeEndingKind):
     """Ends nodes at once, without a last word; their disks stay."""
 
     name = "kill"
@@ -52,7 +52,7 @@ class Kill(_Down):
 
 
 @register
-class Destroy(_Down):
+class Destroy(_NodeEndingKind):
     """Ends nodes at once and wipes their disks: what a lost datacenter is."""
 
     name = "destroy"
@@ -94,16 +94,16 @@ class Pause(FaultKind):
     needs_of_runtime = PausesNodes
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, _freezer(around).pause)
+        around.on_each(targets, _require_pausing(around).pause)
 
     def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        frozen = _freezer(around)
+        frozen = _require_pausing(around)
         if not all(frozen.is_paused(name) for name in targets):
             return None
         return json.dumps(dict.fromkeys(targets, "every thread stopped"))
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, _freezer(around).resume)
+        around.on_each(targets, _require_pausing(around).resume)
 
     def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         around.supervise(targets)
@@ -137,7 +137,7 @@ class Unload(FaultKind):
         """The topic is open again, elsewhere."""
 
 
-def _freezer(around: Surroundings) -> PausesNodes:
+def _require_pausing(around: Surroundings) -> PausesNodes:
     if not isinstance(around.runtime, PausesNodes):
         raise RunError(f"the runtime {type(around.runtime).__name__} cannot {MEANINGS[PausesNodes]}; use another one")
     return around.runtime

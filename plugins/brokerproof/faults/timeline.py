@@ -13,7 +13,7 @@ from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, Node
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, When
 from brokerproof.faults.kind import Surroundings
-from brokerproof.faults.registry import FAULT_KINDS, harmful
+from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
 from brokerproof.faults.targets import resolve
 from brokerproof.network import Network
 from brokerproof.run.directory import Run
@@ -28,8 +28,8 @@ from brokerproof.run.records import (
 from brokerproof.run.tables import FaultState
 from brokerproof.runtimes.protocols import Runtime
 from brokerproof.systems.protocols import Administration, Observation, Provisioning
-from brokerproof.systems.registry import system_of, topic_of
-from brokerproof.systems.roles import nodes_that, serves, stores
+from brokerproof.systems.registry import find_system, name_topic
+from brokerproof.systems.roles import list_nodes_that, serves, stores
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +54,10 @@ class Timeline:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`link` is the run's, where its topology has links."""
-        self.run, self.scenario, self.topic = run, run.scenario, topic_of(run)
+        self.run, self.scenario, self.topic = run, run.scenario, name_topic(run)
         self.provisioning, self.administration, self.observation = provisioning, administration, observation
         self.runtime, self.link = runtime, link
-        system = system_of(run.topology)
+        system = find_system(run.topology)
         self.specs, self.roles, self.abilities = provisioning.specs(), system.roles, system.abilities
         self.show, self.clock = show, clock
         self.problems: list[str] = []
@@ -71,9 +71,9 @@ class Timeline:
         end, whatever happens. Undo always runs. Raises the first error after that.
         """
         try:
-            self._steady()
-            self._impact()
-            self._until(self._ends_at)
+            self._wait_until_steady()
+            self._run_impact()
+            self._sleep_until(self._ends_at)
             self.show(phase="settling")
         except BaseException as error:
             self.problems.append(f"{type(error).__name__}: {error}")
@@ -86,7 +86,7 @@ class Timeline:
                 problems = tuple(self.problems)
                 write_record(self.run, FaultsUndone(undone=undone, problems=problems, at=self.clock.now_us()))
 
-    def _steady(self) -> None:
+    def _wait_until_steady(self) -> None:
         self.show(phase="warm-up")
         workload = self.scenario.workload
         target = workload.rate * len(workload.homes(self.run.topology)) * STEADY_SHARE
@@ -128,8 +128,8 @@ class Timeline:
         write_record(self.run, times)
         self.show(phase="steady")
 
-    def _impact(self) -> None:
-        self._until(self._impact_at)
+    def _run_impact(self) -> None:
+        self._sleep_until(self._impact_at)
         self.show(phase="impact")
         events: list[tuple[float, int, Callable[[], None]]] = []
         for order, fault in enumerate(self.scenario.faults):
@@ -137,16 +137,16 @@ class Timeline:
             if fault.heal_at_s is not None:
                 events.append((fault.heal_at_s, order, partial(self._heal, fault)))
         for at_s, _, act in sorted(events, key=lambda event: event[:2]):
-            self._until(self._impact_at + int(at_s * 1e6))
+            self._sleep_until(self._impact_at + int(at_s * 1e6))
             act()
-        self._until(self._recovery_at)
+        self._sleep_until(self._recovery_at)
         self.show(phase="recovery")
 
     def _inject(self, fault: Fault) -> None:
         if fault.when is not None:
-            self._await(fault, fault.when)
-        self._record_copies(f"before {fault.name}", without=self._silent())
-        kind, around = FAULT_KINDS[fault.kind], self._around(fault)
+            self._await_condition(fault, fault.when)
+        self._record_copies(f"before {fault.name}", without=self._list_silent_clusters())
+        kind, around = FAULT_KINDS[fault.kind], self._make_surroundings(fault)
         targets = resolve(fault.targets, self.run.topology, self.observation)
         self._injected[fault.name] = targets
         self._record(
@@ -167,36 +167,36 @@ class Timeline:
         write_record(self.run, FaultEffective(fault=fault.name, at=self.clock.now_us()))
         self._record(fault, targets, FaultState.EFFECTIVE, evidence)
 
-    def _silent(self) -> list[str]:
+    def _list_silent_clusters(self) -> list[str]:
         """The clusters of which nobody is left to ask: none that serves, or none that stores."""
         standing_by = {name for name, node in self.run.topology.nodes.items() if node.standby}
-        down = {node for nodes in self._in_force() for node in nodes}
+        down = {node for nodes in self._list_targets_in_force() for node in nodes}
         down |= {name for name in standing_by if not self.runtime.alive(name)}
         return [
             name
             for name in self.run.topology.clusters
-            if any(down.issuperset(nodes_that(trait, self.run.topology, name)) for trait in (serves, stores))
+            if any(down.issuperset(list_nodes_that(trait, self.run.topology, name)) for trait in (serves, stores))
         ]
 
-    def _await(self, fault: Fault, when: When) -> None:
+    def _await_condition(self, fault: Fault, when: When) -> None:
         condition, earlier = when.earlier_fault
         log.info("%s waits until %s is %s", fault.name, earlier, condition)
         if when.for_s is not None:
             self.clock.wait_until(
-                self._unhealthy(earlier, when.for_s),
+                self._make_unhealthy_condition(earlier, when.for_s),
                 timeout_s=when.within_s,
                 what=f"the nodes of {earlier} to fail their health checks for {when.for_s:g} s, before {fault.name}",
                 every_s=0.25,
             )
             return
         self.clock.wait_until(
-            lambda: self._rereplicated(earlier),
+            lambda: self._is_rereplicated(earlier),
             timeout_s=when.within_s,
             what=f"the data of {earlier} to be replicated again, before {fault.name}",
             every_s=0.5,
         )
 
-    def _unhealthy(self, earlier: str, for_s: float) -> Callable[[], bool]:
+    def _make_unhealthy_condition(self, earlier: str, for_s: float) -> Callable[[], bool]:
         """Whether no node of an earlier fault has been healthy for so many seconds."""
         specs = [self.specs[name] for name in self._injected[earlier]]
         since = self.clock.monotonic_s()
@@ -210,7 +210,7 @@ class Timeline:
 
         return unhealthy
 
-    def _rereplicated(self, earlier: str) -> bool:
+    def _is_rereplicated(self, earlier: str) -> bool:
         """Whether no segment names a node that an earlier fault keeps down, and none waits for a copy.
 
         Both, because a system may notice a dead node only when its session ends, 30 s later.
@@ -222,7 +222,7 @@ class Timeline:
 
     def _heal(self, fault: Fault) -> None:
         targets = self._injected[fault.name]
-        kind, around = FAULT_KINDS[fault.kind], self._around(fault)
+        kind, around = FAULT_KINDS[fault.kind], self._make_surroundings(fault)
         self._record(fault, targets, FaultState.HEALING, "")
         log.info("healing %s: %s", fault.name, ", ".join(targets))
         kind.heal(around, targets)
@@ -235,7 +235,7 @@ class Timeline:
         self._record(fault, targets, FaultState.RECOVERED, evidence)
         self._healed.add(fault.name)
 
-    def _around(self, fault: Fault) -> Surroundings:
+    def _make_surroundings(self, fault: Fault) -> Surroundings:
         return Surroundings(
             provisioning=self.provisioning,
             administration=self.administration,
@@ -245,12 +245,12 @@ class Timeline:
             roles=self.roles,
             link=self.link,
             fault=fault,
-            kept_down=frozenset(name for names in self._in_force(fault.name) for name in names),
+            kept_down=frozenset(name for names in self._list_targets_in_force(fault.name) for name in names),
         )
 
-    def _in_force(self, but: str = "") -> list[list[str]]:
+    def _list_targets_in_force(self, but: str = "") -> list[list[str]]:
         """The targets of each fault that harms and is not healed, without those of one."""
-        harm = {*harmful(self.scenario)} - {but, *self._healed}
+        harm = {*list_harmful_faults(self.scenario)} - {but, *self._healed}
         return [targets for name, targets in self._injected.items() if name in harm]
 
     def _undo(self) -> bool:
@@ -279,7 +279,7 @@ class Timeline:
             except NodeError as error:
                 self.problems.append(f"the regions are joined no longer: {error}")
         try:
-            if self._repairs():
+            if self._expects_repair():
                 self.clock.wait_until(
                     lambda: self.observation.under_replicated() == 0,
                     timeout_s=self.scenario.settle_s,
@@ -293,13 +293,13 @@ class Timeline:
         except AdminError as error:
             self.problems.append(f"where the copies are in the end is unknown: {error}")
 
-    def _repairs(self) -> bool:
+    def _expects_repair(self) -> bool:
         """Whether copies that are missing come back: made anew by the system, or with the nodes that have returned."""
         if Ability.REPAIR in self.abilities:
             return True
-        return Ability.UNDER_REPLICATION in self.abilities and not self._in_force()
+        return Ability.UNDER_REPLICATION in self.abilities and not self._list_targets_in_force()
 
-    def _until(self, moment_us: int) -> None:
+    def _sleep_until(self, moment_us: int) -> None:
         """Sleep to a time of the timeline; a fault that took longer than its place in it delays what follows."""
         while (left := moment_us - self.clock.now_us()) > 0:
             self.clock.sleep(min(left / 1e6, 0.5))

@@ -53,7 +53,7 @@ class Slot:
     @property
     def run(self) -> str | None:
         """The directory of the run that the slot was assigned to last, None where nothing of it is left."""
-        return _run_of(self._record)
+        return _read_run(self._record)
 
     def assign(self, run_directory: str) -> None:
         """Record whose the slot is. What the run before left must have been ended."""
@@ -77,11 +77,11 @@ class Slot:
 def take(*, timeout_s: float) -> Slot:
     """Take a slot, waiting for a free one. Raises MachineError where none becomes free."""
 
-    def first_free() -> Slot | None:
+    def find_first_free() -> Slot | None:
         return next((slot for number in range(capacity()) if (slot := _lock(number)) is not None), None)
 
     try:
-        return clock.wait_until(first_free, timeout_s=timeout_s, what="a free slot", every_s=1.0)
+        return clock.wait_until(find_first_free, timeout_s=timeout_s, what="a free slot", every_s=1.0)
     except DeadlineError:
         raise MachineError(
             f"all {capacity()} slots of this machine are held by running clusters; wait for one, end them with "
@@ -96,7 +96,7 @@ def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
     """
 
     def taken() -> tuple[Slot | None] | None:
-        number = next((number for number, run in _records().items() if run == run_directory), None)
+        number = next((number for number, run in _read_records().items() if run == run_directory), None)
         if number is None:
             return (None,)
         if (slot := _lock(number)) is None:
@@ -114,10 +114,10 @@ def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
 
 def holders() -> list[str]:
     """Directories of the runs that slots are assigned to; of one that died until its slot is taken again."""
-    return list(_records().values())
+    return list(_read_records().values())
 
 
-def all_held() -> bool:
+def are_all_held() -> bool:
     """Whether every slot is held by a run that goes on, or by somebody who is just taking it."""
     return all(_is_held(number) for number in range(capacity()))
 
@@ -152,13 +152,13 @@ def _is_held(number: int) -> bool:
     return False
 
 
-def _records() -> dict[int, str]:
+def _read_records() -> dict[int, str]:
     """By slot, the run that its record names."""
     numbers = sorted(int(file.stem) for file in directory().glob("*.json"))
-    return {number: run for number in numbers if (run := _run_of(directory() / f"{number}.json")) is not None}
+    return {number: run for number in numbers if (run := _read_run(directory() / f"{number}.json")) is not None}
 
 
-def _run_of(record: Path) -> str | None:
+def _read_run(record: Path) -> str | None:
     try:
         return str(json.loads(record.read_text(encoding="utf-8"))["run"])
     except FileNotFoundError:

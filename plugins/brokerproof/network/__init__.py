@@ -31,7 +31,7 @@ from brokerproof.network.probe import accepts_connection
 from brokerproof.network.process import Link, start_link
 from brokerproof.network.protocols import Network
 from brokerproof.network.routes import Route
-from brokerproof.network.shape import Condition, Shape, matches, shapes_of
+from brokerproof.network.shape import Condition, Shape, make_shapes, matches
 
 __all__ = [
     "Condition",
@@ -41,8 +41,8 @@ __all__ = [
     "Route",
     "Shape",
     "accepts_connection",
+    "make_shapes",
     "matches",
     "sample_links",
-    "shapes_of",
     "start_link",
 ]

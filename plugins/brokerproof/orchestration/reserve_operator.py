@@ -46,7 +46,7 @@ class ReserveOperator(BaseOperator):
         run_id = derive_run_id(self.scenario, dag_run.run_id, context["ti"].try_number)
         file = settings.scenario_file(self.scenario)
         started_at = clock.now_us()
-        if slots.all_held():
+        if slots.are_all_held():
             # The task ends for a moment, because a waiting task takes one of Airflow's places for tasks, and the run
             # that holds the slot may need that place to end.
             log.info("all %d slots are held; trying again in %d s", slots.capacity(), _ASK_FOR_SLOT_EVERY_S)

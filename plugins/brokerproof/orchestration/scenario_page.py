@@ -8,7 +8,7 @@ from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Subscription
-from brokerproof.systems.registry import system_of
+from brokerproof.systems.registry import find_system
 
 
 def write_page(scenario: Scenario, topology: Topology) -> str:
@@ -47,7 +47,7 @@ def _describe_workload(scenario: Scenario, topology: Topology) -> str:
     return (
         f"**Workload**: {workload.rate:,} messages/s of {workload.size:,} bytes with {workload.keys:,} keys from "
         f"{workload.producers} producers{_name_region(workload.region)}{clusters} to "
-        f"`{system_of(topology).topic(workload)}`; subscriptions "
+        f"`{find_system(topology).topic(workload)}`; subscriptions "
         f"{subscriptions}"
     )
 

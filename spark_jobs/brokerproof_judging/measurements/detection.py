@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source, parse_names, split_name
-from brokerproof.systems.registry import system_of
-from brokerproof.systems.roles import coordinates, is_listed, nodes_that, roles_that
+from brokerproof.systems.registry import find_system
+from brokerproof.systems.roles import coordinates, is_listed, list_nodes_that, list_roles_that
 
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault
@@ -15,7 +15,7 @@ from brokerproof_judging.measurements.waiting import read_absence, read_last_arr
 
 def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
     """Until the first sample in which no target is listed alive, in every list that a target belongs to."""
-    listed = roles_that(system_of(run.topology), is_listed)
+    listed = list_roles_that(find_system(run.topology), is_listed)
     lists: dict[tuple[str, str], set[str]] = {}
     for target in fault.targets:
         node = run.topology.nodes.get(target)
@@ -30,7 +30,7 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
         cluster, role = split_name(source)[1], split_name(metric)[1]
         nodes = run.topology.clusters[cluster].nodes
         running = {name for name, node in nodes.items() if node.role == role and not node.standby}
-        if running.union(nodes_that(coordinates, run.topology, cluster)) <= set(fault.targets):
+        if running.union(list_nodes_that(coordinates, run.topology, cluster)) <= set(fault.targets):
             why = f"neither a {role} of {cluster} nor its metadata store was left to say who lives"
             return Reading(value=None, evidence=why)
     after = {

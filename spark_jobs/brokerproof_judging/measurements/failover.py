@@ -9,7 +9,7 @@ from brokerproof.run.tables import AttemptOutcome
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measured_values import MeasuredValue, measured_value
+from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
 
 
 def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
@@ -44,9 +44,9 @@ def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
         )
         clusters = " and ".join(each.places(run.topology))
         evidence = f"delivered on {clusters}, of {row.had} that were delivered before it moved"
-        yield measured_value("repeated_by_move", each.name, float(row.repeated), evidence)
+        yield make_measured_value("repeated_by_move", each.name, float(row.repeated), evidence)
         if row.unproven:
-            yield measured_value("missed_by_move", each.name, None, f"{row.unproven} of them are unproven")
+            yield make_measured_value("missed_by_move", each.name, None, f"{row.unproven} of them are unproven")
         else:
             evidence = f"delivered on neither of {clusters}"
-            yield measured_value("missed_by_move", each.name, float(row.missed), evidence)
+            yield make_measured_value("missed_by_move", each.name, float(row.missed), evidence)

@@ -8,7 +8,7 @@ import numpy as np
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source
 
-from brokerproof_judging.measurements.measured_values import MeasuredValue, measured_value
+from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import RunTimes
 from brokerproof_judging.measurements.samples import Samples
 
@@ -36,7 +36,7 @@ def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[Measur
                 passages = sum(weight for _, weight in timed)
                 evidence = f"{passages} passages timed, in {len(timed)} samples" if passages else "nothing was timed"
                 value = find_weighted_quantile(timed, quantile) if passages else None
-                yield measured_value(metric, f"{way}/{when}", value, evidence)
+                yield make_measured_value(metric, f"{way}/{when}", value, evidence)
 
 
 def find_weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: float) -> float:

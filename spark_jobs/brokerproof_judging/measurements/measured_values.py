@@ -9,12 +9,12 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Bound, Scenario
 from brokerproof.run.directory import Run
 from brokerproof.run.measurement import Measurement
-from brokerproof.systems.registry import abilities_of
+from brokerproof.systems.registry import list_abilities
 
 from brokerproof_judging.applicability import find_lacking
 
 # Subject of what there is one of per run, and of a bound on something of which nothing was measured.
-RUN, END, NOTHING = "run", "end_of_run", "nothing"
+RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class MeasuredValue:
     reading: Reading
 
 
-def measured_value(metric: str, subject: str, value: float | None, evidence: str) -> MeasuredValue:
+def make_measured_value(metric: str, subject: str, value: float | None, evidence: str) -> MeasuredValue:
     """A value as it is, not cut off."""
     return MeasuredValue(metric=metric, subject=subject, reading=Reading(value=value, evidence=evidence))
 
@@ -45,14 +45,14 @@ def make_measurements(run: Run, values: Iterable[MeasuredValue]) -> list[Measure
 
     Without what does not apply to the run's messaging system.
     """
-    abilities = abilities_of(run)
+    abilities = list_abilities(run)
     found = list(values)
     subjects = {(each.metric, each.subject) for each in found}
     metrics = {each.metric for each in found}
     for key in run.scenario.bounds:
         metric, _, subject = key.partition("/")
         if (subject and (metric, subject) not in subjects) or (not subject and metric not in metrics):
-            found.append(measured_value(metric, subject or NOTHING, None, f"nothing was measured of `{key}`"))
+            found.append(make_measured_value(metric, subject or NO_SUBJECT, None, f"nothing was measured of `{key}`"))
     return [_make_measurement(run, each) for each in found if find_lacking(each.metric, abilities) is None]
 
 

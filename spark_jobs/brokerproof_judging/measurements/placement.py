@@ -13,7 +13,7 @@ from brokerproof.run.records import LogsRead, read_record
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measured_values import END, NOTHING, MeasuredValue, measured_value
+from brokerproof_judging.measurements.measured_values import END, NO_SUBJECT, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
 from brokerproof_judging.measurements.samples import Samples
 
@@ -37,9 +37,9 @@ def measure_spread(copies: DataFrame) -> Iterator[MeasuredValue]:
     for row in sorted(rows, key=lambda row: str(row.moment)):
         some = f", such as {', '.join(map(str, row.some))}" if row.some else ""
         evidence = f"{row.missing} of {row.segments} segments{some}"
-        yield measured_value("ledgers_not_spanning", row.moment, row.missing, evidence)
+        yield make_measured_value("ledgers_not_spanning", row.moment, row.missing, evidence)
     if not rows:
-        yield measured_value("ledgers_not_spanning", NOTHING, None, "no step recorded where the copies are")
+        yield make_measured_value("ledgers_not_spanning", NO_SUBJECT, None, "no step recorded where the copies are")
 
 
 def measure_under_replication(samples: Samples) -> MeasuredValue:
@@ -48,10 +48,10 @@ def measure_under_replication(samples: Samples) -> MeasuredValue:
         cluster: values[-1] for cluster, values in samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED)
     }
     if not last:
-        return measured_value("under_replicated_ledgers", END, None, "it was not sampled")
+        return make_measured_value("under_replicated_ledgers", END, None, "it was not sampled")
     evidence = ", ".join(f"{cluster} {value}" for cluster, (_, value) in sorted(last.items()))
     total = sum(int(value) for _, value in last.values())
-    return measured_value("under_replicated_ledgers", END, total, f"last sample: {evidence}")
+    return make_measured_value("under_replicated_ledgers", END, total, f"last sample: {evidence}")
 
 
 def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
@@ -86,7 +86,7 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
     for name in spans:
         share = local[name] / total[name] if total[name] else None
         evidence = f"{local[name]} of {total[name]} bytes" if total[name] else "nothing was read from disks"
-        yield measured_value("local_read_share", name, share, evidence)
+        yield make_measured_value("local_read_share", name, share, evidence)
 
 
 def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
@@ -97,7 +97,7 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
             continue
         span = times.phases.get(phase)
         if span is None:
-            yield measured_value("owner_in_region", phase, None, NEVER_STEADY)
+            yield make_measured_value("owner_in_region", phase, None, NEVER_STEADY)
             continue
         start = span.end_us - (span.end_us - span.start_us) // 3
         owners = [
@@ -107,11 +107,11 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
             if start <= at < span.end_us
         ]
         if not owners:
-            yield measured_value("owner_in_region", phase, None, "the owner was not sampled then")
+            yield make_measured_value("owner_in_region", phase, None, "the owner was not sampled then")
             continue
         there = sum(owner in run.topology.nodes and run.topology.nodes[owner].region == region for owner in owners)
         evidence = f"{there} of {len(owners)} samples in {region}"
-        yield measured_value("owner_in_region", phase, there / len(owners), evidence)
+        yield make_measured_value("owner_in_region", phase, there / len(owners), evidence)
 
 
 class _OwnerRegions:

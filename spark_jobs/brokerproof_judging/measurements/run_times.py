@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from brokerproof.faults.kind import FaultKind
-from brokerproof.faults.registry import FAULT_KINDS, harmful
+from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
 from brokerproof.run.directory import Run
 from brokerproof.run.records import PhaseTimes, read_record
 from brokerproof.run.tables import FaultState
@@ -102,7 +102,7 @@ def read_run_times(run: Run, changes: DataFrame) -> RunTimes:
     ]
     effective: list[EffectiveFault] = []
     ineffective: list[IneffectiveFault] = []
-    for name in dict.fromkeys([*harmful(run.scenario), *histories]):
+    for name in dict.fromkeys([*list_harmful_faults(run.scenario), *histories]):
         history = histories.get(name, _FaultHistory())
         at = history.effective_us
         if name in helping:

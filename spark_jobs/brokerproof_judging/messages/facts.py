@@ -18,12 +18,12 @@ from brokerproof.run.tables import Batches
 from brokerproof_judging.database import (
     DuckDB,
     define_values,
+    make_small_table,
     register_tables,
     select_batches,
-    small_table,
     write_part,
 )
-from brokerproof_judging.evidence import EvidenceTables, replicas
+from brokerproof_judging.evidence import EvidenceTables, list_replicas
 from brokerproof_judging.messages import publish_record
 from brokerproof_judging.messages.message_columns import PLACE_FIELDS
 from brokerproof_judging.messages.records import separate_records
@@ -99,8 +99,8 @@ class FactsOfPart:
         register_tables(
             connection,
             {
-                "clusters": small_table("name string", [(name,) for name in self.topology.clusters]),
-                "subscriptions": small_table(
+                "clusters": make_small_table("name string", [(name,) for name in self.topology.clusters]),
+                "subscriptions": make_small_table(
                     "cluster string, subscription string, moved_from string", self.subscriptions
                 ),
                 "log_proofs": self.evidence.logs,
@@ -112,8 +112,8 @@ class FactsOfPart:
 
     def _register_replicas(self, connection: DuckDB) -> None:
         topics = [topic for (topic,) in connection.execute("SELECT DISTINCT topic FROM published").fetchall()]
-        rows = replicas(self.topology, topics)
-        register_tables(connection, {"replicas": small_table("home string, topic string, cluster string", rows)})
+        rows = list_replicas(self.topology, topics)
+        register_tables(connection, {"replicas": make_small_table("home string, topic string, cluster string", rows)})
 
     def _find_anomalies(self, connection: DuckDB) -> Batches:
         for anomaly in self.anomalies:

@@ -22,13 +22,13 @@ def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame
         name_messages(publishes).select(
             *everywhere,
             *("key", "epoch", "outcome"),
-            *_times("scheduled_at", "sent_at", "settled_at"),
+            *_select_times("scheduled_at", "sent_at", "settled_at"),
         ),
         name_messages(stored).select(*everywhere),
         name_messages(deliveries).select(
             *everywhere,
             *("subscription", "consumer", "incarnation", "arrival"),
-            *_times("received_at", "acknowledged_at"),
+            *_select_times("received_at", "acknowledged_at"),
         ),
     ]
     numbered = [frame.withColumn("kind", F.lit(kind)) for kind, frame in enumerate(frames)]
@@ -41,5 +41,5 @@ def separate_records(connection: DuckDB) -> None:
         connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (kind) FROM rows WHERE kind = {kind}")
 
 
-def _times(*names: str) -> list[Column]:
+def _select_times(*names: str) -> list[Column]:
     return [table_io.to_microseconds(name).alias(name) for name in names]

@@ -15,11 +15,11 @@ from brokerproof.run.tables import SCHEMAS, Batches
 from brokerproof_judging.database import (
     DuckDB,
     define_values,
+    make_small_table,
     read_part,
     register_tables,
     select_batches,
     select_rows,
-    small_table,
     write_part,
 )
 from brokerproof_judging.messages.sql_files import define_macros, read_query
@@ -73,7 +73,7 @@ class ResultTablesOfPart:
             connection,
             {
                 "forbidden": self.forbidden,
-                "destroyed_clusters": small_table("name string", [(name,) for name in self.destroyed]),
+                "destroyed_clusters": make_small_table("name string", [(name,) for name in self.destroyed]),
             },
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from brokerproof.run.directory import Run
-from brokerproof.systems.registry import abilities_of
+from brokerproof.systems.registry import list_abilities
 
 from brokerproof_judging.applicability import find_lacking
 from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
@@ -13,7 +13,7 @@ from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
 
 def keep_applicable(file: SuiteFile, run: Run) -> tuple[SuiteFile, dict[str, str]]:
     """The suite with what applies, and by name why the others do not."""
-    abilities = abilities_of(run)
+    abilities = list_abilities(run)
     kept: list[WrittenExpectation] = []
     reasons: dict[str, str] = {}
     for written in file.expectations:

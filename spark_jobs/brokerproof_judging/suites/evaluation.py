@@ -95,7 +95,7 @@ def _evaluate_measurements(file: SuiteFile, library: Library, tables: JudgedTabl
     measurements = tables.measurements
     if not any(row["suite"] == file.suite for row in measurements):
         return _make_no_data(file, f"`measurements` holds no row of {file.suite}; nothing of it was measured.")
-    answers = read_answers(file, library.validate(file, tables.measurements_of(file.suite)))
+    answers = read_answers(file, library.validate(file, tables.select_measurements(file.suite)))
     tallies = collect_tallies(answers)
     doubts = list(doubt_measurements(file, tallies, measurements, run)) if len(tallies) == len(answers) else []
     return _conclude(answers, doubts, lambda: sentences.describe_measurements_passed(file, answers, measurements, run))

@@ -12,7 +12,7 @@ from brokerproof.systems.clients import Position, Received, Settled, payload_has
 from testlog.client import Cluster, Consumer, Delivery, Producer, Reader, Settlement
 
 from testlog_system.cluster import cluster_name, cluster_of, partition_numbers
-from testlog_system.policies import policies_of
+from testlog_system.policies import parse_policies
 
 
 class TestlogClients:
@@ -23,7 +23,7 @@ class TestlogClients:
         self._cluster: Cluster = cluster_of(run)
         self._topic, self._numbers = workload.topic, partition_numbers(run)
         self._timeout_s = float(workload.client.operation_timeout_s)
-        self._policies = policies_of(run.topology.clusters[cluster_name(run)])
+        self._policies = parse_policies(run.topology.clusters[cluster_name(run)])
 
     def producer(self, name: str) -> TestlogProducer:
         """A producer; messages of a key go to one partition. Raises AdminError where the cluster refuses producers."""

@@ -16,6 +16,6 @@ class ClusterPolicies(FrozenModel):
     refuses_producers: bool = Field(False, description="clients of the cluster get no producer")
 
 
-def policies_of(cluster: Cluster) -> ClusterPolicies:
+def parse_policies(cluster: Cluster) -> ClusterPolicies:
     """A cluster's policies. Raises InputError, its field inside the cluster."""
     return parse(ClusterPolicies, cluster.policies, file="")

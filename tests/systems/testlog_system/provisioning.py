@@ -14,7 +14,7 @@ from brokerproof.runtimes.protocols import NodeSpec, Program
 from testlog.client import Admin, UnavailableError
 
 from testlog_system.cluster import PORT, cluster_of
-from testlog_system.policies import policies_of
+from testlog_system.policies import parse_policies
 
 _SERVER = Path(testlog.__file__).with_name("server.py")
 
@@ -45,7 +45,7 @@ class TestlogProvisioning:
                             "port": PORT,
                             "data": "{node}/data",
                             "peers": peers,
-                            **policies_of(cluster).model_dump(mode="json"),
+                            **parse_policies(cluster).model_dump(mode="json"),
                         }
                     )
                 },

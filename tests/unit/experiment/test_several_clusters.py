@@ -14,7 +14,7 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.targets import resolve
 from brokerproof.runtimes.addresses import assign_addresses
-from brokerproof.systems.destinations import clusters_reached
+from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
 
@@ -53,13 +53,13 @@ def test_what_is_published_to_one_cluster_reaches_the_other(tmp_path: Path) -> N
     scenario, topology = load(tmp_path)
     assert PULSAR.reached(topology, US, "persistent://world/global/orders") == [US, EU]
     assert scenario.workload.homes(topology) == [EU, US]
-    assert clusters_reached(topology, scenario.workload) == [EU, US]
+    assert list_clusters_reached(topology, scenario.workload) == [EU, US]
 
 
 def test_without_produce_on_the_first_cluster_is_home_and_the_other_is_reached(tmp_path: Path) -> None:
     scenario, topology = load(tmp_path, {"workload.produce_on": []})
     assert scenario.workload.homes(topology) == [EU]
-    assert clusters_reached(topology, scenario.workload) == [EU, US]
+    assert list_clusters_reached(topology, scenario.workload) == [EU, US]
 
 
 def test_a_fault_can_be_done_to_a_whole_cluster_and_spares_the_shared_store() -> None:

@@ -20,7 +20,7 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.machine.processes import end_processes, find_marked_processes
-from brokerproof.network import Link, Plan, sample_links, shapes_of, start_link
+from brokerproof.network import Link, Plan, make_shapes, sample_links, start_link
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, METADATA_PORT, Addressing
 from brokerproof.systems.pulsar.system import PULSAR
@@ -73,7 +73,7 @@ class Wan:
         slot = 120 + os.getpid() % 100
         self.addresses = assign_addresses(topology, slot)
         self.addressing = Addressing(topology=topology, addresses=self.addresses, views=assign_views(topology, slot))
-        self.link: Link = start_link(run / "nodes", Plan(routes=self.addressing.routes(), shapes=shapes_of(topology)))
+        self.link: Link = start_link(run / "nodes", Plan(routes=self.addressing.routes(), shapes=make_shapes(topology)))
         self.nodes = Nodes(topology)
         self.sockets: list[socket.socket] = []
 

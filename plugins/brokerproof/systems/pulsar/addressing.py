@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from brokerproof.experiment.topology import Topology, brokers_in, clients_in
+from brokerproof.experiment.topology import Topology, name_brokers_place, name_clients_place
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.systems.pulsar.replication import regions_replicating_to
@@ -30,7 +30,7 @@ CLIENTS_PORT = 6652
 _NAMED: Mapping[str, int] = {Role.METADATA: METADATA_PORT, Role.BOOKIE: BOOKIE_PORT}
 
 
-def listener(place: str) -> str:
+def name_listener(place: str) -> str:
     """The name of the listener for a place; `bindAddresses` takes only letters, digits and `_` in it."""
     return place.replace("-", "_")
 
@@ -60,7 +60,7 @@ class Addressing:
     def named(self, viewer: str) -> dict[str, str]:
         """What a node's hosts file says of the others: {host name: address}."""
         return {
-            name: self._seen(viewer, name)
+            name: self._find_address(viewer, name)
             for name, node in self.topology.nodes.items()
             if self.topology.links and node.role in _NAMED
         }
@@ -69,7 +69,7 @@ class Addressing:
         """Where clients in a region, or beside the cluster, find a broker: `ADDRESS:PORT`."""
         if region is None or region == self.topology.nodes[broker].region:
             return f"{self.addresses[broker]}:{BROKER_PORT}"
-        return f"{self._seen(clients_in(region), broker)}:{BROKER_PORT}"
+        return f"{self._find_address(name_clients_place(region), broker)}:{BROKER_PORT}"
 
     def web_urls(self, cluster: str) -> str:
         """The admin URL of a cluster's brokers, all hosts in one."""
@@ -85,27 +85,33 @@ class Addressing:
         if not regions:
             return {"brokerServiceUrl": "pulsar://" + ",".join(self.service(broker, None) for broker in brokers)}
         (region,) = regions
-        seen = [f"{self._seen(brokers_in(region), broker)}:{BROKER_PORT}" for broker in brokers]
-        return {"brokerServiceUrl": "pulsar://" + ",".join(seen), "listenerName": listener(brokers_in(region))}
+        seen = [f"{self._find_address(name_brokers_place(region), broker)}:{BROKER_PORT}" for broker in brokers]
+        return {
+            "brokerServiceUrl": "pulsar://" + ",".join(seen),
+            "listenerName": name_listener(name_brokers_place(region)),
+        }
 
     def listeners(self, broker: str) -> dict[str, str]:
         """The configuration by which a broker says where it is, depending on who asks."""
         if not self.topology.links:
             return {}
         here = self.topology.nodes[broker].region
-        brokers = {brokers_in(region): self._seen(brokers_in(region), broker) for region in self.topology.regions}
+        brokers = {
+            name_brokers_place(region): self._find_address(name_brokers_place(region), broker)
+            for region in self.topology.regions
+        }
         clients = {
-            clients_in(region): self._seen(clients_in(region), broker)
+            name_clients_place(region): self._find_address(name_clients_place(region), broker)
             for region in self.topology.regions
             if region != here
         }
-        seen = [f"{listener(place)}:pulsar://{at}:{BROKER_PORT}" for place, at in (brokers | clients).items()]
-        own = f"{listener(clients_in(here))}:pulsar://{self.addresses[broker]}:{CLIENTS_PORT}"
+        seen = [f"{name_listener(place)}:pulsar://{at}:{BROKER_PORT}" for place, at in (brokers | clients).items()]
+        own = f"{name_listener(name_clients_place(here))}:pulsar://{self.addresses[broker]}:{CLIENTS_PORT}"
         return {
             "advertisedListeners": ",".join([*seen, own]),
             "bindAddresses": own,
-            "internalListenerName": listener(brokers_in(here)),
-            "brokerClient_listenerName": listener(brokers_in(here)),
+            "internalListenerName": name_listener(name_brokers_place(here)),
+            "brokerClient_listenerName": name_listener(name_brokers_place(here)),
         }
 
     def routes(self) -> list[Route]:
@@ -120,10 +126,10 @@ class Addressing:
                 target_address=self.addresses[target],
                 ports=[port],
             )
-            for viewer, region, target, port in self._ways()
+            for viewer, region, target, port in self._find_ways()
         ]
 
-    def _ways(self) -> Iterator[tuple[str, str, str, int]]:
+    def _find_ways(self) -> Iterator[tuple[str, str, str, int]]:
         """(viewer, its region, target, port)."""
         if not self.topology.links:
             return
@@ -137,5 +143,5 @@ class Addressing:
                 if other.role == Role.BROKER and other.region != region:
                     yield place, region, target, BROKER_PORT
 
-    def _seen(self, viewer: str, name: str) -> str:
+    def _find_address(self, viewer: str, name: str) -> str:
         return self.views.get(viewer, {}).get(name, self.addresses[name])

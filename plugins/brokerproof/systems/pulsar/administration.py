@@ -5,8 +5,8 @@ from __future__ import annotations
 from brokerproof.run.directory import Run
 from brokerproof.systems.pulsar import configuration
 from brokerproof.systems.pulsar.addressing import Addressing
-from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
-from brokerproof.systems.pulsar.policies import BookiePlacement, policies_of
+from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
+from brokerproof.systems.pulsar.policies import BookiePlacement, parse_policies
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.topic import namespace_of
 
@@ -16,7 +16,7 @@ class PulsarAdministration:
 
     def __init__(self, run: Run) -> None:
         self.run, self.topology = run, run.topology
-        self.clusters = clusters_of(run)
+        self.clusters = make_clusters(run)
         self._addressing = Addressing.from_run(run)
 
     def configure(self) -> list[str]:
@@ -33,7 +33,7 @@ class PulsarAdministration:
         return [
             broker
             for cluster in self.topology.clusters.values()
-            if policies_of(cluster).placement.bookies is not BookiePlacement.ANY
+            if parse_policies(cluster).placement.bookies is not BookiePlacement.ANY
             for broker in cluster.names(role=Role.BROKER)
         ]
 

@@ -10,7 +10,7 @@ _COUNTERS = {"bookie_WRITE_BYTES": SampledMetric.BYTES_WRITTEN, "bookie_READ_BYT
 _LINE = re.compile(r"^(?P<name>bookie_(?:WRITE|READ)_BYTES)(?:\{[^}]*\})?\s+(?P<value>\S+)", re.MULTILINE)
 
 
-def bookie_counters(page: str) -> dict[SampledMetric, int]:
+def parse_bookie_counters(page: str) -> dict[SampledMetric, int]:
     """`bytes_written` and `bytes_read` since the bookie started, from the text of its /metrics."""
     counters: dict[SampledMetric, int] = {}
     for match in _LINE.finditer(page):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from brokerproof.errors import NodeError
 from brokerproof.machine.files import whole_file
-from brokerproof.machine.java import cache_directory
+from brokerproof.machine.java import locate_cache
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ def archive(role: str, *, java: Path, version: str, heap_mb: int) -> Path:
     """Where the archive of a role is, or would be."""
     identity = f"{java.resolve()}|{(java.parents[1] / 'release').read_text(encoding='utf-8')}|{heap_mb}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    return cache_directory() / "class-data" / f"pulsar-{version}-{role}-{digest}.jsa"
+    return locate_cache() / "class-data" / f"pulsar-{version}-{role}-{digest}.jsa"
 
 
 def dump(path: Path, *, java: Path, pid: int) -> bool:

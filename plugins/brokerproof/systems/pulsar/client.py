@@ -8,13 +8,13 @@ import pulsar
 from pulsar import MessageId
 
 from brokerproof.experiment.guarantees import SubscriptionType
-from brokerproof.experiment.topology import clients_in
+from brokerproof.experiment.topology import name_clients_place
 from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled, payload_hash
 from brokerproof.systems.pulsar import topic
-from brokerproof.systems.pulsar.addressing import Addressing, listener
+from brokerproof.systems.pulsar.addressing import Addressing, name_listener
 from brokerproof.systems.pulsar.roles import Role
 
 # Identity travels beside the payload, so that a corrupted payload still says whose it is. The client does not show the
@@ -48,7 +48,7 @@ class PulsarClients:
         brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
         self._client = pulsar.Client(
             "pulsar://" + ",".join(addressing.service(name, region) for name in brokers),
-            listener_name=None if region is None else listener(clients_in(region)),
+            listener_name=None if region is None else name_listener(name_clients_place(region)),
             operation_timeout_seconds=self._settings.operation_timeout_s,
             connection_timeout_ms=int(self._settings.connection_timeout_s * 1000),
             # A Python logger would be called from the client's threads, which then wait for Python's lock.

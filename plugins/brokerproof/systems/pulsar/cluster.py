@@ -17,11 +17,11 @@ from brokerproof.systems.pulsar.addressing import (
     Addressing,
 )
 from brokerproof.systems.pulsar.admin import Admin
-from brokerproof.systems.pulsar.replication import clusters_reached
+from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
 
 
-def clusters_of(run: Run, *, patience_s: float = 10.0) -> dict[str, PulsarCluster]:
+def make_clusters(run: Run, *, patience_s: float = 10.0) -> dict[str, PulsarCluster]:
     """Every cluster of a run, by name; a node's answer is waited for `patience_s` seconds."""
     return {name: PulsarCluster(run, name, patience_s=patience_s) for name in run.topology.clusters}
 
@@ -72,7 +72,7 @@ class PulsarCluster:
     @cached_property
     def others(self) -> list[str]:
         """The clusters that the topic is replicated to from here."""
-        return clusters_reached(self.topology, self.name, topic.namespace_of(self.topic))[1:]
+        return list_clusters_reached(self.topology, self.name, topic.namespace_of(self.topic))[1:]
 
     def owner(self) -> str | None:
         """From the lookup service, which may assign the topic if nobody owns it."""

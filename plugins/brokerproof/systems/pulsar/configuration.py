@@ -15,8 +15,8 @@ from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.workload import Workload
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT
 from brokerproof.systems.pulsar.admin import Admin
-from brokerproof.systems.pulsar.policies import BookiePlacement, IsolationPolicy, Namespace, Placement, policies_of
-from brokerproof.systems.pulsar.replication import clusters_reached
+from brokerproof.systems.pulsar.policies import BookiePlacement, IsolationPolicy, Namespace, Placement, parse_policies
+from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
 
 _RACKS = "/admin/v2/bookies/racks-info"
@@ -114,13 +114,13 @@ def _registrations(registrations: Mapping[str, Registration]) -> list[Policy]:
 def _policies(cluster_name: str, topology: Topology, hosts: Mapping[str, str], workload: Workload) -> list[Policy]:
     """All that the topology and the workload ask of a cluster, in the order in which it can be set."""
     cluster = topology.clusters[cluster_name]
-    policies = policies_of(cluster)
+    policies = parse_policies(cluster)
     wanted = [_rack(*row) for row in racks(cluster, policies.placement, hosts)]
     wanted += [
         _tenant(name, list(topology.clusters)) for name in sorted({name.split("/")[0] for name in policies.namespaces})
     ]
     for name, namespace in policies.namespaces.items():
-        wanted += _namespace(name, namespace, clusters_reached(topology, cluster_name, name))
+        wanted += _namespace(name, namespace, list_clusters_reached(topology, cluster_name, name))
         if policies.placement.bookies is BookiePlacement.PINNED:
             wanted.append(_affinity(name, policies.placement.pinned_to))
         if namespace.isolation:

@@ -16,7 +16,7 @@ from filelock import FileLock
 from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.finding import Finding
-from brokerproof.machine.java import cache_directory
+from brokerproof.machine.java import locate_cache
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Distribution:
 
 def is_cached(version: str) -> bool:
     """Whether nothing has to be fetched for this version."""
-    return (cache_directory() / f"apache-pulsar-{version}").is_dir()
+    return (locate_cache() / f"apache-pulsar-{version}").is_dir()
 
 
 def distribution(version: str) -> Distribution:
@@ -62,7 +62,7 @@ def distribution(version: str) -> Distribution:
         raise InputError(
             f"no checksum of Pulsar {version} is pinned", field="version", remedy=suggest_name(version, CHECKSUMS)
         )
-    cache = cache_directory()
+    cache = locate_cache()
     home = cache / f"apache-pulsar-{version}"
     if home.is_dir():
         return Distribution(version, home)
@@ -79,7 +79,7 @@ def examine(version: str) -> Finding:
     """Whether a version is here, or can be fetched."""
     name = f"pulsar {version}"
     if is_cached(version):
-        return Finding(name=name, ok=True, found=f"in {cache_directory()}")
+        return Finding(name=name, ok=True, found=f"in {locate_cache()}")
     from jgo.maven import MavenContext  # slow to import
 
     base = next(iter(MavenContext().remote_repos.values()))
@@ -95,7 +95,7 @@ def examine(version: str) -> Finding:
         name=name,
         ok=False,
         found=found,
-        remedy=f"connect to the network once, or copy the cache of another machine to {cache_directory()}",
+        remedy=f"connect to the network once, or copy the cache of another machine to {locate_cache()}",
     )
 
 

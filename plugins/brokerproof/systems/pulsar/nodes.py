@@ -24,7 +24,7 @@ from brokerproof.systems.pulsar.addressing import (
     Addressing,
 )
 from brokerproof.systems.pulsar.distribution import Distribution
-from brokerproof.systems.pulsar.policies import BookiePlacement, RepairPlacement, policies_of
+from brokerproof.systems.pulsar.policies import BookiePlacement, RepairPlacement, parse_policies
 from brokerproof.systems.pulsar.roles import Role
 
 _REGION_AWARE = "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy"
@@ -232,7 +232,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         "numHighPriorityWorkerThreads": 2,
         "numJournalCallbackThreads": 2,
     }
-    if policies_of(cluster).placement.repair is RepairPlacement.REGION_AWARE:
+    if parse_policies(cluster).placement.repair is RepairPlacement.REGION_AWARE:
         # As shipped, auto-recovery knows no regions and puts a copy anywhere; these three let it look them up.
         settings |= {
             "ensemblePlacementPolicy": _REGION_AWARE,
@@ -268,7 +268,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
 
 def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
     cluster = layout.topology.clusters[cluster_name]
-    placement = policies_of(cluster).placement
+    placement = parse_policies(cluster).placement
     address = layout.addresses[name]
     pinned = placement.bookies is BookiePlacement.PINNED
     settings: dict[str, object] = {
@@ -337,7 +337,7 @@ def _java(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> t
 def _files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
     hosts = {"localhost": "127.0.0.1", **layout.addressing.named(node)}
     return {
-        f"conf/{name}": configured(layout.distribution.shipped(name), settings),
+        f"conf/{name}": fill_configuration(layout.distribution.shipped(name), settings),
         # The node's address is looked up backwards too, and the first name found has to be the machine's.
         "conf/hosts": f"{layout.addresses[node]} {socket.gethostname()}\n"
         + "".join(f"{address} {host}\n" for host, address in hosts.items()),
@@ -345,7 +345,7 @@ def _files(layout: Layout, node: str, name: str, settings: Mapping[str, object])
     }
 
 
-def configured(shipped: str, settings: Mapping[str, object]) -> str:
+def fill_configuration(shipped: str, settings: Mapping[str, object]) -> str:
     """A shipped `key=value` file with some keys replaced, and those that it lacks (or has commented out) added."""
     left = dict(settings)
 

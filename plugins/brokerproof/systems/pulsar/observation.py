@@ -9,9 +9,9 @@ from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
-from brokerproof.systems.destinations import clusters_reached
+from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.protocols import SegmentCopies, TopicLog
-from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
+from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
 from brokerproof.systems.pulsar.copies import count_under_replicated, find_copies, find_holders
 from brokerproof.systems.pulsar.drains import (
     find_acknowledged,
@@ -28,7 +28,7 @@ class PulsarObservation:
 
     def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
         self.run, self.topology = run, run.topology
-        self.clusters = clusters_of(run, patience_s=patience_s)
+        self.clusters = make_clusters(run, patience_s=patience_s)
 
     @cached_property
     def home(self) -> PulsarCluster:
@@ -42,7 +42,7 @@ class PulsarObservation:
     @cached_property
     def holding(self) -> list[PulsarCluster]:
         """The clusters that the topic is in: those published to, and those replicated to."""
-        return [self.clusters[name] for name in clusters_reached(self.topology, self.run.scenario.workload)]
+        return [self.clusters[name] for name in list_clusters_reached(self.topology, self.run.scenario.workload)]
 
     def owner(self, cluster: str | None = None) -> str | None:
         """From the lookup service, which may assign the topic if nobody owns it."""

@@ -87,7 +87,7 @@ class ClusterPolicies(FrozenModel):
     namespaces: dict[str, Namespace] = Field(default_factory=dict)
 
 
-def policies_of(cluster: Cluster) -> ClusterPolicies:
+def parse_policies(cluster: Cluster) -> ClusterPolicies:
     """A cluster's policies. Raises InputError, its field inside the cluster."""
     return parse(ClusterPolicies, cluster.policies, file="")
 

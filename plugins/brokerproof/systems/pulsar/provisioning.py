@@ -7,7 +7,7 @@ from functools import cached_property
 
 import httpx
 
-from brokerproof.machine.java import java_home
+from brokerproof.machine.java import find_java_home
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Program
@@ -30,7 +30,7 @@ class PulsarProvisioning:
         """Fetches the distribution if the cache lacks it."""
         return nodes.Layout(
             distribution=distribution(self.run.scenario.version),
-            java=java_home() / "bin" / "java",
+            java=find_java_home() / "bin" / "java",
             addressing=self._addressing,
         )
 

@@ -9,9 +9,9 @@ import httpx
 
 from brokerproof import clock
 from brokerproof.run.observations import Sample, SampledMetric, Source, format_names, make_topic_source
-from brokerproof.systems.destinations import clusters_reached
+from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT
-from brokerproof.systems.pulsar.bookie_metrics import bookie_counters
+from brokerproof.systems.pulsar.bookie_metrics import parse_bookie_counters
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 from brokerproof.systems.pulsar.copies import count_under_replicated
 from brokerproof.systems.pulsar.roles import Role
@@ -27,7 +27,7 @@ class ClusterSamplers:
 
     def by_name(self) -> Mapping[str, Callable[[], list[Sample]]]:
         """One for each thing that can be slow or dead by itself."""
-        here = self._cluster.name in clusters_reached(self._cluster.topology, self._cluster.run.scenario.workload)
+        here = self._cluster.name in list_clusters_reached(self._cluster.topology, self._cluster.run.scenario.workload)
         return {
             "brokers": self._sample_brokers,
             "bookies": self._sample_bookies,
@@ -93,7 +93,7 @@ class ClusterSamplers:
         at = clock.now_us()
         return [
             Sample(at=at, source=Source.NODE.join_name(name), metric=metric, value=str(value))
-            for metric, value in bookie_counters(text).items()
+            for metric, value in parse_bookie_counters(text).items()
         ]
 
 

@@ -16,8 +16,8 @@ from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits, WarmUp
 from brokerproof.systems.pulsar import topology_rules
 from brokerproof.systems.pulsar.distribution import CHECKSUMS, distribution, examine
-from brokerproof.systems.pulsar.policies import ClusterPolicies, policies_of
-from brokerproof.systems.pulsar.replication import clusters_reached
+from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
+from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
 from brokerproof.systems.pulsar.topic import full_name, namespace_of
 
@@ -46,7 +46,7 @@ class Pulsar:
         if workload.namespace is None:
             raise InputError("is missing", field="workload.namespace", remedy="add it")
         for cluster in workload.homes(topology):
-            known = policies_of(topology.clusters[cluster]).namespaces
+            known = parse_policies(topology.clusters[cluster]).namespaces
             if workload.namespace not in known:
                 raise InputError(
                     f"no namespace is called `{workload.namespace}`",
@@ -60,7 +60,7 @@ class Pulsar:
 
     def reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         """Where the topic's namespace is replicated to."""
-        return clusters_reached(topology, home, namespace_of(topic))
+        return list_clusters_reached(topology, home, namespace_of(topic))
 
     # The parts are imported when a run needs them: a scenario's file is checked without Pulsar's client.
 

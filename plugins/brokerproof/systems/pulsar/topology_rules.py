@@ -8,8 +8,8 @@ from typing import Any
 from brokerproof.errors import InputError
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.yaml_models import suggest_name
-from brokerproof.systems.pulsar.policies import ClusterPolicies, policies_of, storing_regions
-from brokerproof.systems.pulsar.replication import clusters_reached, regions_replicating_to
+from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies, storing_regions
+from brokerproof.systems.pulsar.replication import list_clusters_reached, regions_replicating_to
 from brokerproof.systems.pulsar.roles import Role
 
 # The prefix of the URLs of metadata stores, without its colon.
@@ -22,7 +22,7 @@ def validate(topology: Topology) -> Topology:
     for name, cluster in topology.clusters.items():
         at = f"clusters.{name}"
         try:
-            policies[name] = policies_of(cluster)
+            policies[name] = parse_policies(cluster)
             _check_placement(cluster, policies[name])
             _check_namespaces(cluster, policies[name])
         except InputError as error:
@@ -88,7 +88,7 @@ def _check_replication(topology: Topology, policies: Mapping[str, ClusterPolicie
                 )
             of_each_cluster: dict[str, Any] = {"isolation": None, "replicated_to": []}
             different = here.model_copy(update=of_each_cluster) != there.model_copy(update=of_each_cluster)
-            reached_from_both = [set(clusters_reached(topology, each, name)) for each in (cluster, other)]
+            reached_from_both = [set(list_clusters_reached(topology, each, name)) for each in (cluster, other)]
             if topology.shared_metadata and (different or reached_from_both[0] != reached_from_both[1]):
                 raise InputError(
                     f"`{name}` is one namespace in the shared metadata store, and `{other}` describes it differently",

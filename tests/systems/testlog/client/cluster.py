@@ -37,12 +37,12 @@ class Cluster:
                 answer = connection.ask({"type": "ping"}, timeout_s=self._answer_timeout_s / 2)
                 if answer["serves"]:
                     # Whoever asks again soon does so because this one is gone or frozen; the others know.
-                    self._order = self._with_last(name)
+                    self._order = self._move_to_end(name)
                     return connection
                 if answer["leader"] in self.nodes:
-                    self._order = self._with_first(answer["leader"])
+                    self._order = self._move_to_front(answer["leader"])
             except (UnavailableError, RequestError):
-                self._order = self._with_last(name)
+                self._order = self._move_to_end(name)
             if connection is not None:
                 connection.close()
         raise UnavailableError(f"none of {', '.join(self.nodes)} says that it leads")
@@ -68,8 +68,8 @@ class Cluster:
                     raise
             time.sleep(_RETRY_S)
 
-    def _with_first(self, name: str) -> tuple[str, ...]:
+    def _move_to_front(self, name: str) -> tuple[str, ...]:
         return tuple(sorted(self._order, key=lambda other: other != name))
 
-    def _with_last(self, name: str) -> tuple[str, ...]:
+    def _move_to_end(self, name: str) -> tuple[str, ...]:
         return tuple(sorted(self._order, key=lambda other: other == name))

@@ -10,8 +10,8 @@ from brokerproof.checks import load_topology
 from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.topology import Topology
 from brokerproof.machine.disk_space import FULL_SHARE
-from brokerproof.machine.java import java_home
-from brokerproof.network import Plan, shapes_of
+from brokerproof.machine.java import find_java_home
+from brokerproof.network import Plan, make_shapes
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.systems.pulsar import nodes
 from brokerproof.systems.pulsar.addressing import Addressing
@@ -83,7 +83,7 @@ def test_clients_find_brokers_of_their_own_region_directly(wan: Addressing) -> N
 
 
 def test_the_link_takes_the_routes_and_the_shapes(wan: Addressing) -> None:
-    plan = Plan(routes=wan.routes(), shapes=shapes_of(wan.topology))
+    plan = Plan(routes=wan.routes(), shapes=make_shapes(wan.topology))
     assert {(shape.sender, shape.receiver, shape.delay_ms) for shape in plan.shapes} == {
         ("eu", "us", 5),
         ("us", "eu", 5),
@@ -120,7 +120,7 @@ class Distribution:
 
 
 def layout_of(addressing: Addressing) -> nodes.Layout:
-    java = java_home() / "bin" / "java"
+    java = find_java_home() / "bin" / "java"
     return nodes.Layout(distribution=Distribution(), java=java, addressing=addressing)  # type: ignore[arg-type]
 
 

@@ -84,7 +84,7 @@ def run(tmp_path: Path) -> Run:
     return run_of(tmp_path, "geo_nominal")
 
 
-def observation_of(run: Run, eu: Rest, us: Rest) -> PulsarObservation:
+def make_observation(run: Run, eu: Rest, us: Rest) -> PulsarObservation:
     observation = PulsarObservation(run)
     for name, rest in ((EU, eu), (US, us)):
         observation.clusters[name].__dict__["brokers"] = rest
@@ -98,7 +98,7 @@ def sound() -> tuple[Rest, Rest]:
 
 
 def test_replication_is_drained_when_every_replicator_is_at_the_end(run: Run) -> None:
-    rows = observation_of(run, *sound()).replicated()
+    rows = make_observation(run, *sound()).replicated()
     assert [(way.sender, way.receiver, way.drained) for way in rows] == [(EU, US, True), (US, EU, True)]
 
 
@@ -115,7 +115,7 @@ def test_replication_is_drained_when_every_replicator_is_at_the_end(run: Run) ->
 )
 def test_replication_that_is_not_shown_to_be_drained_is_not(run: Run, answers: dict[str, Any], why: str) -> None:
     _, us = sound()
-    eu_us, us_eu = observation_of(run, Rest(**answers), us).replicated()
+    eu_us, us_eu = make_observation(run, Rest(**answers), us).replicated()
     assert (eu_us.drained, us_eu.drained) == (False, True)
     assert why in eu_us.why
 
@@ -123,7 +123,7 @@ def test_replication_that_is_not_shown_to_be_drained_is_not(run: Run, answers: d
 def test_each_subscription_is_asked_of_its_own_cluster(run: Run) -> None:
     eu, us = sound()
     us.answers["stats"] = stats(replicating={EU: 0}, backlog=3)
-    rows = observation_of(run, eu, us).drained()
+    rows = make_observation(run, eu, us).drained()
     assert [(drain.cluster, drain.subscription, drain.drained) for drain in rows] == [
         (EU, "audit", True),
         (US, "audit", False),
@@ -131,7 +131,7 @@ def test_each_subscription_is_asked_of_its_own_cluster(run: Run) -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_not_drained_and_hides_nothing_of_the_other(run: Run) -> None:
-    observation = observation_of(run, Rest(), sound()[1])
+    observation = make_observation(run, Rest(), sound()[1])
     eu, us = observation.drained()
     assert (eu.drained, us.drained) == (False, True)
     assert "404" in eu.why
@@ -156,7 +156,7 @@ def test_a_log_ends_with_its_last_message_and_not_with_a_subscriptions_state(
 ) -> None:
     ledgers = [{"ledgerId": 5, "entries": 10}, {"ledgerId": 7, "entries": 0}, {"ledgerId": 8, "entries": 0}]
     us = Rest(internalStats={**inside("8:2"), "ledgers": ledgers}, markers=markers)
-    observation = observation_of(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us)
+    observation = make_observation(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us)
     log = observation.logs()[1]
     assert (log.end, log.why) == (end, None)
 
@@ -165,24 +165,24 @@ def test_a_subscription_that_moves_has_to_drain_where_it_goes(tmp_path: Path) ->
     eu, us = sound()
     for rest in (eu, us):
         rest.answers["stats"]["subscriptions"] = {"mover": {"msgBacklog": 2, "msgOutCounter": 1}}
-    observation = observation_of(run_of(tmp_path, "geo_replicated_subscription"), eu, us)
+    observation = make_observation(run_of(tmp_path, "geo_replicated_subscription"), eu, us)
     assert [(drain.cluster, drain.subscription, drain.drained) for drain in observation.drained()] == [
         (US, "mover", False)
     ]
 
 
 def test_what_was_replicated_to_a_cluster_was_not_published_there(run: Run) -> None:
-    assert observation_of(run, *sound()).published() == 2 * (100 - 40)
+    assert make_observation(run, *sound()).published() == 2 * (100 - 40)
 
 
 def test_acknowledged_positions_are_those_of_the_cluster_asked(run: Run) -> None:
-    observation = observation_of(run, *sound())
+    observation = make_observation(run, *sound())
     assert observation.acknowledged(EU, "audit") == {-1: Position(5, 5)}
     assert observation.acknowledged(US, "audit") == {-1: Position(8, 8)}
 
 
 def test_samples_say_which_cluster_they_are_of(run: Run) -> None:
-    samplers = observation_of(run, *sound()).samplers()
+    samplers = make_observation(run, *sound()).samplers()
     rows = {(sample.source, sample.metric): sample.value for sample in samplers[f"{US}/topic"]()}
     source = "topic:persistent://world/global/orders@cluster-us"
     assert rows[source, "backlog:audit"] == "0"
