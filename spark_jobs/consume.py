@@ -59,7 +59,7 @@ class ConsumerTask:
 def plan_consumers(run: Run) -> list[ConsumerTask]:
     """The consumers of the workload, one task each."""
     places = [
-        (subscription.home(run.topology), subscription.name, number)
+        (subscription.find_home(run.topology), subscription.name, number)
         for subscription in run.scenario.workload.subscriptions
         for number in range(subscription.consumers)
     ]
@@ -77,7 +77,7 @@ class MovingConsumer:
         self.subscription: Subscription = next(
             one
             for one in run.scenario.workload.subscriptions
-            if one.name == task.subscription and one.home(run.topology) == task.cluster
+            if one.name == task.subscription and one.find_home(run.topology) == task.cluster
         )
         # Where it is now.
         self.cluster = task.cluster
@@ -89,7 +89,7 @@ class MovingConsumer:
 
     def receive_all(self) -> None:
         """Receive on every cluster of the subscription until `stopping` is set."""
-        for incarnation, cluster in enumerate(self.subscription.places(self.run.topology)):
+        for incarnation, cluster in enumerate(self.subscription.list_clusters(self.run.topology)):
             if incarnation and self.stopping.is_set():
                 return
             clients = make_clients(self.run, cluster, self.subscription.region)
@@ -121,7 +121,7 @@ class MovingConsumer:
         while not self.stopping.wait(1.0):
             cluster = self.cluster
             try:
-                positions = observation.acknowledged(cluster, self.task.subscription)
+                positions = observation.find_acknowledged(cluster, self.task.subscription)
             except AdminError:
                 continue  # Nobody answers: nothing is confirmed meanwhile.
             self.deliveries.confirm(ConfirmedAcks(cluster=cluster, positions=positions, at=clock.now_us()))
@@ -201,8 +201,8 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
         if load_ended_at is None and time.monotonic() < deadline:
             continue
         # Replication is asked first: what it brings later would reach a subscription that counts as drained.
-        behind = [f"{way.sender} to {way.receiver}" for way in observation.replicated() if not way.drained]
-        drains = observation.drained()
+        behind = [f"{way.sender} to {way.receiver}" for way in observation.find_replication_drains() if not way.drained]
+        drains = observation.find_subscription_drains()
         is_late = load_ended_at is None or time.monotonic() > load_ended_at + settle_s
         if is_late or (drains and not behind and all(drain.drained for drain in drains)):
             break

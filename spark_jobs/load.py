@@ -55,7 +55,9 @@ class ProducerTask:
 def plan_producers(run: Run) -> list[ProducerTask]:
     """The producers of the workload, one task each."""
     workload = run.scenario.workload
-    places = [(cluster, number) for cluster in workload.homes(run.topology) for number in range(workload.producers)]
+    places = [
+        (cluster, number) for cluster in workload.list_homes(run.topology) for number in range(workload.producers)
+    ]
     return [
         ProducerTask(
             number=index,

@@ -139,7 +139,7 @@ def await_replication(run: Run, observation: Observation) -> None:
 
     def has_drained() -> bool:
         nonlocal drains
-        drains = observation.replicated()
+        drains = observation.find_replication_drains()
         return all(drain.drained for drain in drains)
 
     settle_s = run.scenario.settle_s
@@ -155,7 +155,7 @@ def await_replication(run: Run, observation: Observation) -> None:
 
 def close_topic(run: Run, observation: Observation, administration: Administration) -> list[TopicLog]:
     """Close the topic in every cluster, and return the logs to read; `why` of a log says why it cannot be read."""
-    logs = observation.logs()
+    logs = observation.find_logs()
     for cluster in list_clusters_reached(run.topology, run.scenario.workload):
         try:
             administration.unload(cluster)

@@ -135,7 +135,7 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
     for index, subscription in enumerate(workload.subscriptions):
         at = f"workload.subscriptions.{index}"
         fields = [f"{at}.cluster", f"{at}.moves.to"]
-        for cluster, field in zip(subscription.places(topology), fields, strict=False):
+        for cluster, field in zip(subscription.list_clusters(topology), fields, strict=False):
             _check_known(cluster, topology.clusters, "cluster", field)
             if cluster not in reached:
                 raise InputError(
@@ -154,7 +154,7 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
             _check_able(system, Ability.MOVING_SUBSCRIPTIONS, f"{at}.moves", remedy="leave it out")
         if subscription.replicated:
             _check_able(system, Ability.REPLICATED_SUBSCRIPTIONS, f"{at}.replicated", remedy="leave it out")
-            if not system.reached(topology, subscription.home(topology), topic)[1:]:
+            if not system.list_reached(topology, subscription.find_home(topology), topic)[1:]:
                 raise InputError(
                     f"`{topic}` is replicated to no other cluster",
                     field=f"{at}.replicated",

@@ -112,7 +112,7 @@ def provision(run: Run) -> None:
             require_links(runtime).start_links(Plan(routes=provisioning.routes(), shapes=make_shapes(run.topology)))
         for number, group in enumerate(provisioning.start_order()):
             first = [specs[name] for name in group if not run.topology.nodes[name].standby]
-            _start(provisioning, provisioning.ready, runtime, first, status)
+            _start(provisioning, provisioning.is_ready, runtime, first, status)
             if number == 0:
                 provisioning.initialize(runtime.execute)
     except BaseException:
@@ -132,7 +132,7 @@ def configure(run: Run) -> None:
     # Nothing is published yet, so the fastest way down will do.
     with ThreadPoolExecutor(max_workers=len(restart) or 1) as pool:
         list(pool.map(runtime.kill, restart))
-    _start(provisioning, provisioning.healthy, runtime, [specs[name] for name in restart], status)
+    _start(provisioning, provisioning.is_healthy, runtime, [specs[name] for name in restart], status)
     administration.check_configuration()
     write_record(run, ClustersConfigured(at=clock.now_us(), restarted=tuple(restart)))
 
@@ -181,7 +181,7 @@ def down(below: Path | None = None) -> list[str]:
     With `below`, only of the runs whose directories are below that one.
     """
     ended = end_processes(find_marked_processes(below))
-    for directory in slots.holders():
+    for directory in slots.list_runs():
         if below is not None and not Path(directory).is_relative_to(below):
             continue
         # A slot that is held even now is being taken by a run that only begins.
@@ -221,7 +221,7 @@ def _start(
             del waiting[spec.name]
         status.show(text=f"waiting for {', '.join(waiting)}" if waiting else "")
         for spec in waiting.values():
-            if not runtime.alive(spec.name):
+            if not runtime.is_alive(spec.name):
                 raise NodeError(
                     f"node {spec.name} died while it started; its log ends with\n{runtime.log_tail(spec.name)}"
                 )

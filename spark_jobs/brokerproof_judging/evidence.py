@@ -45,7 +45,7 @@ NO_RECORD = Proof(given=False, why="no step left a record of it")
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredSubscription:
-    """A subscription that has to get every message of its cluster; one that moved, every message it had not got before."""
+    """A subscription that has to get every message of its cluster, or, once it moved, those that it had not got."""
 
     cluster: str
     name: str
@@ -56,9 +56,9 @@ def list_subscriptions(scenario: Scenario, topology: Topology) -> list[RequiredS
     """The scenario's subscriptions, each with the cluster that it is on in the end."""
     return [
         RequiredSubscription(
-            cluster=subscription.places(topology)[-1],
+            cluster=subscription.list_clusters(topology)[-1],
             name=subscription.name,
-            moved_from=subscription.home(topology) if subscription.moves else None,
+            moved_from=subscription.find_home(topology) if subscription.moves else None,
         )
         for subscription in scenario.workload.subscriptions
     ]
@@ -71,7 +71,7 @@ def list_replicas(topology: Topology, topics: Iterable[str]) -> list[tuple[str, 
         (home, topic, other)
         for topic in topics
         for home in topology.clusters
-        for other in system.reached(topology, home, topic)
+        for other in system.list_reached(topology, home, topic)
         if other != home
     ]
 

@@ -119,13 +119,13 @@ def test_nothing_but_the_link_connects_two_regions(wan: Run) -> None:
 
 def test_nodes_that_go_by_names_are_found_by_them(wan: Run, observation: PulsarObservation) -> None:
     latencies_ms(wan, None, 1)
-    assert observation.alive()[Role.BOOKIE] == sorted(observation.home.names(role=Role.BOOKIE))
-    assert observation.alive()[Role.BROKER] == sorted(observation.home.names(role=Role.BROKER))
-    assert sorted(wan.topology.nodes[name].region for name in observation.holders()) == ["eu", "us"]
+    assert observation.list_alive()[Role.BOOKIE] == sorted(observation.home.names(role=Role.BOOKIE))
+    assert observation.list_alive()[Role.BROKER] == sorted(observation.home.names(role=Role.BROKER))
+    assert sorted(wan.topology.nodes[name].region for name in observation.find_holders()) == ["eu", "us"]
     assert all(
-        {wan.topology.nodes[name].region for name in each.in_sync} == {"eu", "us"} for each in observation.copies()
+        {wan.topology.nodes[name].region for name in each.in_sync} == {"eu", "us"} for each in observation.find_copies()
     )
-    assert observation.owner() in observation.home.names(role=Role.BROKER, region="eu")
+    assert observation.find_owner() in observation.home.names(role=Role.BROKER, region="eu")
 
 
 def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation: PulsarObservation) -> None:
@@ -150,7 +150,7 @@ def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation
     try:
         producer = clients.producer("across-the-cut")
         kind.inject(around, targets)
-        effect = json.loads(wait_until(lambda: kind.evidence(around, targets), timeout_s=10, what="the effect"))
+        effect = json.loads(wait_until(lambda: kind.find_evidence(around, targets), timeout_s=10, what="the effect"))
         assert effect["connections"] > 0
         answers: list[Settled] = []
         producer.send(0, "k0", b"x" * 100, answers.append)
@@ -159,6 +159,6 @@ def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation
         kind.heal(around, targets)
         wait_until(lambda: bool(answers), timeout_s=60, what="the ack after the healing")
         assert [answer.outcome for answer in answers] == ["acked"]
-        assert wait_until(lambda: kind.healed(around, targets), timeout_s=120, what="the nodes to be healthy")
+        assert wait_until(lambda: kind.find_recovery(around, targets), timeout_s=120, what="the nodes to be healthy")
     finally:
         clients.close()

@@ -80,7 +80,7 @@ def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclu
     positions = [each.position for each in settled]
     assert None not in positions
 
-    (log,) = make_observation(run).logs()
+    (log,) = make_observation(run).find_logs()
     reader = clients.reader(log.partition)
     read = []
     while not (reader.at_end() and log.end is not None and reader.next_position().reaches(log.end)):  # type: ignore[union-attr]
@@ -105,7 +105,7 @@ def test_a_subscription_drains_and_confirms_its_acks(run: Run) -> None:
     for seq in range(MESSAGES):
         producer.send(seq, "k", b"x", settled.append)
     wait_until(lambda: len(settled) == MESSAGES, timeout_s=20, what="the acks")
-    (drain,) = observation.drained()
+    (drain,) = observation.find_subscription_drains()
     assert not drain.drained
     assert drain.backlog == MESSAGES
     for _ in range(MESSAGES):
@@ -113,24 +113,26 @@ def test_a_subscription_drains_and_confirms_its_acks(run: Run) -> None:
         assert received is not None
         consumer.acknowledge(received)
     consumer.close()
-    wait_until(lambda: observation.drained()[0].drained, timeout_s=10, what="the drain")
+    wait_until(lambda: observation.find_subscription_drains()[0].drained, timeout_s=10, what="the drain")
     last = settled[-1].position
     assert last is not None
-    assert observation.acknowledged("log", "audit")[-1].offset == last.offset + 1
+    assert observation.find_acknowledged("log", "audit")[-1].offset == last.offset + 1
 
 
 def test_a_killed_leader_is_seen_dead_and_replaced(run: Run) -> None:
     observation, provisioning, runtime = make_observation(run), make_provisioning(run), make_runtime(run)
-    leader = observation.owner()
+    leader = observation.find_owner()
     assert leader is not None
     spec = provisioning.specs()[leader]
-    assert provisioning.healthy(spec)
+    assert provisioning.is_healthy(spec)
     assert runtime.evidence_of_death(spec) is None
     runtime.kill(leader)
     assert runtime.evidence_of_death(spec) is not None
-    assert not provisioning.healthy(spec)
-    wait_until(lambda: observation.owner() not in (None, leader), timeout_s=20, what="another leader")
-    wait_until(lambda: leader not in observation.alive()["server"], timeout_s=20, what="the list without the dead one")
+    assert not provisioning.is_healthy(spec)
+    wait_until(lambda: observation.find_owner() not in (None, leader), timeout_s=20, what="another leader")
+    wait_until(
+        lambda: leader not in observation.list_alive()["server"], timeout_s=20, what="the list without the dead one"
+    )
 
 
 def test_where_nobody_answers_it_is_an_error_and_never_a_good_answer(run: Run) -> None:
@@ -138,14 +140,14 @@ def test_where_nobody_answers_it_is_an_error_and_never_a_good_answer(run: Run) -
     for name in run.topology.nodes:
         runtime.kill(name)
     started = time.monotonic()
-    assert observation.owner() is None
-    for ask in (observation.published, observation.alive):
+    assert observation.find_owner() is None
+    for ask in (observation.count_published, observation.list_alive):
         with pytest.raises(AdminError):
             ask()
-    (drain,) = observation.drained()
+    (drain,) = observation.find_subscription_drains()
     assert not drain.drained
     assert drain.backlog is None
-    (log,) = observation.logs()
+    (log,) = observation.find_logs()
     assert log.why is not None
     assert log.end is None
     assert time.monotonic() - started < 30

@@ -118,11 +118,11 @@ def test_release_ends_the_monitor_and_the_nodes_and_gives_the_slot_back(
     tmp_path: Path, begin: Callable[..., Run]
 ) -> None:
     run = begin("run")
-    assert slots.holders() == [run.directory]
+    assert slots.list_runs() == [run.directory]
     start_node(tmp_path / "run")
     assert lifecycle.release(run) == ["n1"]
     assert processes(tmp_path / "run") == []
-    assert slots.holders() == []
+    assert slots.list_runs() == []
     assert not slots.are_all_held()
 
 
@@ -132,7 +132,7 @@ def test_release_ends_a_monitor_that_does_not_go(tmp_path: Path, begin: Callable
     assert monitor is not None
     monitor.suspend()
     assert lifecycle.release(run, monitor_timeout_s=0.3) == ["monitor"]
-    assert slots.holders() == []
+    assert slots.list_runs() == []
     assert not slots.are_all_held()
 
 
@@ -150,7 +150,7 @@ def test_down_ends_everything_of_every_run_and_frees_all_slots(tmp_path: Path, b
     # Without a directory it ends what other tests and people run on this machine as well.
     assert sorted(lifecycle.down(tmp_path)) == ["monitor", "n1"]
     assert processes(tmp_path) == []
-    assert slots.holders() == []
+    assert slots.list_runs() == []
     assert not slots.are_all_held()
     assert not (tmp_path / "run" / "nodes" / "n1" / "data").exists()
 

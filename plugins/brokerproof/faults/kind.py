@@ -42,7 +42,7 @@ class Surroundings:
     kept_down: frozenset[str] = frozenset()
     started_again: list[str] = field(default_factory=list)
 
-    def on_each(self, names: Sequence[str], act: Callable[[str], None]) -> None:
+    def act_on_each(self, names: Sequence[str], act: Callable[[str], None]) -> None:
         """Do something to all targets at once; a datacenter does not die node by node."""
         with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
             list(pool.map(act, names))
@@ -53,7 +53,7 @@ class Surroundings:
         A node may end because it takes its session with the metadata store for lost (seen: 45 s after a cut).
         """
         for name in names:
-            if name not in self.kept_down and not self.runtime.alive(name):
+            if name not in self.kept_down and not self.runtime.is_alive(name):
                 log.info("%s ended by itself and is started again", name)
                 self.started_again.append(name)
                 self.runtime.start(self.specs[name])
@@ -83,16 +83,16 @@ class FaultKind(ABC):
         """Do it. Returns when it was done to every target."""
 
     @abstractmethod
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """What shows that it has taken effect on every target, None while it does not show."""
 
     @abstractmethod
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """Undo it, without waiting for the nodes' health."""
 
-    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """What shows that every target is healthy, None while it is not."""
-        unhealthy = [name for name in targets if not around.provisioning.healthy(around.specs[name])]
+        unhealthy = [name for name in targets if not around.provisioning.is_healthy(around.specs[name])]
         if unhealthy:
             return None
         again = {"started_again": around.started_again} if around.started_again else {}

@@ -79,7 +79,7 @@ class LinkFaultKind(FaultKind):
             if field != self.changes and field not in self.takes:
                 raise InputError(f"is not what `{self.name}` changes", field=f"link.{field}", remedy="leave it out")
 
-    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """All nodes that were concerned are listed alive by the cluster and say that they are healthy.
 
         Their own word alone would not do: a node whose session is over says that it is well until it notices.
@@ -88,12 +88,12 @@ class LinkFaultKind(FaultKind):
         concerned = {*traffic.senders, *traffic.receivers} & around.specs.keys() - around.kept_down
         around.supervise(concerned)
         try:
-            listed = {name for names in around.observation.alive().values() for name in names}
+            listed = {name for names in around.observation.list_alive().values() for name in names}
         except AdminError:
             return None
         if any(is_listed(around.roles[around.specs[name].role]) for name in concerned - listed):
             return None
-        return super().healed(around, sorted(concerned))
+        return super().find_recovery(around, sorted(concerned))
 
 
 class _LastingLinkFaultKind(LinkFaultKind):
@@ -106,7 +106,7 @@ class _LastingLinkFaultKind(LinkFaultKind):
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         require_link(around).add(self.condition(around.fault, select_traffic(around, targets)))
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """The link has the condition in force, on so many connections."""
         state = require_link(around).state()
         condition = next((one for one in state.conditions if one.id == around.fault.name), None)
@@ -120,9 +120,9 @@ class _LastingLinkFaultKind(LinkFaultKind):
         if _is_in_force(around):
             require_link(around).remove(around.fault.name)
 
-    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """The condition is gone, and all is well with the nodes."""
-        return None if _is_in_force(around) else super().healed(around, targets)
+        return None if _is_in_force(around) else super().find_recovery(around, targets)
 
 
 @register
@@ -134,9 +134,9 @@ class Partition(_LastingLinkFaultKind):
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         return Condition(id=fault.name, **vars(traffic), cut=True)
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """No byte crosses, and a new connection gets no answer."""
-        condition = super().evidence(around, targets)
+        condition = super().find_evidence(around, targets)
         if condition is None:
             return None
         link, traffic = require_link(around), select_traffic(around, targets)
@@ -147,10 +147,10 @@ class Partition(_LastingLinkFaultKind):
             return None
         return json.dumps({**json.loads(condition), "bytes_crossed": 0, "in_s": _PROBE_S, "no_answer_from": address})
 
-    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """A new connection is let in, and all is well with the nodes."""
         address, let_in = _try_connection(require_link(around), select_traffic(around, targets))
-        health = super().healed(around, targets) if let_in else None
+        health = super().find_recovery(around, targets) if let_in else None
         return None if health is None else json.dumps({**json.loads(health), "answer_from": address})
 
 
@@ -185,7 +185,7 @@ class Reset(LinkFaultKind):
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         require_link(around).reset(around.fault.name, **vars(select_traffic(around, targets)))
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """The link reset at least one connection."""
         effect = require_link(around).state().effects.get(around.fault.name)
         return json.dumps(effect.model_dump()) if effect is not None and effect.connections else None

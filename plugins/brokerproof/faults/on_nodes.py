@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class _NodeEndingKind(FaultKind):
     """What ends processes; undone by starting them."""
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         evidence = {name: around.runtime.evidence_of_death(around.specs[name]) for name in targets}
         return json.dumps(evidence) if all(evidence.values()) else None
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, lambda name: around.runtime.start(around.specs[name]))
+        around.act_on_each(targets, lambda name: around.runtime.start(around.specs[name]))
 
 
 @register
@@ -38,7 +38,7 @@ class Stop(_NodeEndingKind):
     grace_s = 30.0
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, lambda name: around.runtime.stop(name, grace_s=self.grace_s))
+        around.act_on_each(targets, lambda name: around.runtime.stop(name, grace_s=self.grace_s))
 
 
 @register
@@ -48,7 +48,7 @@ class Kill(_NodeEndingKind):
     name = "kill"
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, around.runtime.kill)
+        around.act_on_each(targets, around.runtime.kill)
 
 
 @register
@@ -58,11 +58,11 @@ class Destroy(_NodeEndingKind):
     name = "destroy"
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, around.runtime.kill)
-        around.on_each(targets, lambda name: around.runtime.wipe(around.specs[name]))
+        around.act_on_each(targets, around.runtime.kill)
+        around.act_on_each(targets, lambda name: around.runtime.wipe(around.specs[name]))
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, lambda name: around.runtime.reset(around.specs[name]))
+        around.act_on_each(targets, lambda name: around.runtime.reset(around.specs[name]))
         super().heal(around, targets)
 
 
@@ -74,13 +74,13 @@ class Start(FaultKind):
     helps = True
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(
-            [name for name in targets if not around.runtime.alive(name)],
+        around.act_on_each(
+            [name for name in targets if not around.runtime.is_alive(name)],
             lambda name: around.runtime.start(around.specs[name]),
         )
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        return self.healed(around, targets)
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        return self.find_recovery(around, targets)
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """A started node needs no healing."""
@@ -94,20 +94,20 @@ class Pause(FaultKind):
     needs_of_runtime = PausesNodes
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, _require_pausing(around).pause)
+        around.act_on_each(targets, _require_pausing(around).pause)
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         frozen = _require_pausing(around)
         if not all(frozen.is_paused(name) for name in targets):
             return None
         return json.dumps(dict.fromkeys(targets, "every thread stopped"))
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, _require_pausing(around).resume)
+        around.act_on_each(targets, _require_pausing(around).resume)
 
-    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         around.supervise(targets)
-        return super().healed(around, targets)
+        return super().find_recovery(around, targets)
 
 
 @register
@@ -129,8 +129,8 @@ class Unload(FaultKind):
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.administration.reassign()
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        owner = around.observation.owner()
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        owner = around.observation.find_owner()
         return None if owner is None or owner in targets else json.dumps({"owner": owner})
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, When
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
-from brokerproof.faults.targets import resolve
+from brokerproof.faults.targets import resolve_targets
 from brokerproof.network import Network
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
@@ -89,7 +89,7 @@ class Timeline:
     def _wait_until_steady(self) -> None:
         self.show(phase="warm-up")
         workload = self.scenario.workload
-        target = workload.rate * len(workload.homes(self.run.topology)) * STEADY_SHARE
+        target = workload.rate * len(workload.list_homes(self.run.topology)) * STEADY_SHARE
         held: list[float] = []
         last: tuple[float, int] | None = None
         best = 0.0
@@ -99,7 +99,7 @@ class Timeline:
             if (failed := read_record(self.run, StepProblem, "load")) is not None:
                 raise RunError(f"the load failed before the rate was held: {failed.problem}")
             try:
-                now, count = self.clock.monotonic_s(), self.observation.published()
+                now, count = self.clock.monotonic_s(), self.observation.count_published()
             except AdminError:
                 return False  # the topic is made by its first producer
             if last is not None and count >= last[1]:
@@ -147,7 +147,7 @@ class Timeline:
             self._await_condition(fault, fault.when)
         self._record_copies(f"before {fault.name}", without=self._list_silent_clusters())
         kind, around = FAULT_KINDS[fault.kind], self._make_surroundings(fault)
-        targets = resolve(fault.targets, self.run.topology, self.observation)
+        targets = resolve_targets(fault.targets, self.run.topology, self.observation)
         self._injected[fault.name] = targets
         self._record(
             fault,
@@ -158,7 +158,7 @@ class Timeline:
         log.info("injecting %s: %s %s", fault.name, fault.kind, ", ".join(targets))
         kind.inject(around, targets)
         evidence = self.clock.wait_until(
-            lambda: kind.evidence(around, targets),
+            lambda: kind.find_evidence(around, targets),
             timeout_s=_EFFECT_TIMEOUT_S,
             what=f"the effect of {fault.name} on {', '.join(targets)}",
             every_s=0.01,
@@ -171,7 +171,7 @@ class Timeline:
         """The clusters of which nobody is left to ask: none that serves, or none that stores."""
         standing_by = {name for name, node in self.run.topology.nodes.items() if node.standby}
         down = {node for nodes in self._list_targets_in_force() for node in nodes}
-        down |= {name for name in standing_by if not self.runtime.alive(name)}
+        down |= {name for name in standing_by if not self.runtime.is_alive(name)}
         return [
             name
             for name in self.run.topology.clusters
@@ -204,7 +204,7 @@ class Timeline:
         def unhealthy() -> bool:
             nonlocal since
             asked = self.clock.monotonic_s()
-            if any(self.provisioning.healthy(spec) for spec in specs):
+            if any(self.provisioning.is_healthy(spec) for spec in specs):
                 since = self.clock.monotonic_s()
             return asked - since >= for_s
 
@@ -215,10 +215,10 @@ class Timeline:
 
         Both, because a system may notice a dead node only when its session ends, 30 s later.
         """
-        dead = {name for name in self._injected[earlier] if not self.runtime.alive(name)}
-        segments = self.observation.copies() if dead and Ability.COPIES in self.abilities else []
+        dead = {name for name in self._injected[earlier] if not self.runtime.is_alive(name)}
+        segments = self.observation.find_copies() if dead and Ability.COPIES in self.abilities else []
         named = any(dead.intersection(segment.holders) for segment in segments)
-        return not named and self.observation.under_replicated() == 0
+        return not named and self.observation.count_under_replicated() == 0
 
     def _heal(self, fault: Fault) -> None:
         targets = self._injected[fault.name]
@@ -227,7 +227,7 @@ class Timeline:
         log.info("healing %s: %s", fault.name, ", ".join(targets))
         kind.heal(around, targets)
         evidence = self.clock.wait_until(
-            lambda: kind.healed(around, targets),
+            lambda: kind.find_recovery(around, targets),
             timeout_s=_HEAL_TIMEOUT_S,
             what=f"the nodes of {fault.name} to be healthy again: {', '.join(targets)}",
             every_s=0.1,
@@ -281,7 +281,7 @@ class Timeline:
         try:
             if self._expects_repair():
                 self.clock.wait_until(
-                    lambda: self.observation.under_replicated() == 0,
+                    lambda: self.observation.count_under_replicated() == 0,
                     timeout_s=self.scenario.settle_s,
                     what="the under-replicated segments to come to zero",
                     every_s=0.5,
@@ -324,7 +324,7 @@ class Timeline:
                 "regions": sorted({nodes[name].region for name in segment.in_sync if name in nodes}),
                 "regions_required": list(segment.regions_required),
             }
-            for segment in self.observation.copies(without=without)
+            for segment in self.observation.find_copies(without=without)
         ]
         self.run.append("ledgers", rows)
 

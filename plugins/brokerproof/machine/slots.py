@@ -23,7 +23,7 @@ from brokerproof.machine.files import write_whole
 from brokerproof.settings import from_environment
 
 
-def capacity() -> int:
+def count_slots() -> int:
     """How many clusters this machine carries at a time: `max_clusters` of the settings, or one per 6 GiB of memory."""
     given = from_environment().max_clusters
     return given or max(1, min(200, psutil.virtual_memory().total // (6 * 2**30)))
@@ -78,13 +78,13 @@ def take(*, timeout_s: float) -> Slot:
     """Take a slot, waiting for a free one. Raises MachineError where none becomes free."""
 
     def find_first_free() -> Slot | None:
-        return next((slot for number in range(capacity()) if (slot := _lock(number)) is not None), None)
+        return next((slot for number in range(count_slots()) if (slot := _lock(number)) is not None), None)
 
     try:
         return clock.wait_until(find_first_free, timeout_s=timeout_s, what="a free slot", every_s=1.0)
     except DeadlineError:
         raise MachineError(
-            f"all {capacity()} slots of this machine are held by running clusters; wait for one, end them with "
+            f"all {count_slots()} slots of this machine are held by running clusters; wait for one, end them with "
             "`brokerproof down`, or raise BROKERPROOF_MAX_CLUSTERS"
         ) from None
 
@@ -112,14 +112,14 @@ def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
         return None
 
 
-def holders() -> list[str]:
+def list_runs() -> list[str]:
     """Directories of the runs that slots are assigned to; of one that died until its slot is taken again."""
     return list(_read_records().values())
 
 
 def are_all_held() -> bool:
     """Whether every slot is held by a run that goes on, or by somebody who is just taking it."""
-    return all(_is_held(number) for number in range(capacity()))
+    return all(_is_held(number) for number in range(count_slots()))
 
 
 def _lock(number: int) -> Slot | None:

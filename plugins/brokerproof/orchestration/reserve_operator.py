@@ -49,7 +49,7 @@ class ReserveOperator(BaseOperator):
         if slots.are_all_held():
             # The task ends for a moment, because a waiting task takes one of Airflow's places for tasks, and the run
             # that holds the slot may need that place to end.
-            log.info("all %d slots are held; trying again in %d s", slots.capacity(), _ASK_FOR_SLOT_EVERY_S)
+            log.info("all %d slots are held; trying again in %d s", slots.count_slots(), _ASK_FOR_SLOT_EVERY_S)
             raise AirflowRescheduleException(clock.utc(clock.now_us()) + timedelta(seconds=_ASK_FOR_SLOT_EVERY_S))
         with fail_with_sentence(context):
             unchanged, _ = load_scenario(file, settings.topologies)

@@ -40,7 +40,7 @@ def _list_names(heading: str, names: Sequence[str]) -> str:
 
 def _describe_workload(scenario: Scenario, topology: Topology) -> str:
     workload = scenario.workload
-    homes = workload.homes(topology)
+    homes = workload.list_homes(topology)
     several = len(topology.clusters) > 1
     clusters = f" on each of {', '.join(homes)}" if len(homes) > 1 else f" on {homes[0]}" if several else ""
     subscriptions = ", ".join(_describe_subscription(one, topology, several=several) for one in workload.subscriptions)
@@ -54,7 +54,7 @@ def _describe_workload(scenario: Scenario, topology: Topology) -> str:
 
 def _describe_subscription(one: Subscription, topology: Topology, *, several: bool) -> str:
     traits = [str(one.type), *(["state replicated"] if one.replicated else [])]
-    cluster = f" on {one.home(topology)}" if several else ""
+    cluster = f" on {one.find_home(topology)}" if several else ""
     moves = f", from {one.moves.after_s:g} s after `{one.moves.after}` on {one.moves.to}" if one.moves else ""
     return f"`{one.name}` ({', '.join(traits)}){cluster}{moves}{_name_region(one.region)}"
 

@@ -11,8 +11,8 @@ def list_clusters_reached(topology: Topology, workload: Workload) -> list[str]:
     """The clusters whose logs have to hold messages."""
     system = find_system(topology)
     topic = system.topic(workload)
-    homes = workload.homes(topology)
-    return list(dict.fromkeys(name for home in homes for name in system.reached(topology, home, topic)))
+    homes = workload.list_homes(topology)
+    return list(dict.fromkeys(name for home in homes for name in system.list_reached(topology, home, topic)))
 
 
 def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[str, str]]:
@@ -21,7 +21,7 @@ def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[
     topic = system.topic(workload)
     return [
         (home, other)
-        for home in workload.homes(topology)
-        for other in system.reached(topology, home, topic)
+        for home in workload.list_homes(topology)
+        for other in system.list_reached(topology, home, topic)
         if other != home
     ]

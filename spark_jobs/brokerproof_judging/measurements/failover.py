@@ -21,7 +21,7 @@ def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
     for each in run.scenario.workload.subscriptions:
         if each.moves is None:
             continue
-        before, after = (F.col("cluster") == cluster for cluster in each.places(run.topology))
+        before, after = (F.col("cluster") == cluster for cluster in each.list_clusters(run.topology))
         here = F.col("subscription") == each.name
         got_before = F.coalesce(F.max(F.when(here & before, F.col("deliveries"))), F.lit(0)) > 0
         got_after = F.coalesce(F.max(F.when(here & after, F.col("deliveries"))), F.lit(0)) > 0
@@ -42,7 +42,7 @@ def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
             )
             .collect()[0]
         )
-        clusters = " and ".join(each.places(run.topology))
+        clusters = " and ".join(each.list_clusters(run.topology))
         evidence = f"delivered on {clusters}, of {row.had} that were delivered before it moved"
         yield make_measured_value("repeated_by_move", each.name, float(row.repeated), evidence)
         if row.unproven:

@@ -28,7 +28,7 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
             for metric in (*_LATENCIES, "rate_held"):
                 yield make_measured_value(metric, phase, None, NEVER_STEADY)
         return
-    homes = run.scenario.workload.homes(run.topology)
+    homes = run.scenario.workload.list_homes(run.topology)
     apart = homes if len(homes) > 1 else []
     spans = {**times.phases, **times.slowed}
     found = _find_latencies(messages, spans, apart=bool(apart))

@@ -21,7 +21,7 @@ def list_forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
     rows += [
         {"cluster": cluster, "subscription": each.name, "forbidden": _list_forbidden_at(scenario, each.type)}
         for each in scenario.workload.subscriptions
-        for cluster in each.places(topology)
+        for cluster in each.list_clusters(topology)
     ]
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 

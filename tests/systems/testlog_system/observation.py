@@ -26,15 +26,15 @@ class TestlogObservation:
         self._admin = Admin(cluster_of(run, answer_timeout_s=patience_s / 2), timeout_s=patience_s)
         self._topic = run.scenario.workload.topic
 
-    def owner(self, cluster: str | None = None) -> str | None:
+    def find_owner(self, cluster: str | None = None) -> str | None:
         """The leader."""
         return self._admin.leader()
 
-    def holders(self, cluster: str | None = None) -> list[str]:
+    def find_holders(self, cluster: str | None = None) -> list[str]:
         """Not asked of a system without `Ability.COPIES`."""
         raise AdminError("the log server does not say who holds a message")
 
-    def alive(self) -> dict[str, list[str]]:
+    def list_alive(self) -> dict[str, list[str]]:
         """The leader, and the servers that it finds in sync."""
         leader, partitions = self._leader()
         return {ROLE: sorted({leader, *(name for each in partitions for name in each.in_sync or ())})}
@@ -43,19 +43,19 @@ class TestlogObservation:
         """One for what the leader says, one for the subscriptions."""
         return {"leader": self._sample_leader, "subscriptions": self._sample_subscriptions}
 
-    def under_replicated(self) -> int:
+    def count_under_replicated(self) -> int:
         """Not asked of a system without `Ability.UNDER_REPLICATION`."""
         raise AdminError("the log server does not say what lacks a copy")
 
-    def copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
+    def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
         """Not asked of a system without `Ability.COPIES`."""
         raise AdminError("the log server does not say where copies are")
 
-    def published(self) -> int:
+    def count_published(self) -> int:
         """What the leader took in since it leads."""
         return sum(each.taken_in for each in self._leader()[1])
 
-    def drained(self) -> list[SubscriptionDrain]:
+    def find_subscription_drains(self) -> list[SubscriptionDrain]:
         """From the backlog that the leader computes from the committed offset."""
         drains = []
         for subscription in self._run.scenario.workload.subscriptions:
@@ -79,11 +79,11 @@ class TestlogObservation:
             ]
         return drains
 
-    def replicated(self) -> list[ReplicationDrain]:
+    def find_replication_drains(self) -> list[ReplicationDrain]:
         """Nothing: there is one cluster."""
         return []
 
-    def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+    def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """The committed offset, which is that of the next message."""
         with admin_errors("tell a subscription's offset"):
             committed = self._admin.subscription(self._topic, subscription).committed
@@ -91,7 +91,7 @@ class TestlogObservation:
             number: Position(0, offset) for number, offset in zip(partition_numbers(self._run), committed, strict=True)
         }
 
-    def logs(self) -> list[TopicLog]:
+    def find_logs(self) -> list[TopicLog]:
         """Each partition with its exclusive end, behind which nothing is committed."""
         numbers = partition_numbers(self._run)
         try:

@@ -67,16 +67,16 @@ class TestlogProvisioning:
     def initialize(self, execute: Callable[[Program], None]) -> None:
         """Nothing has to be done before a server is of use."""
 
-    def healthy(self, spec: NodeSpec) -> bool:
+    def is_healthy(self, spec: NodeSpec) -> bool:
         """It answers, and knows a leader."""
         try:
             return self._admin.status(spec.name).leader is not None
         except UnavailableError:
             return False
 
-    def ready(self, spec: NodeSpec) -> bool:
+    def is_ready(self, spec: NodeSpec) -> bool:
         """The same: asking has no side effect."""
-        return self.healthy(spec)
+        return self.is_healthy(spec)
 
     def describe_health(self, spec: NodeSpec) -> str:
         """The request, and whom it is sent to."""

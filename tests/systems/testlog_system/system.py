@@ -65,7 +65,7 @@ class Testlog:
         """As the workload calls it."""
         return workload.topic
 
-    def reached(self, topology: Topology, home: str, topic: str) -> list[str]:
+    def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         """The home alone: nothing is replicated to another cluster."""
         return [home]
 

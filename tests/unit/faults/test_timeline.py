@@ -18,7 +18,7 @@ from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.faults.targets import resolve
+from brokerproof.faults.targets import resolve_targets
 from brokerproof.faults.timeline import Timeline
 from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, PhaseTimes, StepProblem, read_record, write_record
@@ -47,11 +47,11 @@ class Nodes:
     def specs(self) -> dict[str, Any]:
         return {name: _Spec(name) for name in self.run.topology.nodes}
 
-    def published(self) -> int:
+    def count_published(self) -> int:
         self.count += self.rate
         return self.count
 
-    def copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
+    def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
         self.log.append(f"copies without {', '.join(without)}" if without else "copies")
         return [
             SegmentCopies(
@@ -66,20 +66,20 @@ class Nodes:
             )
         ]
 
-    def under_replicated(self) -> int:
+    def count_under_replicated(self) -> int:
         return self.short
 
-    def owner(self, cluster: str | None = None) -> str:
+    def find_owner(self, cluster: str | None = None) -> str:
         return self.owners[0]
 
     def reassign(self) -> None:
         self.log.append("reassign")
         self.owners.append(self.owners.pop(0))
 
-    def holders(self, cluster: str | None = None) -> list[str]:
+    def find_holders(self, cluster: str | None = None) -> list[str]:
         return ["bookie-eu-2", "bookie-us-1"]
 
-    def healthy(self, spec: Any) -> bool:
+    def is_healthy(self, spec: Any) -> bool:
         return spec.name in self.up - self.frozen
 
     def describe_health(self, spec: Any) -> str:
@@ -117,7 +117,7 @@ class Nodes:
         self.log.append(f"start {spec.name}")
         self.up.add(spec.name)
 
-    def alive(self, name: str) -> bool:
+    def is_alive(self, name: str) -> bool:
         return name in self.up
 
     def evidence_of_death(self, spec: Any) -> str | None:
@@ -309,7 +309,7 @@ def test_what_was_injected_is_undone_though_the_timeline_failed(tmp_path: Path) 
         },
     ]
     run, nodes = make(tmp_path, faults)
-    nodes.holders = lambda cluster=None: []  # type: ignore[method-assign]
+    nodes.find_holders = lambda cluster=None: []  # type: ignore[method-assign]
     real = nodes.kill
 
     def kill(name: str) -> None:
@@ -359,7 +359,7 @@ def test_a_fault_leaves_down_what_another_one_keeps_down(tmp_path: Path) -> None
         {"name": "froze", "kind": "pause", "at_s": 0.1, "heal_at_s": 0.3, "targets": {"nodes": ["bookie-eu-1"]}},
     ]
     run, nodes = make(tmp_path, faults)
-    nodes.healthy = lambda spec: True  # type: ignore[method-assign]
+    nodes.is_healthy = lambda spec: True  # type: ignore[method-assign]
     execute(run, nodes)
     assert "start bookie-eu-1" not in nodes.log
 
@@ -456,7 +456,7 @@ def test_one_node_that_answers_is_enough_for_a_monitor(tmp_path: Path) -> None:
     run, nodes = make(
         tmp_path, [EU, {"name": "help", "kind": "start", "targets": {"nodes": ["broker-us-2"]}, "when": when}]
     )
-    nodes.healthy = lambda spec: spec.name == "broker-eu-2"  # type: ignore[method-assign]
+    nodes.is_healthy = lambda spec: spec.name == "broker-eu-2"  # type: ignore[method-assign]
     with pytest.raises(BrokerproofError, match="to fail their health checks"):
         execute(run, nodes)
     assert ("help", "injecting") not in states(run)
@@ -504,13 +504,13 @@ def test_a_cluster_of_which_nobody_is_left_is_not_asked_before_the_next_fault(tm
 )
 def test_targets_are_found(tmp_path: Path, targets: Targets, names: list[str]) -> None:
     run, nodes = make(tmp_path, [])
-    assert resolve(targets, run.topology, nodes) == names  # type: ignore[arg-type]
+    assert resolve_targets(targets, run.topology, nodes) == names  # type: ignore[arg-type]
 
 
 def test_no_target_is_an_error(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [])
     with pytest.raises(RunError, match="no node is"):
-        resolve(Targets(now="topic_owner", region="us"), run.topology, nodes)  # type: ignore[arg-type]
+        resolve_targets(Targets(now="topic_owner", region="us"), run.topology, nodes)  # type: ignore[arg-type]
 
 
 def test_the_kinds_are_there() -> None:

@@ -36,13 +36,13 @@ class Cluster:
     def __init__(self) -> None:
         self.log = TopicLog(cluster="mycluster", partition=-1)
 
-    def replicated(self) -> list[Any]:
+    def find_replication_drains(self) -> list[Any]:
         return []
 
-    def drained(self) -> list[Any]:
+    def find_subscription_drains(self) -> list[Any]:
         return []
 
-    def logs(self) -> list[TopicLog]:
+    def find_logs(self) -> list[TopicLog]:
         return [self.log]
 
     def unload(self, cluster: str) -> None:

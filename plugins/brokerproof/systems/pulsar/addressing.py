@@ -57,7 +57,7 @@ class Addressing:
             name: name if node.role in _NAMED else self.addresses[name] for name, node in self.topology.nodes.items()
         }
 
-    def named(self, viewer: str) -> dict[str, str]:
+    def map_hosts(self, viewer: str) -> dict[str, str]:
         """What a node's hosts file says of the others: {host name: address}."""
         return {
             name: self._find_address(viewer, name)
@@ -65,25 +65,28 @@ class Addressing:
             if self.topology.links and node.role in _NAMED
         }
 
-    def service(self, broker: str, region: str | None) -> str:
+    def format_service_address(self, broker: str, region: str | None) -> str:
         """Where clients in a region, or beside the cluster, find a broker: `ADDRESS:PORT`."""
         if region is None or region == self.topology.nodes[broker].region:
             return f"{self.addresses[broker]}:{BROKER_PORT}"
         return f"{self._find_address(name_clients_place(region), broker)}:{BROKER_PORT}"
 
-    def web_urls(self, cluster: str) -> str:
+    def join_web_urls(self, cluster: str) -> str:
         """The admin URL of a cluster's brokers, all hosts in one."""
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
         return "http://" + ",".join(f"{self.addresses[name]}:{BROKER_HTTP_PORT}" for name in brokers)
 
-    def registration(self, cluster: str) -> dict[str, str]:
+    def make_registration(self, cluster: str) -> dict[str, str]:
         """With what a cluster is registered, for brokers of the others: its broker service URL and, across links, the
         listener to ask for. It is one for all of them, so topology_rules.py wants them in one region.
         """
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
         regions = regions_replicating_to(self.topology, cluster) if self.topology.links else []
         if not regions:
-            return {"brokerServiceUrl": "pulsar://" + ",".join(self.service(broker, None) for broker in brokers)}
+            return {
+                "brokerServiceUrl": "pulsar://"
+                + ",".join(self.format_service_address(broker, None) for broker in brokers)
+            }
         (region,) = regions
         seen = [f"{self._find_address(name_brokers_place(region), broker)}:{BROKER_PORT}" for broker in brokers]
         return {
@@ -91,7 +94,7 @@ class Addressing:
             "listenerName": name_listener(name_brokers_place(region)),
         }
 
-    def listeners(self, broker: str) -> dict[str, str]:
+    def configure_listeners(self, broker: str) -> dict[str, str]:
         """The configuration by which a broker says where it is, depending on who asks."""
         if not self.topology.links:
             return {}

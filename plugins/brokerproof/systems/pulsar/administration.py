@@ -60,11 +60,11 @@ class PulsarAdministration:
             one.brokers.change("PUT", path + "/unload")
 
     def _one(self, cluster: str | None) -> PulsarCluster:
-        return self.clusters[cluster or self.run.scenario.workload.homes(self.topology)[0]]
+        return self.clusters[cluster or self.run.scenario.workload.list_homes(self.topology)[0]]
 
     @property
     def _registrations(self) -> dict[str, dict[str, str]]:
         return {
-            name: {"serviceUrl": self._addressing.web_urls(name), **self._addressing.registration(name)}
+            name: {"serviceUrl": self._addressing.join_web_urls(name), **self._addressing.make_registration(name)}
             for name in self.topology.clusters
         }

@@ -47,7 +47,7 @@ class PulsarClients:
         addressing = Addressing.from_run(run)
         brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
         self._client = pulsar.Client(
-            "pulsar://" + ",".join(addressing.service(name, region) for name in brokers),
+            "pulsar://" + ",".join(addressing.format_service_address(name, region) for name in brokers),
             listener_name=None if region is None else name_listener(name_clients_place(region)),
             operation_timeout_seconds=self._settings.operation_timeout_s,
             connection_timeout_ms=int(self._settings.connection_timeout_s * 1000),

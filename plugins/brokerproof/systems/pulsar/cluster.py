@@ -74,7 +74,7 @@ class PulsarCluster:
         """The clusters that the topic is replicated to from here."""
         return list_clusters_reached(self.topology, self.name, topic.namespace_of(self.topic))[1:]
 
-    def owner(self) -> str | None:
+    def find_owner(self) -> str | None:
         """From the lookup service, which may assign the topic if nobody owns it."""
         path = self.partitions[0][1].replace("/admin/v2/", "/lookup/v2/topic/", 1)
         try:
@@ -107,7 +107,7 @@ class PulsarCluster:
         # One level further down are those that serve reads only.
         return [name for name in found if "/" not in name]
 
-    def published(self) -> int:
+    def count_published(self) -> int:
         """Sum of the partitions' msgInCounter, without what was replicated to here, which it counts too."""
         stats = [self.brokers.get(path + "/stats") for _, path in self.partitions]
         replicated = (other["msgInCount"] for one in stats for other in one["replication"].values())
@@ -116,7 +116,9 @@ class PulsarCluster:
     @cached_property
     def subscriptions(self) -> list[Subscription]:
         """The workload's subscriptions that are on this cluster at some time."""
-        return [one for one in self.run.scenario.workload.subscriptions if self.name in one.places(self.topology)]
+        return [
+            one for one in self.run.scenario.workload.subscriptions if self.name in one.list_clusters(self.topology)
+        ]
 
     def names(self, role: Role, region: str | None = None) -> list[str]:
         """The cluster's nodes of a role, in a region or in all."""

@@ -148,7 +148,7 @@ def initialization(layout: Layout, cluster_name: str) -> Program:
         *("--cluster", cluster_name),
         *("--metadata-store", f"zk:{layout.metadata_url(cluster_name, layout.addresses)}"),
         *("--configuration-metadata-store", f"zk:{layout.configuration_url(cluster_name, layout.addresses)}"),
-        *("--web-service-url", layout.addressing.web_urls(cluster_name)),
+        *("--web-service-url", layout.addressing.join_web_urls(cluster_name)),
         *("--broker-service-url", layout.service_url(cluster)),
     )
     # It runs beside the nodes and not as one of them, so it has no names of its own for them.
@@ -294,7 +294,7 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         "numExecutorThreadPoolSize": 2,
         "numCacheExecutorThreadPoolSize": 2,
         "managedLedgerNumSchedulerThreads": 2,
-        **layout.addressing.listeners(name),
+        **layout.addressing.configure_listeners(name),
         **layout.topology.settings.get(Role.BROKER, {}),
     }
     heap = layout.topology.heap_mb[Role.BROKER]
@@ -335,7 +335,7 @@ def _java(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> t
 
 
 def _files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
-    hosts = {"localhost": "127.0.0.1", **layout.addressing.named(node)}
+    hosts = {"localhost": "127.0.0.1", **layout.addressing.map_hosts(node)}
     return {
         f"conf/{name}": fill_configuration(layout.distribution.shipped(name), settings),
         # The node's address is looked up backwards too, and the first name found has to be the machine's.

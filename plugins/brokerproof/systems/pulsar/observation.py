@@ -37,22 +37,22 @@ class PulsarObservation:
 
     @property
     def _homes(self) -> list[str]:
-        return self.run.scenario.workload.homes(self.topology)
+        return self.run.scenario.workload.list_homes(self.topology)
 
     @cached_property
     def holding(self) -> list[PulsarCluster]:
         """The clusters that the topic is in: those published to, and those replicated to."""
         return [self.clusters[name] for name in list_clusters_reached(self.topology, self.run.scenario.workload)]
 
-    def owner(self, cluster: str | None = None) -> str | None:
+    def find_owner(self, cluster: str | None = None) -> str | None:
         """From the lookup service, which may assign the topic if nobody owns it."""
-        return self._one(cluster).owner()
+        return self._one(cluster).find_owner()
 
-    def holders(self, cluster: str | None = None) -> list[str]:
+    def find_holders(self, cluster: str | None = None) -> list[str]:
         """The last segment's ensemble of the topic's open ledger."""
         return find_holders(self._one(cluster))
 
-    def alive(self) -> dict[str, list[str]]:
+    def list_alive(self) -> dict[str, list[str]]:
         """Brokers as they registered themselves; bookies that registered as writable."""
         clusters = self.clusters.values()
         return {
@@ -68,31 +68,31 @@ class PulsarObservation:
             for what, sampler in ClusterSamplers(cluster).by_name().items()
         }
 
-    def under_replicated(self) -> int:
+    def count_under_replicated(self) -> int:
         """Count of the ledgers that auto-recovery's metadata lists."""
         return sum(count_under_replicated(cluster) for cluster in self.clusters.values())
 
-    def published(self) -> int:
+    def count_published(self) -> int:
         """From the brokers' counters, over clusters and partitions."""
-        return sum(self.clusters[name].published() for name in self._homes)
+        return sum(self.clusters[name].count_published() for name in self._homes)
 
-    def copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
+    def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
         """One for each ensemble segment, from BookKeeper's metadata."""
         return [each for cluster in self.holding if cluster.name not in without for each in find_copies(cluster)]
 
-    def drained(self) -> list[SubscriptionDrain]:
+    def find_subscription_drains(self) -> list[SubscriptionDrain]:
         """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""
         return [drain for cluster in self.holding for drain in find_subscription_drains(cluster)]
 
-    def replicated(self) -> list[ReplicationDrain]:
+    def find_replication_drains(self) -> list[ReplicationDrain]:
         """From each replicator's cursor, whether it is at the last confirmed entry."""
         return [drain for name in self._homes for drain in find_replication_drains(self.clusters[name])]
 
-    def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+    def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """For each partition, what is behind the cursor's mark-delete position."""
         return find_acknowledged(self.clusters[cluster], subscription)
 
-    def logs(self) -> list[TopicLog]:
+    def find_logs(self) -> list[TopicLog]:
         """The partitions with the position behind the last confirmed entry."""
         return [log for cluster in self.holding for log in find_logs(cluster)]
 

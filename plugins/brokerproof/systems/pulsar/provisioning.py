@@ -63,11 +63,11 @@ class PulsarProvisioning:
         for name in self.topology.clusters:
             metadata_store.lay_out(self.layout.metadata_url(name, self._addressing.addresses))
 
-    def healthy(self, spec: NodeSpec) -> bool:
+    def is_healthy(self, spec: NodeSpec) -> bool:
         """GET of the node's health endpoint answers 200."""
         return self._answers(nodes.health_url(spec))
 
-    def ready(self, spec: NodeSpec) -> bool:
+    def is_ready(self, spec: NodeSpec) -> bool:
         """GET of the node's ready endpoint answers 200."""
         return self._answers(nodes.ready_url(spec))
 

@@ -57,7 +57,7 @@ class ClusterSamplers:
         return self._sample_cluster(SampledMetric.UNDER_REPLICATED, str(count_under_replicated(self._cluster)))
 
     def _sample_owner(self) -> list[Sample]:
-        return [_sample(self._make_topic_source(), SampledMetric.OWNER, self._cluster.owner() or "")]
+        return [_sample(self._make_topic_source(), SampledMetric.OWNER, self._cluster.find_owner() or "")]
 
     def _sample_topic(self) -> list[Sample]:
         source = self._make_topic_source()

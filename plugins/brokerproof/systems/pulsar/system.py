@@ -45,7 +45,7 @@ class Pulsar:
         workload = scenario.workload
         if workload.namespace is None:
             raise InputError("is missing", field="workload.namespace", remedy="add it")
-        for cluster in workload.homes(topology):
+        for cluster in workload.list_homes(topology):
             known = parse_policies(topology.clusters[cluster]).namespaces
             if workload.namespace not in known:
                 raise InputError(
@@ -58,7 +58,7 @@ class Pulsar:
         """A persistent topic of the workload's namespace."""
         return full_name(workload)
 
-    def reached(self, topology: Topology, home: str, topic: str) -> list[str]:
+    def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         """Where the topic's namespace is replicated to."""
         return list_clusters_reached(topology, home, namespace_of(topic))
 

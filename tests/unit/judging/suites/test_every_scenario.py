@@ -55,7 +55,7 @@ def planted(directory: Path, name: str, *, broken: bool) -> tuple[Run, dict[Suit
         outside = edge + 1 if bound.max is not None else edge - 0.01
         found[metric, subject] = outside if broken else edge
         metrics[METRICS[metric].suite].add(metric)
-    home, topic = scenario.workload.homes(topology)[0], find_system(topology).topic(scenario.workload)
+    home, topic = scenario.workload.list_homes(topology)[0], find_system(topology).topic(scenario.workload)
     place = {"cluster": home, "home": home, "topic": topic}
     tables = {
         "messages": [message(seq, None) | place for seq in range(5)],

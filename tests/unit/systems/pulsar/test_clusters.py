@@ -98,7 +98,7 @@ def sound() -> tuple[Rest, Rest]:
 
 
 def test_replication_is_drained_when_every_replicator_is_at_the_end(run: Run) -> None:
-    rows = make_observation(run, *sound()).replicated()
+    rows = make_observation(run, *sound()).find_replication_drains()
     assert [(way.sender, way.receiver, way.drained) for way in rows] == [(EU, US, True), (US, EU, True)]
 
 
@@ -115,7 +115,7 @@ def test_replication_is_drained_when_every_replicator_is_at_the_end(run: Run) ->
 )
 def test_replication_that_is_not_shown_to_be_drained_is_not(run: Run, answers: dict[str, Any], why: str) -> None:
     _, us = sound()
-    eu_us, us_eu = make_observation(run, Rest(**answers), us).replicated()
+    eu_us, us_eu = make_observation(run, Rest(**answers), us).find_replication_drains()
     assert (eu_us.drained, us_eu.drained) == (False, True)
     assert why in eu_us.why
 
@@ -123,7 +123,7 @@ def test_replication_that_is_not_shown_to_be_drained_is_not(run: Run, answers: d
 def test_each_subscription_is_asked_of_its_own_cluster(run: Run) -> None:
     eu, us = sound()
     us.answers["stats"] = stats(replicating={EU: 0}, backlog=3)
-    rows = make_observation(run, eu, us).drained()
+    rows = make_observation(run, eu, us).find_subscription_drains()
     assert [(drain.cluster, drain.subscription, drain.drained) for drain in rows] == [
         (EU, "audit", True),
         (US, "audit", False),
@@ -132,10 +132,10 @@ def test_each_subscription_is_asked_of_its_own_cluster(run: Run) -> None:
 
 def test_a_cluster_that_does_not_answer_is_not_drained_and_hides_nothing_of_the_other(run: Run) -> None:
     observation = make_observation(run, Rest(), sound()[1])
-    eu, us = observation.drained()
+    eu, us = observation.find_subscription_drains()
     assert (eu.drained, us.drained) == (False, True)
     assert "404" in eu.why
-    unread, log = observation.logs()
+    unread, log = observation.find_logs()
     assert (unread.cluster, unread.end) == (EU, None)
     assert "404" in (unread.why or "")
     assert log == TopicLog(cluster=US, partition=-1, end=Position(8, 8))
@@ -157,7 +157,7 @@ def test_a_log_ends_with_its_last_message_and_not_with_a_subscriptions_state(
     ledgers = [{"ledgerId": 5, "entries": 10}, {"ledgerId": 7, "entries": 0}, {"ledgerId": 8, "entries": 0}]
     us = Rest(internalStats={**inside("8:2"), "ledgers": ledgers}, markers=markers)
     observation = make_observation(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us)
-    log = observation.logs()[1]
+    log = observation.find_logs()[1]
     assert (log.end, log.why) == (end, None)
 
 
@@ -166,19 +166,19 @@ def test_a_subscription_that_moves_has_to_drain_where_it_goes(tmp_path: Path) ->
     for rest in (eu, us):
         rest.answers["stats"]["subscriptions"] = {"mover": {"msgBacklog": 2, "msgOutCounter": 1}}
     observation = make_observation(run_of(tmp_path, "geo_replicated_subscription"), eu, us)
-    assert [(drain.cluster, drain.subscription, drain.drained) for drain in observation.drained()] == [
+    assert [(drain.cluster, drain.subscription, drain.drained) for drain in observation.find_subscription_drains()] == [
         (US, "mover", False)
     ]
 
 
 def test_what_was_replicated_to_a_cluster_was_not_published_there(run: Run) -> None:
-    assert make_observation(run, *sound()).published() == 2 * (100 - 40)
+    assert make_observation(run, *sound()).count_published() == 2 * (100 - 40)
 
 
 def test_acknowledged_positions_are_those_of_the_cluster_asked(run: Run) -> None:
     observation = make_observation(run, *sound())
-    assert observation.acknowledged(EU, "audit") == {-1: Position(5, 5)}
-    assert observation.acknowledged(US, "audit") == {-1: Position(8, 8)}
+    assert observation.find_acknowledged(EU, "audit") == {-1: Position(5, 5)}
+    assert observation.find_acknowledged(US, "audit") == {-1: Position(8, 8)}
 
 
 def test_samples_say_which_cluster_they_are_of(run: Run) -> None:
@@ -313,18 +313,18 @@ def test_where_no_node_answers_the_metadata_store_says_who_lives(run: Run) -> No
     )
     eu = observation.clusters[EU]
     assert (eu.alive_brokers(), eu.alive_bookies()) == (["broker-eu-1"], ["bookie-eu-2"])
-    assert observation.alive() == {"broker": ["broker-eu-1", "broker-us-1"], "bookie": ["bookie-eu-2"]}
+    assert observation.list_alive() == {"broker": ["broker-eu-1", "broker-us-1"], "bookie": ["bookie-eu-2"]}
 
 
 def test_a_metadata_store_of_one_cluster_has_no_chroot(tmp_path: Path) -> None:
     run = run_of(tmp_path, "sync_nominal")
     address = run.facts.addresses["broker-us-1"]
     observation = silent(run, broker=[f"/loadbalance/brokers/{address}:8080"])
-    assert observation.alive() == {"broker": ["broker-us-1"], "bookie": []}
+    assert observation.list_alive() == {"broker": ["broker-us-1"], "bookie": []}
 
 
 def test_where_nobody_answers_nobody_is_said_to_be_dead(run: Run) -> None:
     observation = silent(run)
     observation.clusters[EU].__dict__["metadata_store"] = Rest()
     with pytest.raises(AdminError):
-        observation.alive()
+        observation.list_alive()
