@@ -25,7 +25,7 @@ process listens there and passes everything on. What is emulated, and what is no
   cut is.
 """
 
-from brokerproof.network.observation import sample_links
+from brokerproof.network.link_samples import sample_links
 from brokerproof.network.plan import Plan
 from brokerproof.network.probe import accepts_connection
 from brokerproof.network.process import Link, start_link

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from brokerproof_judging import table_io
 from brokerproof_judging.database import DuckDB, define_values, select_batches
-from brokerproof_judging.messages.facts import find_anomaly
 from brokerproof_judging.messages.message_columns import IN_LOG, PLACE, POSITION, name_messages
+from brokerproof_judging.messages.message_facts import find_anomaly
 from brokerproof_judging.messages.sql_files import define_macros, read_query
 from brokerproof_judging.partitioned_sql import Parts, work_on_parts
 
@@ -38,7 +38,7 @@ _FINDINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonInput:
-    """What a comparison may look at: what the jobs recorded, and the places that facts.py wrote."""
+    """What a comparison may look at: the tables of the jobs, and the places that message_facts.py wrote."""
 
     publishes: DataFrame
     stored: DataFrame

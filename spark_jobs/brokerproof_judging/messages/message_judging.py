@@ -12,21 +12,21 @@ from brokerproof_judging import table_io
 from brokerproof_judging.applicability import list_applicable_anomalies
 from brokerproof_judging.evidence import Evidence, list_subscriptions
 from brokerproof_judging.messages.comparisons import COMPARISONS, ComparisonInput, find_by_comparison
-from brokerproof_judging.messages.facts import PLACES, FactsOfPart
 from brokerproof_judging.messages.legality import list_forbidden
+from brokerproof_judging.messages.message_facts import PLACES, FactsOfPart
 from brokerproof_judging.messages.publish_record import PartSummary
-from brokerproof_judging.messages.records import unite_records
 from brokerproof_judging.messages.result_tables import ResultTablesOfPart, add_up_counts
+from brokerproof_judging.messages.united_records import unite_records
 from brokerproof_judging.partitioned_sql import choose_parts, collect_answers, start_workers, work_on_parts
 
 RECORDED_TABLES = ("publishes", "stored", "deliveries")
 
-_WORKERS_IMPORT = ("brokerproof_judging.messages.comparisons", "brokerproof_judging.messages.result_tables")
+_WORKER_MODULES = ("brokerproof_judging.messages.comparisons", "brokerproof_judging.messages.result_tables")
 
 
 def start_judging_workers(spark: SparkSession) -> None:
     """Have Spark's workers import what judging messages takes, while the first query is still being planned."""
-    start_workers(spark, *_WORKERS_IMPORT)
+    start_workers(spark, *_WORKER_MODULES)
 
 
 class MessageJudging:

@@ -11,7 +11,7 @@ from brokerproof.run.observations import Sample, SampledMetric, Source, format_n
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
 from brokerproof.systems.protocols import SegmentCopies, TopicLog
-from testlog.client import Admin, PartitionStatus
+from testlog.client import LogAdmin, PartitionStatus
 
 from testlog_system.administration import admin_errors
 from testlog_system.cluster import ROLE, cluster_name, cluster_of, partition_numbers
@@ -23,7 +23,7 @@ class TestlogObservation:
     def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
         self._run, self._cluster = run, cluster_name(run)
         # Half of the patience for each of two servers: the first one may be frozen.
-        self._admin = Admin(cluster_of(run, answer_timeout_s=patience_s / 2), timeout_s=patience_s)
+        self._admin = LogAdmin(cluster_of(run, answer_timeout_s=patience_s / 2), timeout_s=patience_s)
         self._topic = run.scenario.workload.topic
 
     def find_owner(self, cluster: str | None = None) -> str | None:

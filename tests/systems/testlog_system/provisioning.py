@@ -11,7 +11,7 @@ import testlog
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Program
-from testlog.client import Admin, UnavailableError
+from testlog.client import LogAdmin, UnavailableError
 
 from testlog_system.cluster import PORT, cluster_of
 from testlog_system.policies import parse_policies
@@ -24,7 +24,7 @@ class TestlogProvisioning:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._admin = Admin(cluster_of(run, answer_timeout_s=1.0))
+        self._admin = LogAdmin(cluster_of(run, answer_timeout_s=1.0))
 
     def specs(self) -> Mapping[str, NodeSpec]:
         """A server a node, at an address of its own."""

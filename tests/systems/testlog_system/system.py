@@ -18,7 +18,7 @@ from testlog_system.administration import TestlogAdministration
 from testlog_system.clients import TestlogClients
 from testlog_system.cluster import ROLE
 from testlog_system.observation import TestlogObservation
-from testlog_system.policies import ClusterPolicies, parse_policies
+from testlog_system.policies import ServerPolicies, parse_policies
 from testlog_system.provisioning import TestlogProvisioning
 
 
@@ -28,7 +28,7 @@ class Testlog:
     name = "testlog"
     roles: Mapping[str, RoleTraits] = {ROLE: RoleTraits(serves=True, stores=True)}
     abilities = frozenset({Ability.POSITIONS, Ability.REASSIGNMENT, Ability.CONFIRMED_ACKS})
-    policies = ClusterPolicies
+    policies = ServerPolicies
     packages: Sequence[str] = ()
     default_version = "1"
 

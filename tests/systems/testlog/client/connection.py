@@ -25,7 +25,7 @@ class RequestError(Exception):
         self.error: str = answer["error"]
 
 
-class Connection:
+class LogConnection:
     """A connection that was opened; everything raises UnavailableError where it is broken."""
 
     def __init__(self, address: tuple[str, int], answer_timeout_s: float) -> None:

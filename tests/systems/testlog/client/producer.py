@@ -11,9 +11,9 @@ from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
-from testlog.client.cluster import Cluster
-from testlog.client.connection import Connection, UnavailableError
-from testlog.record import Record, pack_records
+from testlog.client.cluster import LogCluster
+from testlog.client.connection import LogConnection, UnavailableError
+from testlog.record import MessageRecord, pack_records
 from testlog.wire import Content
 
 # Messages that are sent within this time go out together.
@@ -40,13 +40,13 @@ class Settlement(NamedTuple):
 
 
 class _Message(NamedTuple):
-    record: Record
+    record: MessageRecord
     partition: int
     settle: Callable[[Settlement], None]
     queued_at: float
 
 
-class Producer:
+class LogProducer:
     """One producer. Every message is settled once, on the producer's own thread.
 
     A message is sent again only where a node refused it because it does not lead, which proves that it was not written.
@@ -54,7 +54,7 @@ class Producer:
     ones. Messages of a key go to one partition in the order in which they were sent.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, name: str, *, queue_timeout_s: float = 30.0) -> None:
+    def __init__(self, cluster: LogCluster, topic: str, name: str, *, queue_timeout_s: float = 30.0) -> None:
         """A message that no leader takes within `queue_timeout_s` seconds fails. Raises as `ask_leader`."""
         self._cluster, self._topic, self._name = cluster, topic, name
         self._queue_timeout_s = queue_timeout_s
@@ -80,7 +80,7 @@ class Producer:
     ) -> None:
         """Publish without waiting. `settle` must be quick."""
         partition = (seq if key is None else zlib.crc32(key.encode())) % self._partitions
-        record = Record(self._name, seq, key, payload, dict(headers or {}), time.time_ns() // 1000)
+        record = MessageRecord(self._name, seq, key, payload, dict(headers or {}), time.time_ns() // 1000)
         self._queue.append(_Message(record, partition, settle, time.monotonic()))
 
     @property
@@ -113,7 +113,7 @@ class Producer:
         self._settle_unanswered("closed before the answer")
         self._fail_queued("closed before it was sent", 0.0)
 
-    def _publish(self, connection: Connection) -> None:
+    def _publish(self, connection: LogConnection) -> None:
         """Send and settle until the node does not lead any more. Raises UnavailableError."""
         while not self._closing.is_set():
             connection.receive(_LINGER_S)
@@ -124,7 +124,7 @@ class Producer:
                 # The node refuses what came behind a refused message on this connection, so the order holds.
                 return
 
-    def _send_queued(self, connection: Connection) -> None:
+    def _send_queued(self, connection: LogConnection) -> None:
         self._sent_at = time.monotonic()
         batches: dict[int, list[_Message]] = {}
         size = 0

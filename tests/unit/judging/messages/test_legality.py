@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, SubscriptionType, is_illegal
 from brokerproof_judging.database import make_small_table, open_database, register_tables, select_rows
-from brokerproof_judging.messages.facts import FINDINGS, PLACES
 from brokerproof_judging.messages.legality import list_forbidden
 from brokerproof_judging.messages.message_columns import IN_LOG
+from brokerproof_judging.messages.message_facts import FINDINGS, PLACES
 from brokerproof_judging.messages.sql_files import read_query
 
 from ..history import History

@@ -26,8 +26,8 @@ from brokerproof_judging.database import (
 from brokerproof_judging.evidence import EvidenceTables, list_replicas
 from brokerproof_judging.messages import publish_record
 from brokerproof_judging.messages.message_columns import PLACE_FIELDS
-from brokerproof_judging.messages.records import separate_records
 from brokerproof_judging.messages.sql_files import define_macros, read_query
+from brokerproof_judging.messages.united_records import separate_records
 
 # A place, as it is written for the steps that follow. Times in microseconds since the epoch.
 PLACES = pa.schema(
