@@ -78,7 +78,7 @@ def begin(
     check_disk_space(Path(directory))
     with slots.take(timeout_s=slot_timeout_s) as slot:
         if slot.run is not None:
-            # It died. What it left must not meet the nodes of this one at their addresses.
+            # That run died. Its processes must not use the addresses of this run's nodes.
             end_run(slot.run)
         slot.assign(directory)
         run = Run.create(
@@ -122,14 +122,14 @@ def provision(run: Run) -> None:
 
 
 def configure(run: Run) -> None:
-    """Lay the topology's policies over the cluster, restart what needs it, and read everything back."""
+    """Set the topology's policies on the clusters, restart the nodes that need it, and read everything back."""
     status, runtime = LiveStatus(run, "run"), make_runtime(run)
     provisioning, administration = make_provisioning(run), make_administration(run)
     status.show(phase="configure")
     restart = [name for name in administration.configure() if not run.topology.nodes[name].standby]
     specs = provisioning.specs()
     log.info("restarting %s", ", ".join(restart))
-    # Nothing is published yet, so the fastest way down will do.
+    # Nothing is published yet, so the fastest way to end a node loses nothing.
     with ThreadPoolExecutor(max_workers=len(restart) or 1) as pool:
         list(pool.map(runtime.kill, restart))
     _start(provisioning, provisioning.is_healthy, runtime, [specs[name] for name in restart], status)
@@ -153,7 +153,7 @@ def break_it(run: Run) -> None:
 
 
 def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[str]:
-    """End everything of the run and free its slot; the names of the nodes that still ran.
+    """End all processes of the run and free its slot. Returns the names of the nodes that still ran.
 
     A monitor that has not gone by itself in time is ended with the rest.
     """
@@ -176,15 +176,15 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
 
 
 def down(below: Path | None = None) -> list[str]:
-    """End every process of every run of this user on this machine and free all slots; what was ended.
+    """End every process of every run of this user on this machine and free all slots. Returns what was ended.
 
-    With `below`, only of the runs whose directories are below that one.
+    `below` limits it to the runs whose directories are below that one.
     """
     ended = end_processes(find_marked_processes(below))
     for directory in slots.list_runs():
         if below is not None and not Path(directory).is_relative_to(below):
             continue
-        # A slot that is held even now is being taken by a run that only begins.
+        # A slot that is still held belongs to a run that is just starting.
         if (slot := slots.take_back(directory, timeout_s=0)) is not None:
             with slot:
                 end_run(directory)
@@ -193,10 +193,10 @@ def down(below: Path | None = None) -> list[str]:
 
 
 def end_run(directory: str) -> list[str]:
-    """End every process of a run, also of one that died, and remove what its nodes stored; the names of those ended."""
+    """End every process of a run, dead or not, and remove what its nodes stored. Returns the names of those ended."""
     here = Path(directory).absolute()
     ended = end_processes(find_marked_processes(here))
-    # In whichever runtime it was: of a run that died early nothing says so.
+    # Every runtime is asked, because nothing says in which one a run was that died early.
     for make in RUNTIMES.values():
         runtime = make(here / "nodes")
         ended += runtime.release()

@@ -1,6 +1,6 @@
 """The process that watches over a run from `reserve` to `release`: it holds the slot and samples the cluster.
 
-Its life is what tells a run that goes on from one that died: it has the slot's lock open. It ends when the run is
+It keeps the slot's lock open, so a run whose monitor has ended without being released died. It ends when the run is
 released, when the run's directory is gone, or after `MAX_LIFE_S`.
 """
 
@@ -104,13 +104,13 @@ def watch_run(run: Run) -> None:
 
 
 def _is_write_requested(run: Run) -> bool:
-    """Whether somebody waits for the samples up to a moment that is over."""
+    """Whether another step waits for the samples up to a moment that has passed."""
     requested = read_record(run, ObservationsRequested)
     return requested is not None and read_record(run, ObservationsWritten) is None and clock.now_us() > requested.at
 
 
 def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
-    """The system's own, and the link's where the topology has one."""
+    """The system's samplers, and the link's sampler where the topology has links."""
     samplers = make_observation(run, patience_s=_PATIENCE_S).samplers()
     if not run.topology.links:
         return samplers
@@ -126,7 +126,7 @@ def _sample_repeatedly(
             for sample in sampler():
                 queue.put(sample)
         except (BrokerproofError, httpx.HTTPError, KeyError, ValueError) as error:
-            # Recorded, not overlooked: a sample that is missing is a gap in the evidence.
+            # The error is recorded, because a missing sample is a gap in the evidence.
             queue.put(
                 Sample(
                     at=clock.now_us(),
@@ -139,7 +139,7 @@ def _sample_repeatedly(
 
 
 def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
-    """Put together what the display shows."""
+    """Write the values that the display shows."""
     shown = read_live_status(run, "run")
     counters: dict[str, int] = {}
     workload = run.scenario.workload
@@ -173,14 +173,14 @@ def _collect_alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
 
 
 def _sum_under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
-    """Of all clusters together, None where nobody could be asked."""
-    said = [value for (_, metric), value in latest.items() if metric == SampledMetric.UNDER_REPLICATED]
-    known = [int(value) for value in said if value.isdigit()]
+    """The number of under-replicated segments in all clusters, None where no cluster answered."""
+    counts = [value for (_, metric), value in latest.items() if metric == SampledMetric.UNDER_REPLICATED]
+    known = [int(value) for value in counts if value.isdigit()]
     return str(sum(known)) if known else None
 
 
 def _collect_backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
-    """Of every subscription, and of replication by where it goes; of several clusters with where it is."""
+    """The backlog of every subscription and replication way; with several clusters, `SUBSCRIPTION@CLUSTER`."""
     found: dict[str, str] = {}
     for (source, metric), value in latest.items():
         kind, name = split_name(metric)

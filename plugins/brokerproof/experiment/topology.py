@@ -163,7 +163,7 @@ class Topology(FrozenModel):
 
 
 def name_brokers_place(region: str) -> str:
-    """The place of a region's nodes that serve, as clients of others that do."""
+    """The place of a region's serving nodes, from which they connect to serving nodes of other regions."""
     return f"brokers-{region}"
 
 

@@ -48,7 +48,7 @@ class Surroundings:
             list(pool.map(act, names))
 
     def supervise(self, names: Collection[str]) -> None:
-        """Start again what ended by itself, as the service manager of every production machine does.
+        """Start nodes again that ended by themselves, as a service manager does on a production machine.
 
         A node may end because it takes its session with the metadata store for lost (seen: 45 s after a cut).
         """
@@ -65,7 +65,7 @@ class FaultKind(ABC):
     name: ClassVar[str]
     # Whether it helps the cluster to recover from an earlier fault, whose recovery it is then a part of.
     helps: ClassVar[bool] = False
-    # Whether it slows down what goes on; how fast that went meanwhile is then a figure of its own.
+    # Whether it slows clients down; then the latency while it lasts is measured separately.
     slows: ClassVar[bool] = False
     # What the messaging system and the runtime have to be able to do for it; a runtime's ability is a protocol.
     needs: ClassVar[Ability | None] = None

@@ -1,8 +1,8 @@
-"""The kinds of fault that are done to the link: to what the targets and the nodes of other regions say to each other.
+"""The kinds of fault that act on the link: on the traffic between the targets and the nodes of other regions.
 
-A target that is a whole region takes its clients along, and one that is all nodes of a region that serve takes along
-what those say to others as clients; what a single one of them asks of others shares an address with what its neighbours
-ask, and goes on.
+Where the targets are a whole region, the fault also acts on the region's clients. Where the targets are all serving
+nodes of a region, it also acts on their connections as clients of other serving nodes. As a client, a single serving
+node shares an address with its neighbours, so a fault of that node alone does not act on these connections.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _PROBE_S = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """What a fault concerns, as the link wants it said."""
+    """The traffic that a fault acts on, in the link's terms."""
 
     senders: list[str]
     receivers: list[str]
     both_ways: bool
 
     def holds(self, sender: str, receiver: str) -> bool:
-        """Whether what one says to the other is meant."""
+        """Whether the fault acts on the traffic from one node to the other."""
         return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
 
 
 class LinkFaultKind(FaultKind):
-    """What is done to the link."""
+    """A kind of fault that acts on the link."""
 
     needs_of_runtime = EmulatesLinks
-    # Of `link`, what has to be given, because this kind changes it, and what may be given beside it.
+    # The field of `link` that this kind changes, which must be given, and the fields that may be given with it.
     changes: ClassVar[str | None] = None
     takes: ClassVar[tuple[str, ...]] = ()
 
     def check(self, fault: Fault, topology: Topology) -> None:
-        """A link, known regions, and the quality that this kind changes."""
+        """Raises InputError without a link, for an unknown region, and without the quality that this kind changes."""
         if not topology.links:
             raise InputError(
                 f"`{self.name}` is done to the link between regions, and the topology has none",
@@ -80,9 +80,9 @@ class LinkFaultKind(FaultKind):
                 raise InputError(f"is not what `{self.name}` changes", field=f"link.{field}", remedy="leave it out")
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """All nodes that were concerned are listed alive by the cluster and say that they are healthy.
+        """The cluster lists all affected nodes as alive, and each of them says that it is healthy.
 
-        Their own word alone would not do: a node whose session is over says that it is well until it notices.
+        The node's own answer is not enough: a node whose session has ended calls itself healthy until it notices.
         """
         traffic = select_traffic(around, targets)
         concerned = {*traffic.senders, *traffic.receivers} & around.specs.keys() - around.kept_down
@@ -97,17 +97,17 @@ class LinkFaultKind(FaultKind):
 
 
 class _LastingLinkFaultKind(LinkFaultKind):
-    """What holds until it is ended: one condition of the link, called like the fault."""
+    """A kind of fault that lasts: one condition of the link, with the name of the fault."""
 
     @abstractmethod
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
-        """What the link has to do."""
+        """The condition that the link gets."""
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         require_link(around).add(self.condition(around.fault, select_traffic(around, targets)))
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """The link has the condition in force, on so many connections."""
+        """The condition is in force; the evidence says on how many connections."""
         state = require_link(around).state()
         condition = next((one for one in state.conditions if one.id == around.fault.name), None)
         if condition is None:
@@ -116,12 +116,12 @@ class _LastingLinkFaultKind(LinkFaultKind):
         return json.dumps({"in_force": in_force, **state.effects[condition.id].model_dump()})
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """End the condition, if it was put in force at all."""
+        """End the condition, if it is in force."""
         if _is_in_force(around):
             require_link(around).remove(around.fault.name)
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """The condition is gone, and all is well with the nodes."""
+        """The condition is gone, and the nodes are healthy."""
         return None if _is_in_force(around) else super().find_recovery(around, targets)
 
 
@@ -148,7 +148,7 @@ class Partition(_LastingLinkFaultKind):
         return json.dumps({**json.loads(condition), "bytes_crossed": 0, "in_s": _PROBE_S, "no_answer_from": address})
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """A new connection is let in, and all is well with the nodes."""
+        """A new connection gets through, and the nodes are healthy."""
         address, let_in = _try_connection(require_link(around), select_traffic(around, targets))
         health = super().find_recovery(around, targets) if let_in else None
         return None if health is None else json.dumps({**json.loads(health), "answer_from": address})
@@ -156,7 +156,7 @@ class Partition(_LastingLinkFaultKind):
 
 @register
 class Delay(_LastingLinkFaultKind):
-    """Makes the way between nodes and other regions longer, by so many milliseconds one way."""
+    """Adds a delay, in milliseconds one way, between nodes and other regions."""
 
     name, changes, takes, slows = "delay", "delay_ms", ("jitter_ms",), True
 
@@ -167,7 +167,7 @@ class Delay(_LastingLinkFaultKind):
 
 @register
 class Bandwidth(_LastingLinkFaultKind):
-    """Makes the way between nodes and other regions narrower, to so many Mbit/s for all of them together."""
+    """Limits the bandwidth between nodes and other regions, to one value in Mbit/s for all of them together."""
 
     name, changes, slows = "bandwidth", "bandwidth_mbit", True
 
@@ -191,7 +191,7 @@ class Reset(LinkFaultKind):
         return json.dumps(effect.model_dump()) if effect is not None and effect.connections else None
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Nothing is left to undo; whoever was connected connects anew."""
+        """There is nothing to undo: clients connect again by themselves."""
 
 
 def _is_in_force(around: Surroundings) -> bool:
@@ -206,13 +206,13 @@ def require_link(around: Surroundings) -> Network:
 
 
 def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
-    """What the fault concerns: the targets on one side, all that they see in other regions on the other."""
+    """The traffic between the targets and everything that they see in other regions."""
     regions: dict[str, str] = {}
     for route in require_link(around).routes():
         regions |= {route.viewer: route.viewer_region, route.target: route.target_region}
     on = around.fault.link or LinkChange()
     ours = sorted(_add_client_places(around, targets) & regions.keys())
-    # Only what is in different regions has a route, so that names of the targets' own region do no harm here.
+    # Routes exist only between different regions, so names in the targets' own region have no effect here.
     others = sorted(name for name, region in regions.items() if not on.regions or region in on.regions)
     if on.direction is Direction.TO_TARGETS:
         ours, others = others, ours
@@ -220,7 +220,7 @@ def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
 
 
 def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
-    """The targets, with the places of clients of which they are the whole."""
+    """The targets, and the client places whose nodes are all among the targets."""
     names = set(targets)
     for region in {spec.region for spec in around.specs.values()}:
         inside = {name: spec.role for name, spec in around.specs.items() if spec.region == region}

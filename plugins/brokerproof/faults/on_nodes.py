@@ -1,4 +1,4 @@
-"""The kinds of fault that are done to nodes, and which nodes a fault is done to.
+"""The kinds of fault that act on nodes.
 
 A new kind is one class with `@register`, here or beside the link's; a scenario then names it.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _NodeEndingKind(FaultKind):
-    """What ends processes; undone by starting them."""
+    """A kind of fault that ends nodes and is undone by starting them."""
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         evidence = {name: around.runtime.evidence_of_death(around.specs[name]) for name in targets}
@@ -53,7 +53,7 @@ class Kill(_NodeEndingKind):
 
 @register
 class Destroy(_NodeEndingKind):
-    """Ends nodes at once and wipes their disks: what a lost datacenter is."""
+    """Ends nodes at once and wipes their disks, as the loss of a datacenter does."""
 
     name = "destroy"
 
@@ -112,7 +112,7 @@ class Pause(FaultKind):
 
 @register
 class Unload(FaultKind):
-    """Takes the topic from its owner, so that one is chosen anew: how an operator brings it back."""
+    """Takes the topic from its owner, so that the cluster chooses one again. Operators move a topic back like this."""
 
     name = "unload"
     needs = Ability.REASSIGNMENT

@@ -53,7 +53,7 @@ class Timeline:
         link: Network | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`link` is the run's, where its topology has links."""
+        """`link` is the run's network, None where its topology has no links."""
         self.run, self.scenario, self.topic = run, run.scenario, name_topic(run)
         self.provisioning, self.administration, self.observation = provisioning, administration, observation
         self.runtime, self.link = runtime, link
@@ -168,7 +168,7 @@ class Timeline:
         self._record(fault, targets, FaultState.EFFECTIVE, evidence)
 
     def _list_silent_clusters(self) -> list[str]:
-        """The clusters of which nobody is left to ask: none that serves, or none that stores."""
+        """The clusters that cannot answer, because all their serving nodes or all their storing nodes are down."""
         standing_by = {name for name, node in self.run.topology.nodes.items() if node.standby}
         down = {node for nodes in self._list_targets_in_force() for node in nodes}
         down |= {name for name in standing_by if not self.runtime.is_alive(name)}
@@ -197,7 +197,7 @@ class Timeline:
         )
 
     def _make_unhealthy_condition(self, earlier: str, for_s: float) -> Callable[[], bool]:
-        """Whether no node of an earlier fault has been healthy for so many seconds."""
+        """The condition that no node of an earlier fault has been healthy for `for_s` seconds."""
         specs = [self.specs[name] for name in self._injected[earlier]]
         since = self.clock.monotonic_s()
 
@@ -213,7 +213,7 @@ class Timeline:
     def _is_rereplicated(self, earlier: str) -> bool:
         """Whether no segment names a node that an earlier fault keeps down, and none waits for a copy.
 
-        Both, because a system may notice a dead node only when its session ends, 30 s later.
+        It checks both, because a system may notice a dead node only when its session ends, 30 s later.
         """
         dead = {name for name in self._injected[earlier] if not self.runtime.is_alive(name)}
         segments = self.observation.find_copies() if dead and Ability.COPIES in self.abilities else []
@@ -249,12 +249,12 @@ class Timeline:
         )
 
     def _list_targets_in_force(self, but: str = "") -> list[list[str]]:
-        """The targets of each fault that harms and is not healed, without those of one."""
+        """The targets of each harmful fault that is not healed, except the fault `but`."""
         harm = {*list_harmful_faults(self.scenario)} - {but, *self._healed}
         return [targets for name, targets in self._injected.items() if name in harm]
 
     def _undo(self) -> bool:
-        """Heal, last first, what was injected and is not permanent. Whether all of it was proven."""
+        """Heal the injected faults that are not permanent, the last one first. Returns whether all of it is proven."""
         undone = True
         for fault in reversed(self.scenario.faults):
             if (
@@ -272,12 +272,12 @@ class Timeline:
         return undone
 
     def _settle(self) -> None:
-        """Wait until every copy is there again, where that can be hoped for, and note where they are then."""
+        """Wait until no copy is missing, if missing copies can come back, and record where the copies are."""
         if self.link is not None:
             try:
                 self.link.ping()
             except NodeError as error:
-                self.problems.append(f"the regions are joined no longer: {error}")
+                self.problems.append(f"the network between the regions does not answer any more: {error}")
         try:
             if self._expects_repair():
                 self.clock.wait_until(
@@ -294,18 +294,18 @@ class Timeline:
             self.problems.append(f"where the copies are in the end is unknown: {error}")
 
     def _expects_repair(self) -> bool:
-        """Whether copies that are missing come back: made anew by the system, or with the nodes that have returned."""
+        """Whether missing copies come back, because the system makes new ones or because the nodes returned."""
         if Ability.REPAIR in self.abilities:
             return True
         return Ability.UNDER_REPLICATION in self.abilities and not self._list_targets_in_force()
 
     def _sleep_until(self, moment_us: int) -> None:
-        """Sleep to a time of the timeline; a fault that took longer than its place in it delays what follows."""
+        """Sleep until a time of the timeline. A fault that takes too long delays everything after it."""
         while (left := moment_us - self.clock.now_us()) > 0:
             self.clock.sleep(min(left / 1e6, 0.5))
 
     def _record_copies(self, moment: str, without: Collection[str] = ()) -> None:
-        """Note where every segment of the topic is, in every cluster but those `without`, if the system says so."""
+        """Record where every segment of the topic is, in every cluster except `without`, if the system can tell."""
         if Ability.COPIES not in self.abilities:
             return
         at, nodes = self.clock.now_us(), self.run.topology.nodes

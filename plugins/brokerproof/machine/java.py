@@ -53,7 +53,7 @@ def find_java_home() -> Path:
 
 
 def locate_cache() -> Path:
-    """Where what was fetched or made once stays, for all checkouts of this user."""
+    """The directory of downloads and archives, which all checkouts of this user share."""
     return from_environment().cache
 
 

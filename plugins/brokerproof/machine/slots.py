@@ -92,7 +92,7 @@ def take(*, timeout_s: float) -> Slot:
 def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
     """Take the slot of a run as soon as its monitor has ended; None where it does not end in time.
 
-    None too where the slot is the run's no longer: it was given back, or another run took it.
+    It is also None where the slot no longer belongs to the run: it was given back, or another run took it.
     """
 
     def taken() -> tuple[Slot | None] | None:
@@ -113,7 +113,7 @@ def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
 
 
 def list_runs() -> list[str]:
-    """Directories of the runs that slots are assigned to; of one that died until its slot is taken again."""
+    """The directories of the runs that have slots. A run that died is listed until its slot is taken again."""
     return list(_read_records().values())
 
 
@@ -127,7 +127,7 @@ def _lock(number: int) -> Slot | None:
     path = directory()
     descriptor = os.open(path / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        # Not a lock of fcntl's or lockf's, which would belong to this process and end with it.
+        # Not a lock of fcntl or lockf: that would belong to this process and end with it.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
@@ -143,7 +143,7 @@ def _is_held(number: int) -> bool:
     except FileNotFoundError:
         return False
     try:
-        # Shared, so that two who ask at once do not take each other for a holder.
+        # The lock is shared, so that two processes that look at the same time do not see each other as a holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -153,7 +153,7 @@ def _is_held(number: int) -> bool:
 
 
 def _read_records() -> dict[int, str]:
-    """By slot, the run that its record names."""
+    """The run that the record of each slot names."""
     numbers = sorted(int(file.stem) for file in directory().glob("*.json"))
     return {number: run for number in numbers if (run := _read_run(directory() / f"{number}.json")) is not None}
 

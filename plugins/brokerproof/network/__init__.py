@@ -1,7 +1,7 @@
 """The emulated network between regions: one process a run that every connection between two regions passes through.
 
-Who uses the network imports what stands here and none of the modules inside, which `systems`, `runtimes`, `faults`,
-`lifecycle` and `monitor` may do. It must not know a messaging system, a role of a node or a kind of fault.
+`systems`, `runtimes`, `faults`, `lifecycle` and `monitor` may import it: the package, and none of its modules. It must
+not know a messaging system, a role of a node or a kind of fault.
 
 A node sees a node of another region at an address made for it (its hosts file maps the name to that address). The link
 process listens there and passes everything on. What is emulated, and what is not:

@@ -1,4 +1,4 @@
-"""How the link process is told what to do: a line of JSON a request, a line of JSON an answer, over a unix socket."""
+"""The control socket of the link process, a unix socket: each request and each answer is a line of JSON."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Durations(StrictModel):
 
 
 class Outcome(Record):
-    """What a run came to, and whether and why that is what its scenario expects."""
+    """The result of a run, and whether and why it is what its scenario expects."""
 
     KIND = "outcome"
 

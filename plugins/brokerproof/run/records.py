@@ -36,7 +36,7 @@ class Record(StrictModel):
 
     @classmethod
     def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """What a run recorded before there were versions holds, in today's shape. Fields of today stay as they are."""
+        """The content of a record without a version, in today's shape. Fields that exist today stay as they are."""
         return _only_known(cls, {cls.KEY: key, **content} if cls.KEY else content)
 
 
@@ -151,7 +151,7 @@ class RunReleased(Record):
 
 
 class ObservationsRequested(Record):
-    """Somebody reads the table `observations` next and waits for what was sampled up to this moment."""
+    """A step reads the table `observations` next and waits for the samples up to this moment."""
 
     KIND = "observe_until"
 
@@ -159,7 +159,7 @@ class ObservationsRequested(Record):
 
 
 class ObservationsWritten(Record):
-    """What was sampled up to the moment of the request is in the table."""
+    """The samples up to the moment of the request are in the table."""
 
     KIND = "observed"
 
@@ -181,7 +181,7 @@ class PhaseTimes(Record):
 
 
 class FaultEffective(Record):
-    """A fault took effect; for clients that the scenario lets react to it."""
+    """A fault took effect. Clients that the scenario lets react to it wait for this."""
 
     KIND, KEY = "effective", "fault"
 
@@ -203,7 +203,7 @@ class FaultsUndone(Record):
 
 
 class ProducerEnd(Record):
-    """What one producer came to, in its own words. Attempts that it scheduled are acked, failed or unknown."""
+    """The end of one producer. Each attempt that it scheduled is acked, failed or unknown."""
 
     KIND, KEY = "load", "task"
 
@@ -219,7 +219,7 @@ class ProducerEnd(Record):
 
 
 class LoadEnd(Record):
-    """What the load came to: whether every producer went through its whole schedule, and why not."""
+    """The end of the load: whether every producer went through its whole schedule, and why not."""
 
     KIND = "load"
 
@@ -231,7 +231,7 @@ class LoadEnd(Record):
 
     @classmethod
     def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """Producers had no number then, and told twice whether they finished."""
+        """In such runs producers had no number, and two fields said whether they finished."""
         content = super().upgrade(content, key)
         return content | {"producers": _numbered(ProducerEnd, content.get("producers"))}
 
@@ -240,7 +240,7 @@ class LoadEnd(Record):
 
 
 class ConsumerEnd(Record):
-    """What one consumer came to."""
+    """The end of one consumer."""
 
     KIND, KEY = "consume", "task"
 
@@ -331,7 +331,7 @@ class LogsRead(Record):
 
     @classmethod
     def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """Logs had no number then, and their end was the position of the last message."""
+        """In such runs logs had no number, and their end was the position of the last message."""
         content = super().upgrade(content, key)
         logs = content.get("logs")
         if isinstance(logs, list):

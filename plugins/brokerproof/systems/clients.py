@@ -93,7 +93,8 @@ class Reader(Protocol):
     def next_position(self) -> Position | None:
         """The position before which everything was read, None before anything is known.
 
-        It may lie behind what is no message, and then reaches a log's end though the last message lies before it.
+        It may lie behind entries that are no messages, so it can reach a log's end although the last message does
+        not.
         """
 
     def close(self) -> None:
@@ -117,7 +118,7 @@ class Clients(Protocol):
 
 
 def payload(producer: str, seq: int, size: int) -> bytes:
-    """`size` bytes that no other message has, cheap to make: a digest of who and when, repeated."""
+    """`size` bytes that no other message has: a digest of producer and seq, repeated, because that is cheap."""
     seed = xxhash.xxh3_128_digest(f"{producer}/{seq}".encode())
     return (seed * (size // len(seed) + 1))[:size]
 

@@ -105,7 +105,7 @@ class Provisioning(Protocol):
         """Whether the node itself says that it is healthy."""
 
     def is_ready(self, spec: NodeSpec) -> bool:
-        """Whether the node serves; what is waited for until the cluster is configured."""
+        """Whether the node serves. A start waits for this as long as the cluster is not configured."""
 
     def describe_health(self, spec: NodeSpec) -> str:
         """How the node is asked for its health, for errors and evidence, such as a URL."""
@@ -133,7 +133,7 @@ class Administration(Protocol):
         """
 
     def unload(self, cluster: str) -> None:
-        """Make that the topic is read from disks next in a cluster, and not from a cache."""
+        """Make sure that the next reader of the topic in a cluster is served from disks and not from a cache."""
 
 
 class Observation(Protocol):
@@ -151,9 +151,9 @@ class Observation(Protocol):
         """Nodes that the clusters themselves list as alive, by role; roles that serve or store, all of them."""
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """Functions that each take one observation; asked side by side, so that none waits for another.
+        """Functions that each take one observation. They run side by side, so that none waits for another.
 
-        They raise where nobody answers, which is recorded as such.
+        A function raises where nobody answers, and its error is recorded.
         """
 
     def count_under_replicated(self) -> int:
@@ -163,21 +163,22 @@ class Observation(Protocol):
         """Where every segment of the topic is now, in every cluster but those `without`. Needs `Ability.COPIES`."""
 
     def count_published(self) -> int:
-        """Messages that the topic's owners took in from producers since they own it, in all clusters published to.
+        """The number of messages that the topic's owners took in from producers, in all clusters published to.
 
-        A counter that starts again with each owner.
+        It is a counter that starts again with each owner.
         """
 
     def find_subscription_drains(self) -> list[SubscriptionDrain]:
         """For each partition and subscription, whether it has got everything.
 
-        A subscription that moves counts where it goes. One of a cluster that does not answer has not, and says why.
+        A subscription that moves counts on the cluster that it moves to. Where a cluster does not answer, its
+        subscriptions have not drained, and `why` says so.
         """
 
     def find_replication_drains(self) -> list[ReplicationDrain]:
         """For each way that the topic is replicated, whether everything has arrived; nothing without such a way.
 
-        Where nobody can be asked it has not.
+        Where nobody answers, it has not arrived.
         """
 
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:

@@ -349,7 +349,7 @@ def test_a_link_that_died_is_a_problem_though_every_fault_was_undone(tmp_path: P
     run, nodes = make(tmp_path, [])
     execute(run, nodes, link=Dead())
     assert left_by(run).problems == (
-        "the regions are joined no longer: the link process (pid 1) does not answer `ping`",
+        "the network between the regions does not answer any more: the link process (pid 1) does not answer `ping`",
     )
 
 
