@@ -4,7 +4,7 @@ Usage: spark-submit consume.py RUN_DIR
 
 One Spark task a consumer, all at once. It ends by condition: the load has finished, and the clusters themselves say
 that replication and then every subscription is drained; or at a deadline, and then the drain is not proven. Each
-consumer leaves a record of its end, and the job one of what the clusters said.
+consumer leaves a record of its end, and the job leaves one of what the clusters said.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class MovingConsumer:
                     closing.join()
 
     def leave_in_time(self) -> None:
-        """Have the consumer move where its time to do so has come."""
+        """Let the consumer leave its cluster if the time of its move has come."""
         moves = self.subscription.moves
         if moves is None or self.leaving.is_set():
             return
@@ -117,7 +117,7 @@ class MovingConsumer:
             self.leaving.set()
 
     def confirm_acks(self, observation: Observation) -> None:
-        """Ask the cluster again and again what it took for acknowledged; the client's own acks have no receipt."""
+        """Ask the cluster every second which acks it has; the client gets no receipt for an ack."""
         while not self.stopping.wait(1.0):
             cluster = self.cluster
             try:
@@ -187,7 +187,7 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
 def watch_drains(run: Run, ended: threading.Event) -> None:
     """Decide when the consumers stop, and leave what the clusters said about every subscription by then.
 
-    `ended` is set where they ended by themselves.
+    `ended` is set if the consumers end by themselves.
     """
     observation = make_observation(run)
     settle_s = run.scenario.settle_s
@@ -200,7 +200,7 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
             load_ended_at = time.monotonic()
         if load_ended_at is None and time.monotonic() < deadline:
             continue
-        # Replication is asked first: what it brings later would reach a subscription that counts as drained.
+        # Replication is asked first: a message that it brings later would reach a subscription that counts as drained.
         behind = [f"{way.sender} to {way.receiver}" for way in observation.find_replication_drains() if not way.drained]
         drains = observation.find_subscription_drains()
         is_late = load_ended_at is None or time.monotonic() > load_ended_at + settle_s
@@ -216,7 +216,7 @@ def _load_has_ended(run: Run) -> bool:
 
 
 def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float) -> SubscriptionDrain:
-    """What a subscription came to, with the ways on which replication is still `behind`."""
+    """The drain of a subscription, given the ways on which replication is still `behind`."""
     if drain.drained and not behind:
         return drain
     # A message that is replicated after this moment has no consumer any more.
@@ -244,7 +244,7 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
         write_record(run, SubscriptionDrains(subscriptions=(), at=clock.now_us()))
         return
     for task in tasks:
-        # What an earlier attempt left would pass for what this one came to.
+        # A record of an earlier attempt would count as one of this attempt.
         remove_record(run, ConsumerEnd, task.number)
     spark = start("consume")
     ended = threading.Event()

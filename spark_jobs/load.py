@@ -63,7 +63,7 @@ def plan_producers(run: Run) -> list[ProducerTask]:
             number=index,
             cluster=cluster,
             producer=f"{cluster}-p{number}",
-            # A key belongs to one producer, of whichever cluster: order across two clusters is promised by nobody.
+            # A key belongs to one producer of one cluster, because no system promises order across two clusters.
             keys=tuple(f"k{key}" for key in range(index, workload.keys, len(places))),
             rate=workload.rate / workload.producers,
         )
@@ -92,7 +92,7 @@ class ScheduledProducer:
             self.attempts.give_up()
             close_clients(producer=producer)
         finally:
-            # What was sent was sent, whatever went wrong after it.
+            # Whatever went wrong, the attempts that were sent must be recorded.
             self.attempts.give_up()
             close_clients(client=clients)
 
@@ -140,12 +140,12 @@ class ScheduledProducer:
         return None
 
     def show(self, live: LiveStatus) -> None:
-        """Show the counters to whoever watches."""
+        """Show the counters to people who watch."""
         counts: dict[str, Any] = {outcome.value: count for outcome, count in self.attempts.counts.items()}
         live.show(producer=self.task.producer, scheduled=self.scheduled, pending=self.attempts.pending, **counts)
 
     def end(self, problem: str | None) -> ProducerEnd:
-        """What the producer came to."""
+        """The end of the producer."""
         counts = self.attempts.counts
         return ProducerEnd(
             task=self.task.number,
@@ -166,7 +166,7 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
     """
     constant = {"run_id": run.run_id, "cluster": task.cluster, "topic": name_topic(run), "producer": task.producer}
     context = barrier or BarrierTaskContext.get()
-    # An attempt that Spark repeats is another epoch: what the first one sent is sent.
+    # A task that Spark repeats is another epoch, because the messages of the first one are already sent.
     constant["epoch"] = context.attemptNumber()
     # All producers start at one moment.
     start_at = max(float(at) for at in context.allGather(str(time.time()))) + 0.5
@@ -192,7 +192,7 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
 
 
 def conclude_load(run: Run, tasks: list[ProducerTask]) -> LoadEnd:
-    """What the load came to, from what its producers left. One that left nothing did not finish."""
+    """The end of the load, from the records of its producers. A producer without a record did not finish."""
     ends = [(task, read_record(run, ProducerEnd, task.number)) for task in tasks]
     why = join_problems(
         f"{task.producer} left no record of its end" if end is None else end.problem for task, end in ends
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
     run = open_run(arguments)
     tasks = plan_producers(run)
     for task in tasks:
-        # What an earlier attempt left would pass for what this one came to.
+        # A record of an earlier attempt would count as one of this attempt.
         remove_record(run, ProducerEnd, task.number)
     spark = start("load")
     spark.run(run, "publishes", tasks, publish_messages, at_once=True)

@@ -84,7 +84,7 @@ def read_log(run: Run, task: ReadTask) -> Batches:
                 break
         close_clients(reader=reader)
     except Exception as error:
-        # Raised here it would take along what other logs hold. This one was not read to its end.
+        # An error here would lose the rows of other logs too. This log was not read to its end.
         problem = f"{type(error).__name__} at {_describe(position)}: {error}"
     finally:
         close_clients(client=clients)
@@ -165,7 +165,7 @@ def close_topic(run: Run, observation: Observation, administration: Administrati
 
 
 def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> LogsRead:
-    """Read every log that can be read, and return what became of all of them."""
+    """Read every log that can be read, and return the result for each log."""
     observation = make_observation(run)
     await_replication(run, observation)
     started_at = clock.now_us()
@@ -175,7 +175,7 @@ def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> Logs
         spark = start("read_back")
     tasks = [ReadTask(number=number, log=log) for number, log in enumerate(closing.result())]
     for task in tasks:
-        # What an earlier attempt left would pass for what this one came to.
+        # A record of an earlier attempt would count as one of this attempt.
         remove_record(run, LogRead, task.number)
     if readable := [task for task in tasks if task.log.why is None]:
         spark.run(run, "stored", readable, read_log)
@@ -193,7 +193,7 @@ def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> Logs
 
 
 def await_observations(run: Run) -> None:
-    """Wait until what was sampled so far is in its table, because it is judged next."""
+    """Wait until the samples taken so far are in their table, because judging reads it next."""
     write_record(run, ObservationsRequested(at=clock.now_us()))
     try:
         clock.wait_until(

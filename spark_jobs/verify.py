@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     run = Run(options.run_dir.rstrip("/"))
     if not run.exists("run.json"):
-        # Nothing is left there: a mistyped path must not become a directory that looks like a run.
+        # Nothing is written there: a mistyped path must not become a directory that looks like a run.
         print(f"{run.directory} is no run: it holds no run.json", file=sys.stderr)
         return 1
     # Takes some five seconds, which Java takes as well until there is a session.

@@ -1,4 +1,4 @@
-"""Prepares this machine for a system's version before the first run of it, so that no run's time has it in it.
+"""Prepares this machine for a system's version before its first run, so that no run's time includes this.
 
 The version is fetched, and one node of each role is run for a moment, from which Java keeps what it learned of its
 classes: a JVM then starts in half the time. A machine that cannot be prepared runs scenarios all the same, slower.
@@ -25,7 +25,7 @@ _MESSAGES = 50
 
 
 def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
-    """Do what was not done before; `say` tells what takes long.
+    """Do what is not done yet; `say` gets a sentence about what takes long.
 
     Raises InputError for a version that is not pinned, MachineError where it cannot be fetched.
     """

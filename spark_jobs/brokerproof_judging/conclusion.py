@@ -1,4 +1,4 @@
-"""The verdict on a run, from its counts, its suites and what its evidence lacks."""
+"""The verdict on a run, from its counts, its suites and the gaps in its evidence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A database in a Python worker: tables of a part of the messages, queries on them, and a part of a Parquet table.
 
-DuckDB goes over columns instead of rows and needs no warming up, and what does not fit into its memory it keeps on
-disk.
+DuckDB works on columns instead of rows and needs no warm-up. It keeps on disk what does not fit into its memory.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from brokerproof.run.tables import Batches
 
-# Of one task, beside what Arrow holds of the rows under way.
+# The memory of one task, on top of the rows that Arrow holds.
 _MEMORY = "1GB"
 _ROWS_A_BATCH = 50_000
 
@@ -40,11 +39,11 @@ def open_database() -> Iterator[DuckDB]:
 
 
 def load_table(connection: DuckDB, name: str, batches: Batches, schema: pa.Schema) -> None:
-    """Make a table of `batches`; `schema` is for where there are none."""
+    """Make a table of `batches`; `schema` is used where there are none."""
     first = next(batches, None)
 
     def all_batches() -> Batches:
-        # An iterator that has ended is not asked again: that of an empty Parquet file does not bear it.
+        # An iterator that has ended must not be asked again: the iterator of an empty Parquet file fails then.
         if first is not None:
             yield first
             yield from batches
@@ -90,22 +89,22 @@ def select_rows(connection: DuckDB, query: str) -> list[dict[str, Any]]:
 
 
 def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -> None:
-    """Write a part of a Parquet table, its columns in the order of `schema`; it is there whole or not at all.
+    """Write a part of a Parquet table, whole or not at all, with its columns in the order of `schema`.
 
     A task that Spark runs again replaces what the first one wrote.
     """
     filesystem, root = fsspec.url_to_fs(directory)
     filesystem.makedirs(root, exist_ok=True)
     # Readers skip what begins with an underscore.
-    under_way = posixpath.join(root, f"_{part:05d}.{uuid.uuid4().hex}")
+    unfinished = posixpath.join(root, f"_{part:05d}.{uuid.uuid4().hex}")
     try:
-        with filesystem.open(under_way, "wb") as file, pq.ParquetWriter(file, schema) as writer:
+        with filesystem.open(unfinished, "wb") as file, pq.ParquetWriter(file, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch.select(schema.names).cast(schema))
-        filesystem.mv(under_way, _part_file(root, part))
+        filesystem.mv(unfinished, _part_file(root, part))
     finally:
-        if filesystem.exists(under_way):
-            filesystem.rm(under_way)
+        if filesystem.exists(unfinished):
+            filesystem.rm(unfinished)
 
 
 def read_part(connection: DuckDB, name: str, directory: str, part: int) -> None:

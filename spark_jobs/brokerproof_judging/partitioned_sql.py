@@ -1,7 +1,7 @@
-"""Judges messages part by part: Spark brings together what belongs together, a database answers queries on each part.
+"""Judges messages part by part: Spark splits the rows into parts, and a database answers queries on each part.
 
-Spark reads, hashes and moves rows, on as many machines as it has; what is asked of the rows of a part is SQL that runs
-in the Python worker. A part may be larger than a worker's memory.
+Spark reads, hashes and moves rows, on as many machines as it has. The queries on the rows of a part are SQL and run in
+the Python worker. A part may be larger than a worker's memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from brokerproof_judging.database import DuckDB, load_table, open_database
 
-# What Arrow and DuckDB hold of so many rows is some 500 MB, in each of the tasks that run at a time.
+# For this many rows, Arrow and DuckDB hold about 500 MB in each of the tasks that run at a time.
 _ROWS_A_PART = 2_000_000
 
 # Gets the number of the part and a database with the part's rows in the table `rows`.
@@ -31,7 +31,7 @@ WorkOnPart = Callable[[int, DuckDB], Batches]
 
 @dataclass(frozen=True)
 class Parts:
-    """How many parts the messages are judged in; a message is in the same part wherever it is looked at."""
+    """The number of parts that the messages are judged in. A message is in the same part in every frame."""
 
     count: int
 
@@ -44,7 +44,7 @@ class Parts:
         return F.pmod(F.hash("who", "number"), F.lit(self.count))
 
     def split_by(self, frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-        """The frame in as many parts, rows that agree in `columns` in one of them."""
+        """The frame in as many parts; rows with the same `columns` are in one part."""
         return frame.repartition(self.count, *columns)
 
 
@@ -60,7 +60,7 @@ def choose_parts(spark: SparkSession, rows: int) -> Parts:
 
 
 def work_on_parts(frame: DataFrame, work: WorkOnPart, schema: str) -> DataFrame:
-    """What `work` yields for each part of `frame`, those without rows included.
+    """The rows that `work` yields for each part of `frame`, parts without rows included.
 
     `schema` is that of its batches, as `name type, …`.
     """
@@ -76,7 +76,7 @@ def collect_answers(parts: Parts, answers: DataFrame) -> list[str]:
 
 
 def start_workers(spark: SparkSession, *modules: str) -> None:
-    """Have Spark start as many Python workers as tasks run at a time, and these import `modules`.
+    """Start as many Python workers of Spark as tasks run at a time, and let them import `modules`.
 
     It takes a worker some three seconds, in which the first query is still being planned.
     """

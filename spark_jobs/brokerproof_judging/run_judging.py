@@ -24,7 +24,7 @@ EvaluateSuites = Callable[[SparkSession, Run, str], Mapping[Suite, SuiteJudgemen
 
 
 def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectations: str) -> Judgement:
-    """Verify the run: write `messages`, `anomalies` and `measurements`, and return what they come to.
+    """Verify the run: write `messages`, `anomalies` and `measurements`, and return the judgement.
 
     `evaluate` runs the suites of `expectations` over the tables just written.
     """

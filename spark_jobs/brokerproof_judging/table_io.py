@@ -25,7 +25,7 @@ def make_table_schema(table: str) -> T.StructType:
 
 
 def to_spark_schema(columns: pa.Schema) -> T.StructType:
-    """An Arrow schema in Spark's terms."""
+    """An Arrow schema as a Spark schema."""
     schema: T.StructType = from_arrow_schema(columns)
     return schema
 
@@ -43,7 +43,7 @@ def read_table(spark: SparkSession, run: Run, table: str) -> DataFrame:
 
 
 def count_rows(run: Run, table: str) -> int:
-    """Rows of a table, as Parquet's footers have it; none is read, and Spark is not asked, which would take longer."""
+    """The number of rows of a table, from Parquet's footers. No row is read, and no Spark job is needed."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if not filesystem.exists(directory):
         return 0
@@ -75,7 +75,7 @@ class Replacement:
         self._written: list[str] = []
 
     def locate_beside(self, table: str) -> str:
-        """Where to write a table, or what is only needed on the way to one; it is no table of the run yet."""
+        """The path to write a new table or an intermediate one to. It is no table of the run yet."""
         if table not in self._written:
             self._written.append(table)
         return f"{self._run.path('tables')}/.{table}.{self._stamp}.new"

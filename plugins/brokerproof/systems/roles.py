@@ -101,7 +101,7 @@ def _check_cluster(cluster: Cluster, system: System, *, at: str, shared: Collect
 
 def _check_some(cluster: Cluster, roles: list[str], at: str, *, or_else: str = "") -> None:
     if roles and not any(node.role in roles for node in cluster.nodes.values()):
-        said = " or ".join(f"`{role}`" for role in roles)
+        names = " or ".join(f"`{role}`" for role in roles)
         raise InputError(
-            f"no node has the role {said}", field=at, remedy=f"add a node with `role: {roles[0]}`{or_else}"
+            f"no node has the role {names}", field=at, remedy=f"add a node with `role: {roles[0]}`{or_else}"
         )

@@ -1,4 +1,4 @@
-"""How long it took after a fault until copies were made anew, backlogs were drained and clusters agreed again."""
+"""The time after a fault until missing copies were replaced, backlogs were drained and clusters agreed again."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
     if not lists:
         return Reading(value=None, evidence=f"no target is a {' or a '.join(listed)}, and others are listed nowhere")
     for source, metric in lists:
-        # The cluster's own nodes say who lives, or where they are gone its metadata store; without either the lists are
-        # silent until somebody is back.
+        # The cluster's nodes list who is alive, and its metadata store does where they are gone. Without both of them
+        # there are no lists until a node is back.
         cluster, role = split_name(source)[1], split_name(metric)[1]
         nodes = run.topology.clusters[cluster].nodes
         running = {name for name, node in nodes.items() if node.role == role and not node.standby}
@@ -54,7 +54,7 @@ def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> R
     owner_known = False
     for _, values in samples.find_series(Source.TOPIC, SampledMetric.OWNER):
         for cluster in run.topology.clusters:
-            # Two clusters may own a topic of one name each; a node tells whose sample it is.
+            # Two clusters may have a topic of the same name. The owner tells to which of them a sample belongs.
             here = [(at, owner) for at, owner in values if owner in run.topology.clusters[cluster].nodes]
             before = [owner for at, owner in here if at <= effect]
             owner_known = owner_known or bool(before)

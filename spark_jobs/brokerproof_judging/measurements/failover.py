@@ -1,4 +1,4 @@
-"""What became of the messages of a subscription that moved from one cluster to another."""
+"""What happened to the messages of a subscription that moved from one cluster to another."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from brokerproof_judging.measurements.measured_values import MeasuredValue, make
 def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
     """By subscription: messages that it got on both clusters, and acked ones that it got on neither.
 
-    What it missed is not known while the log that it moved to, its replication or its drain is unproven for one of
-    them.
+    The number of missed messages is unknown if the log that it moved to, the replication or the drain is unproven for
+    one of them.
     """
     for each in run.scenario.workload.subscriptions:
         if each.moves is None:

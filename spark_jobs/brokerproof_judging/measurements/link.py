@@ -1,4 +1,4 @@
-"""What the emulated link itself added to what crossed it, so that a latency can be told apart from it."""
+"""The delay that the emulated link itself added, so that a latency can be told apart from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUANTILES = {
 
 
 def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """By way (`REGION>OTHER`) and phase, and the time that each fault lasted which slows things down.
+    """By way (`REGION>OTHER`), for each phase and for the time of each fault that slows clients down.
 
     Each sample of the link has the quantiles of what it timed since the sample before. The quantile of a longer time
     counts each passage with that of its own sample: near the median, and not below the 99th percentile. Nothing is
@@ -40,6 +40,6 @@ def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[Measur
 
 
 def find_weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: float) -> float:
-    """The smallest value that so large a part of all weight is not above; of (value, weight), not all of weight 0."""
+    """The smallest value that this part of all weight does not exceed; of (value, weight), not all of weight 0."""
     values, weights = zip(*((value, weight) for value, weight in weighted if weight), strict=True)
     return float(np.quantile(values, quantile, weights=weights, method="inverted_cdf"))

@@ -13,13 +13,13 @@ from brokerproof.systems.registry import list_abilities
 
 from brokerproof_judging.applicability import find_lacking
 
-# Subject of what there is one of per run, and of a bound on something of which nothing was measured.
+# The subjects of a value for the whole run, of one for its end, and of a bound without any measured value.
 RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """A value and what it rests on; `at_least` where the real one is higher, because the wait for it was cut off."""
+    """A value and its evidence; `at_least` where the real value is higher, because the wait for it was cut off."""
 
     value: float | None
     evidence: str
@@ -36,14 +36,14 @@ class MeasuredValue:
 
 
 def make_measured_value(metric: str, subject: str, value: float | None, evidence: str) -> MeasuredValue:
-    """A value as it is, not cut off."""
+    """A value that was not cut off."""
     return MeasuredValue(metric=metric, subject=subject, reading=Reading(value=value, evidence=evidence))
 
 
 def make_measurements(run: Run, values: Iterable[MeasuredValue]) -> list[Measurement]:
     """Rows of the table `measurements`, with those that the scenario bounds and nobody measured.
 
-    Without what does not apply to the run's messaging system.
+    Metrics that do not apply to the run's messaging system are left out.
     """
     abilities = list_abilities(run)
     found = list(values)
@@ -61,7 +61,7 @@ def _make_measurement(run: Run, measured: MeasuredValue) -> Measurement:
     metric, reading = METRICS[measured.metric], measured.reading
     value = reading.value
     if reading.at_least and value is not None and (bound is None or bound.max is None or value <= bound.max):
-        # Too short a look proves nothing, unless it was already longer than what is allowed.
+        # A wait that was cut off proves nothing, unless it already lasted longer than the bound allows.
         value = None
     return Measurement(
         run_id=run.run_id,
@@ -82,6 +82,6 @@ def _find_bound(scenario: Scenario, measured: MeasuredValue) -> Bound | None:
         # Naming the region under `owner` is the expectation; it needs no second line under `bounds`.
         return Bound(min=1.0)
     if bound is None and measured.metric == "lost_later_messages" and scenario.destroyed:
-        # What a destroyed cluster took with it is bounded by `rpo_messages`; nothing excuses what was acked later.
+        # `rpo_messages` bounds what a destroyed cluster took with it; a message that was acked later must not be lost.
         return Bound(max=0.0)
     return bound

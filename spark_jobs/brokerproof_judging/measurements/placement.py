@@ -55,11 +55,11 @@ def measure_under_replication(samples: Samples) -> MeasuredValue:
 
 
 def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """By phase and for the read-back, the part of what was read from disks that nodes in the owner's own region served.
+    """By phase and for the read-back, the part of the bytes read from disks that nodes in the owner's region served.
 
     What a node read between two samples counts for the span that the later one is in, and for the read-back where
     the two touch it. The owner is the last one sampled by then; where brokers of two regions own topics of a cluster,
-    nobody can tell who read, and nothing is counted.
+    the reader is unknown, and nothing is counted.
     """
     spans = dict(times.phases)
     if (read := read_record(run, LogsRead)) is not None:
@@ -126,7 +126,7 @@ class _OwnerRegions:
                     self._series[cluster].append(here)
 
     def find_region(self, cluster: str, at_us: int) -> str | None:
-        """The region, None where it is not known or not one."""
+        """The region, None where it is unknown or where there are several."""
         regions = set()
         for series in self._series[cluster]:
             index = bisect_right(series, at_us, key=lambda each: each[0])

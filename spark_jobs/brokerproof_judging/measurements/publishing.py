@@ -1,4 +1,4 @@
-"""How publishing went in each phase, and while a fault slowed it down."""
+"""Latency and rate of publishing in each phase, and latency while a fault slowed it down."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LATENCIES = ("publish_latency_p50_ms", "publish_latency_p99_ms", "publish_laten
 def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterator[MeasuredValue]:
     """Latency from schedule to first ack, and the share of the schedule that was acked.
 
-    Of each phase, and the latency also of the time that each fault lasted which slows things down. With several
-    clusters published to, all of that together and, as `PHASE/CLUSTER` and `FAULT/CLUSTER`, the latency of each. A
-    message belongs to the time that it was scheduled in. The schedule is the target rate times the phase's length, so
-    that what was never tried counts as not held.
+    Both are measured for each phase, and the latency also for the time of each fault that slows clients down. If
+    several clusters are published to, there is one value for all of them and, as `PHASE/CLUSTER` and `FAULT/CLUSTER`,
+    a latency of each. A message belongs to the time that it was scheduled in. The schedule is the target rate times the
+    phase's length, so a message that was never tried counts as not held.
     """
     if not times.phases:
         for phase in PHASES:

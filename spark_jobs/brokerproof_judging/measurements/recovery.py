@@ -1,4 +1,4 @@
-"""What each fault cost and how long it took to come back: all metrics of which there is one value a fault."""
+"""Losses and recovery times of each fault: all metrics with one value for each fault."""
 
 from __future__ import annotations
 

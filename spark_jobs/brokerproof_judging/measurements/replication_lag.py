@@ -19,9 +19,9 @@ _LAGS = ("replication_lag_p50_ms", "replication_lag_p99_ms", "replication_lag_ma
 def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> Iterator[MeasuredValue]:
     """By way (`HOME>OTHER`) and the phase of the schedule: time from the ack at home to the first delivery there.
 
-    One value a message and subscription of the other cluster, whose own delivery is part of it: clients are not told
-    when a broker stored a replicated message. A message that was delivered there before its ack arrived has a lag of
-    0. Nothing is measured of a way without a subscription at its end.
+    There is one value for each message and subscription of the other cluster. It includes the delivery there: clients
+    do not learn when a broker stored a replicated message. A message that was delivered there before its ack arrived
+    has a lag of 0. A way without a subscription at its end has no value.
     """
     ways = list_replication_ways(run.topology, run.scenario.workload)
     if not ways:

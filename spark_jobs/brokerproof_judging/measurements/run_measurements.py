@@ -1,4 +1,4 @@
-"""Everything that is measured of a run. A new measurement yields its values here."""
+"""All measurements of a run. A new measurement yields its values here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from brokerproof_judging.measurements.sampling import measure_sampling_gap
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedEvents:
-    """What is measured from the jobs' own records, before anything is judged."""
+    """The times, samples and events that the jobs recorded; measuring them needs no judged messages."""
 
     times: RunTimes
     samples: Samples

@@ -51,7 +51,7 @@ class EffectiveFault:
     healed_us: int | None = None
 
     def seconds_until(self, at_us: int) -> float:
-        """From the effect to a moment."""
+        """The seconds from the effect to a moment."""
         return (at_us - self.span.start_us) / 1e6
 
 
@@ -67,7 +67,7 @@ class IneffectiveFault:
 class RunTimes:
     """The phases by name, none where the load never became steady, and the faults.
 
-    Without those that help the cluster to recover (starting what stands by): they are a part of the recovery.
+    Faults that help the cluster to recover (a start of standby nodes) are left out: they are a part of recovery.
     """
 
     phases: Mapping[str, Span] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class RunTimes:
 
     @property
     def slowed(self) -> dict[str, Span]:
-        """By fault, the time that it lasted, of those that slow things down."""
+        """The time of each fault that slows clients down, by name."""
         return {fault.name: fault.slowed for fault in self.effective if fault.slowed is not None}
 
     def name_phase(self, at_us: Column) -> Column:
@@ -128,7 +128,7 @@ def read_run_times(run: Run, changes: DataFrame) -> RunTimes:
 
 @dataclass(kw_only=True)
 class _FaultHistory:
-    """What a fault's changes of state say about it."""
+    """The history of a fault, from its changes of state."""
 
     kind: FaultKind | None = None
     targets: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class _FaultHistory:
 
 def _read_histories(changes: DataFrame) -> dict[str, _FaultHistory]:
     histories: dict[str, _FaultHistory] = {}
-    # As numbers: Spark hands times out without their zone.
+    # Times are read as numbers, because Spark hands them out without their zone.
     rows = changes.select("fault", "kind", "targets", "state", F.unix_micros("at").alias("at_us")).collect()
     for row in sorted(rows, key=lambda row: row.at_us):
         history = histories.setdefault(row.fault, _FaultHistory())

@@ -10,7 +10,7 @@ from brokerproof.run.observations import SampledMetric, Source, list_stored_name
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-# The others are only counted: that something was sampled, and when.
+# Of the others, only the times of the samples are used.
 _READ = {
     SampledMetric.OWNER,
     SampledMetric.ALIVE,

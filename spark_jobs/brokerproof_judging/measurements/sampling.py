@@ -1,4 +1,4 @@
-"""How finely the run was sampled: the platform's own error in everything that is measured from samples."""
+"""The longest gap between samples: the platform's own error in everything that is measured from samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof_judging.measurements.measured_values import RUN, MeasuredValue,
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes
 from brokerproof_judging.measurements.samples import Samples
 
-# Kinds of source that are sampled all the time; others speak only when something happens.
+# Kinds of source that are sampled all the time. The others have samples only when something happens.
 _SAMPLED = {Source.CLUSTER, Source.TOPIC, Source.NODE}
 
 

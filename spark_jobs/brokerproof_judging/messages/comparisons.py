@@ -1,7 +1,7 @@
 """Anomalies that only a comparison of messages shows: two at one position, a log that went back, order.
 
-Which rows are compared is said here, in Spark, because they are not those of one message; what they show is a query in
-`sql/anomalies/`.
+This module selects the rows to compare, in Spark, because they belong to several messages. A query in `sql/anomalies/`
+finds the anomaly in them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FINDINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonInput:
-    """What a comparison may look at: the tables of the jobs, and the places that message_facts.py wrote."""
+    """The input of comparisons: the tables of the jobs, and the places that message_facts.py wrote."""
 
     publishes: DataFrame
     stored: DataFrame
@@ -60,7 +60,7 @@ class Comparison:
 def find_by_comparison(
     spark: SparkSession, compared: ComparisonInput, parts: Parts, anomalies: Sequence[Anomaly]
 ) -> DataFrame:
-    """What the comparisons of these anomalies find."""
+    """The findings of the comparisons for these anomalies."""
     found = [
         work_on_parts(
             parts.split_by(comparison.rows(compared), comparison.together),
@@ -92,7 +92,7 @@ def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
 
     An attempt is compared with every ack settled more than the clocks' error before it was sent. The highest of those
     positions is a running maximum in time; to find it without pushing a whole log through one task, each second of the
-    log is looked at for itself on top of the maximum of all seconds before it.
+    log is compared separately, starting from the maximum of all seconds before it.
     """
     acks = _select_acks_with_position(compared.publishes)
     settled = table_io.to_microseconds("settled_at")
@@ -108,7 +108,7 @@ def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
 
 def _find_highest_before_seconds(events: DataFrame) -> DataFrame:
     """For every second of a log in which something was sent or settled, the highest position settled before it."""
-    # What every task has of a second, so that only few rows are grouped again.
+    # The highest position in each task's part of a second, so that only few rows are grouped again.
     some = work_on_parts(
         events.select("kind", *_SECOND, *POSITION),
         _find_highest_by_second,

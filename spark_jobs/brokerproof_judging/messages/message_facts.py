@@ -1,7 +1,7 @@
 """The facts about every message at every place that it had to reach or turned up at, and the anomalies that they show.
 
-What was published, what was found at the place, and what is proven about the place: `sql/log_facts.sql` and
-`sql/subscription_facts.sql` say so part by part. Anomalies that only a comparison of messages shows are found later,
+`sql/log_facts.sql` and `sql/subscription_facts.sql` work them out, part by part: what was published, what was found at
+the place, and what is proven about the place. Anomalies that only a comparison of messages shows are found later,
 from the places written here (comparisons.py).
 """
 
@@ -29,7 +29,7 @@ from brokerproof_judging.messages.message_columns import PLACE_FIELDS
 from brokerproof_judging.messages.sql_files import define_macros, read_query
 from brokerproof_judging.messages.united_records import separate_records
 
-# A place, as it is written for the steps that follow. Times in microseconds since the epoch.
+# The columns of a place, as later steps read it. Times are microseconds since the epoch.
 PLACES = pa.schema(
     [
         *PLACE_FIELDS,
@@ -42,12 +42,12 @@ PLACES = pa.schema(
         ("copies", pa.int32()),
         ("deliveries", pa.int32()),
         ("first_received_at", pa.int64()),
-        # In a log the first copy's, at a subscription the first delivery's.
+        # The position of the first copy in a log, or of the first delivery to a subscription.
         ("ledger_id", pa.int64()),
         ("entry_id", pa.int64()),
         ("batch_index", pa.int32()),
         ("recovered", pa.bool_()),
-        # Of a published message that is stored: where its first copy is, by which order is judged.
+        # The position of the first copy of a published message that is stored. Order is judged by it.
         ("stored_partition", pa.int32()),
         ("stored_ledger_id", pa.int64()),
         ("stored_entry_id", pa.int64()),
@@ -121,6 +121,6 @@ class FactsOfPart:
 
 
 def find_anomaly(connection: DuckDB, anomaly: str) -> Batches:
-    """What the query of an anomaly finds, as rows of `FINDINGS`."""
+    """The findings of an anomaly's query, as rows of `FINDINGS`."""
     for batch in select_batches(connection, read_query(f"anomalies/{anomaly}")):
         yield batch.append_column("anomaly", pa.array([anomaly] * len(batch), pa.string()))

@@ -1,4 +1,4 @@
-"""Judges the messages of a run in two steps: the facts about each, then what comparisons add, as the run's tables."""
+"""Judges the messages of a run in two steps: the facts about each message, then comparisons between messages."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _WORKER_MODULES = ("brokerproof_judging.messages.comparisons", "brokerproof_judg
 
 
 def start_judging_workers(spark: SparkSession) -> None:
-    """Have Spark's workers import what judging messages takes, while the first query is still being planned."""
+    """Let Spark's workers import the modules of judging while the first query is still being planned."""
     start_workers(spark, *_WORKER_MODULES)
 
 
 class MessageJudging:
-    """Both steps, the first of which has to come first.
+    """Both steps, in this order.
 
-    They write through `replacement`: what is only needed on the way, and the tables `messages` and `anomalies`.
+    They write intermediate tables, `messages` and `anomalies` through `replacement`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class MessageJudging:
         self._places, self._findings = (replacement.locate_beside(name) for name in ("places", "findings"))
 
     def work_out_facts(self) -> list[PartSummary]:
-        """Write the facts about every message and what they show. Returns what is to be known of the publishes."""
+        """Write the facts about every message and what they show. Returns summaries of the publishes."""
         facts = FactsOfPart(
             places=self._places,
             findings=self._findings,
@@ -71,7 +71,7 @@ class MessageJudging:
         return [PartSummary(**json.loads(answer)) for answer in answers]
 
     def write_tables(self) -> Counts:
-        """Compare messages with each other and write the tables. Returns how many there are of everything."""
+        """Compare messages with each other and write the tables. Returns the counts."""
         schema = table_io.to_spark_schema(PLACES)
         compared = ComparisonInput(
             publishes=self._recorded["publishes"],

@@ -1,4 +1,4 @@
-"""Whether the record of what was published is whole: without that nothing can be said about what is missing."""
+"""Whether the record of publishes is complete. If it is not, no message can be called missing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TWO_PAYLOADS = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE p
 
 @dataclass(frozen=True, kw_only=True)
 class PartSummary:
-    """What is to be known of a part's attempts, short whatever the number of messages."""
+    """The summary of a part's attempts. Its size does not grow with the number of messages."""
 
     # (producer, different numbers, lowest, highest)
     producers: list[tuple[str, int, int, int]]

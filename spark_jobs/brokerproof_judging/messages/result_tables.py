@@ -1,4 +1,4 @@
-"""The tables `messages` and `anomalies`, and the counts: places and findings, put together."""
+"""Makes the tables `messages` and `anomalies`, and the counts, from places and findings."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ _FINDINGS_BY_ANOMALY = "SELECT legal, anomaly, count(*) AS count FROM findings G
 class ResultTablesOfPart:
     """Writes a part of the two tables and yields its counts.
 
-    `rows` are what comparisons found; `places` and `findings` is where `FactsOfPart` wrote the part's places and what
-    facts showed.
+    `rows` are the findings of comparisons. `places` and `findings` are the directories that `FactsOfPart` wrote.
     """
 
     run_id: str
@@ -52,7 +51,7 @@ class ResultTablesOfPart:
     def __call__(self, part: int, connection: DuckDB) -> Batches:
         """One row: the part's number and its counts, as JSON.
 
-        Raises RunError where a comparison found something at a place that there is not.
+        Raises RunError where a comparison found an anomaly at a place that does not exist.
         """
         self._prepare(part, connection)
         connection.execute(read_query("findings"))
@@ -79,7 +78,7 @@ class ResultTablesOfPart:
 
 
 def add_up_counts(publishes: int, answers: Iterable[str]) -> Counts:
-    """How many there are of everything; one number per anomaly, legal and illegal apart."""
+    """The counts of all parts together; for each anomaly a legal and an illegal number."""
     totals = dict.fromkeys(TOTALS, 0) | {"publishes": publishes}
     legal, illegal = (dict.fromkeys(Anomaly, 0) for _ in range(2))
     for answer in map(json.loads, answers):

@@ -15,5 +15,5 @@ def read_query(name: str) -> str:
 
 
 def define_macros(connection: DuckDB) -> None:
-    """Make known what several queries share."""
+    """Define the macros that several queries share."""
     connection.execute(read_query("macros"))

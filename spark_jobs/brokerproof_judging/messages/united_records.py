@@ -1,4 +1,4 @@
-"""Everything that the jobs recorded about messages, brought together so that it can be split by message."""
+"""Everything that the jobs recorded about messages, in one frame that can be split by message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame
 
 
 def separate_records(connection: DuckDB) -> None:
-    """Make the tables of united records in `rows` known under their own names."""
+    """Make views of the united records in `rows`, under the names of their tables."""
     for kind, table in enumerate(_KINDS):
         connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (kind) FROM rows WHERE kind = {kind}")
 

@@ -1,6 +1,6 @@
-"""What a suite's result is checked against, counted without Great Expectations.
+"""A second count of a suite's result, without Great Expectations.
 
-A disagreement makes the suite `unknown`: one of the two ways to count is wrong, and a verdict may rest on neither.
+A disagreement makes the suite `unknown`: one of the two counts is wrong, so no verdict can rest on them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def doubt_messages(tallies: Mapping[str, Tally], counts: MessageCounts, run: Run
 
 
 def _list_places(run: Run) -> list[tuple[str, str | None]]:
-    """The places that a scenario's own words name; replication adds more."""
+    """The places that the scenario names; replication adds more."""
     first = next(iter(run.topology.clusters))
     workload = run.scenario.workload
     logs: list[tuple[str, str | None]] = [(cluster, None) for cluster in workload.produce_on or [first]]
@@ -75,7 +75,7 @@ def doubt_measurements(
 
 
 def _doubt_suite(row: MeasurementRow, suite: Suite) -> Iterator[str]:
-    """Whether a measurement is of a metric that there is, and filed under its suite."""
+    """Whether the metric of a measurement exists, and is filed under its suite."""
     metric = METRICS.get(row["metric"])
     if metric is None and row["suite"] not in (None, Suite.PLACEMENT, Suite.RECOVERY):
         yield f"`{row['metric']}` belongs to no suite that there is, `{row['suite']}`"
@@ -103,7 +103,7 @@ def _recount(written: WrittenExpectation, tally: Tally, rows: Iterable[Measureme
 
 
 def _doubt_bounds(name: str, rows: Iterable[MeasurementRow], scenario: Scenario) -> Iterator[str]:
-    """Bounds come with the rows; the scenario's own copy tells whether they arrived."""
+    """The rows carry the bounds. They must be equal to the bounds in the scenario."""
     for row in rows:
         bound = scenario.bound(name, row["subject"] or "")
         if name == "owner_in_region" and bound is None and row["minimum"] is None:
@@ -117,7 +117,7 @@ def _doubt_bounds(name: str, rows: Iterable[MeasurementRow], scenario: Scenario)
 
 
 def find_unmeasured(written: WrittenExpectation, rows: Sequence[MeasurementRow], scenario: Scenario) -> Iterator[str]:
-    """What the suite or the scenario demands to be measured and has no row, in sentences."""
+    """A sentence for each measurement that the suite or the scenario demands and that has no row."""
     name, metric = written.name, METRICS[written.name]
     measured = {row["subject"] for row in rows}
     bounded = {key.partition("/")[2] for key in scenario.bounds if key.partition("/")[0] == name}

@@ -1,4 +1,4 @@
-"""The tables that judging wrote, as the suites read them: at first use, and once."""
+"""The tables that judging wrote. The suites read each of them once, at its first use."""
 
 from __future__ import annotations
 

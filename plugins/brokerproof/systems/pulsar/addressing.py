@@ -1,10 +1,10 @@
 """How nodes of Pulsar and its clients see nodes of other regions: names, addresses, listeners, routes.
 
-Bookies and metadata stores are called by their names, which every node's own hosts file maps to what it has to use.
-Brokers are called by addresses, because Pulsar's client resolves through Netty, which reads no hosts file of the JVM's:
-each broker has a listener for every place that looks from a region, and a lookup names the listener that it asks for.
-Admin requests are the platform's own. They reach every broker at its own address, also where one is passed on to
-another, so that a cut link does not blind whoever measures it.
+Bookies and metadata stores are reached by their names. Every node has its own hosts file, which maps a name to the
+address that this node has to use. Brokers are reached by addresses, because Pulsar's client resolves names through
+Netty, which reads no hosts file of the JVM: each broker has a listener for every place, and a lookup names the listener
+that it wants. Brokerproof's own admin requests reach every broker at its own address, also after a redirect, so that a
+cut link does not stop the measurement.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def name_listener(place: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Addressing:
-    """Who sees whom where: the address of each node, and by viewer that of each node of another region."""
+    """The address of each node, and for each viewer the addresses at which it sees nodes of other regions."""
 
     topology: Topology
     addresses: Mapping[str, str]
@@ -45,12 +45,12 @@ class Addressing:
 
     @classmethod
     def from_run(cls, run: Run) -> Addressing:
-        """As a run was reserved."""
+        """The addresses that the run reserved."""
         return cls(topology=run.topology, addresses=run.facts.addresses, views=run.facts.views)
 
     @cached_property
     def hosts(self) -> Mapping[str, str]:
-        """By which host each node is known in the cluster."""
+        """The host name or address of each node in its cluster."""
         if not self.topology.links:
             return self.addresses
         return {
@@ -58,7 +58,7 @@ class Addressing:
         }
 
     def map_hosts(self, viewer: str) -> dict[str, str]:
-        """What a node's hosts file says of the others: {host name: address}."""
+        """The entries of a node's hosts file for the other nodes: {host name: address}."""
         return {
             name: self._find_address(viewer, name)
             for name, node in self.topology.nodes.items()
@@ -77,8 +77,8 @@ class Addressing:
         return "http://" + ",".join(f"{self.addresses[name]}:{BROKER_HTTP_PORT}" for name in brokers)
 
     def make_registration(self, cluster: str) -> dict[str, str]:
-        """With what a cluster is registered, for brokers of the others: its broker service URL and, across links, the
-        listener to ask for. It is one for all of them, so topology_rules.py wants them in one region.
+        """The registration of a cluster, for brokers of other clusters: its broker service URL and, across links, the
+        listener to ask for. All other clusters get the same one, so topology_rules.py wants them in one region.
         """
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
         regions = regions_replicating_to(self.topology, cluster) if self.topology.links else []
@@ -95,7 +95,7 @@ class Addressing:
         }
 
     def configure_listeners(self, broker: str) -> dict[str, str]:
-        """The configuration by which a broker says where it is, depending on who asks."""
+        """The configuration with which a broker announces its addresses, one for each place."""
         if not self.topology.links:
             return {}
         here = self.topology.nodes[broker].region

@@ -1,4 +1,4 @@
-"""Changes Pulsar's clusters: lays the topology's policies over them, moves the topic."""
+"""Changes Pulsar's clusters: sets the topology's policies on them and moves the topic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PulsarAdministration:
         self._addressing = Addressing.from_run(run)
 
     def configure(self) -> list[str]:
-        """Clusters to each other, racks, tenants, namespaces, isolation.
+        """Register the clusters with each other; set racks, tenants, namespaces and isolation.
 
         Brokers restart where they have to know their own region, because they look it up once.
         """
@@ -38,7 +38,7 @@ class PulsarAdministration:
         ]
 
     def check_configuration(self) -> None:
-        """Everything that `configure` set, read back from every cluster."""
+        """Read back everything that `configure` set, from every cluster."""
         workload = self.run.scenario.workload
         for name, cluster in self.clusters.items():
             configuration.check(
@@ -47,19 +47,19 @@ class PulsarAdministration:
 
     def reassign(self, cluster: str | None = None) -> None:
         """Unload the bundles that the partitions are in: to unload a topic alone leaves it with its owner."""
-        one = self._one(cluster)
-        namespace = namespace_of(one.topic)
-        for _, path in one.partitions:
-            bundle = one.brokers.get(path.replace("/admin/v2/", "/lookup/v2/topic/", 1) + "/bundle")
-            one.brokers.change("PUT", f"/admin/v2/namespaces/{namespace}/{bundle}/unload")
+        found = self._find_cluster(cluster)
+        namespace = namespace_of(found.topic)
+        for _, path in found.partitions:
+            bundle = found.brokers.get(path.replace("/admin/v2/", "/lookup/v2/topic/", 1) + "/bundle")
+            found.brokers.change("PUT", f"/admin/v2/namespaces/{namespace}/{bundle}/unload")
 
     def unload(self, cluster: str) -> None:
-        """Close the topic, so that what follows is read from bookies and not from a broker's cache."""
-        one = self.clusters[cluster]
-        for _, path in one.partitions:
-            one.brokers.change("PUT", path + "/unload")
+        """Close the topic, so that the next reads come from bookies and not from a broker's cache."""
+        found = self.clusters[cluster]
+        for _, path in found.partitions:
+            found.brokers.change("PUT", path + "/unload")
 
-    def _one(self, cluster: str | None) -> PulsarCluster:
+    def _find_cluster(self, cluster: str | None) -> PulsarCluster:
         return self.clusters[cluster or self.run.scenario.workload.list_homes(self.topology)[0]]
 
     @property

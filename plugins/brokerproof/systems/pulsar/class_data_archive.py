@@ -1,4 +1,4 @@
-"""Class data archives: what a JVM learned about its classes, kept, so that the next one of its role starts faster.
+"""Class data archives: they keep what a JVM learned about its classes, so that the next one of its role starts faster.
 
 Java's application class data sharing (JEP 310, and `VM.cds static_dump` of jcmd). An archive belongs to one Java and
 one distribution; a JVM that finds it unfit starts without it.
@@ -30,7 +30,7 @@ def archive(role: str, *, java: Path, version: str, heap_mb: int) -> Path:
 
 
 def dump(path: Path, *, java: Path, pid: int) -> bool:
-    """Make an archive from a running node; whether it worked. The node goes on as it was."""
+    """Make an archive from a running node, which goes on as it was. Returns whether it worked."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with whole_file(path) as unfinished:

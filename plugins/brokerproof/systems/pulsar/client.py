@@ -28,7 +28,7 @@ _TYPES = {
     SubscriptionType.KEY_SHARED: pulsar.ConsumerType.KeyShared,
 }
 
-# The client gives these back before anything leaves the process; whatever else may have been written.
+# The client gives these errors before anything leaves the process. After any other error, the message may be written.
 _NOT_WRITTEN = (
     pulsar.Result.MessageTooBig,
     pulsar.Result.ProducerQueueIsFull,
@@ -188,7 +188,7 @@ def _settled(result: pulsar.Result, message_id: MessageId) -> Settled:
 
 
 def _received(message: pulsar.Message, cluster: str, partition: int | None) -> Received:
-    """`replicated_from` is what the message says of its home, where that is not the cluster it was read from."""
+    """`replicated_from` is the home that the message names, None where it was read from its home."""
     identity = message.properties()
     message_id = message.message_id()
     batch = message_id.batch_index()

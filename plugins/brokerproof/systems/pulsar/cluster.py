@@ -22,12 +22,12 @@ from brokerproof.systems.pulsar.roles import Role
 
 
 def make_clusters(run: Run, *, patience_s: float = 10.0) -> dict[str, PulsarCluster]:
-    """Every cluster of a run, by name; a node's answer is waited for `patience_s` seconds."""
+    """Every cluster of a run, by name. Its requests wait `patience_s` seconds for the answer of a node."""
     return {name: PulsarCluster(run, name, patience_s=patience_s) for name in run.topology.clusters}
 
 
 class PulsarCluster:
-    """One cluster, asked over its own brokers' and bookies' REST."""
+    """One cluster, which answers over the REST of its brokers and bookies."""
 
     def __init__(self, run: Run, name: str, *, patience_s: float) -> None:
         self.run, self.name, self.topology = run, name, run.topology
@@ -100,7 +100,7 @@ class PulsarCluster:
         return sorted(self.node_names(bookie.rsplit(":", 1)[0] for bookie in listed))
 
     def _registered(self, folder: str) -> list[str]:
-        """What sessions hold in a folder of the metadata store, which lists all that they hold: it is asked last."""
+        """The entries of sessions in a folder of the metadata store, asked last: the answer lists all sessions."""
         folder = f"{metadata_store.chroot(self.topology, self.name)}{folder}/"
         sessions = self.metadata_store.get("/commands/dump")["session_id_to_ephemeral_paths"].values()
         found = [path.removeprefix(folder) for held in sessions for path in held if path.startswith(folder)]
@@ -108,7 +108,7 @@ class PulsarCluster:
         return [name for name in found if "/" not in name]
 
     def count_published(self) -> int:
-        """Sum of the partitions' msgInCounter, without what was replicated to here, which it counts too."""
+        """Sum of the partitions' msgInCounter, without the messages replicated to here, which this counter includes."""
         stats = [self.brokers.get(path + "/stats") for _, path in self.partitions]
         replicated = (other["msgInCount"] for one in stats for other in one["replication"].values())
         return sum(one["msgInCounter"] for one in stats) - sum(replicated)
@@ -125,5 +125,5 @@ class PulsarCluster:
         return self.topology.clusters[self.name].names(role=role, region=region)
 
     def node_names(self, hosts: Iterable[str]) -> list[str]:
-        """The nodes that hosts or addresses belong to; one that nobody knows stays as it is."""
+        """The nodes that hosts or addresses belong to. An unknown one stays as it is."""
         return [self._node_at.get(host, host) for host in hosts]

@@ -140,7 +140,7 @@ def _unpack(archive: Path, home: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         with tarfile.open(archive) as tar:
-            # Python before 3.11.4 has no filters: there the checksum has to do.
+            # Python before 3.11.4 has no filters; there the checksum is the only protection.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(temporary)
         (temporary / home.name).rename(home)

@@ -7,7 +7,7 @@ from brokerproof.systems.clients import Position
 from brokerproof.systems.protocols import TopicLog
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 
-# One round of them is taken a second, and none while nothing is published.
+# Pulsar writes one round of them a second, and none while nothing is published.
 _MOST_MARKERS = 1000
 
 

@@ -112,7 +112,7 @@ class Layout:
         return self.configuration_url(cluster_name, hosts) + metadata_store.chroot(self.topology, cluster_name)
 
     def configuration_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
-        """`HOST:2181,…` of what the cluster knows tenants, namespaces and other clusters from."""
+        """`HOST:2181,…` of the store that holds the tenants, namespaces and other clusters."""
         hosts = hosts or self.addressing.hosts
         return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in metadata_store.nodes(self.topology, cluster_name))
 
@@ -157,13 +157,13 @@ def initialization(layout: Layout, cluster_name: str) -> Program:
 
 
 def health_url(spec: NodeSpec) -> str:
-    """A node's own word that it is healthy: GET answers 200."""
+    """The URL at which a node says that it is healthy: GET answers 200."""
     return _HEALTH[spec.role].format(spec.address)
 
 
 def ready_url(spec: NodeSpec) -> str:
-    """The same without side effects. A broker's health check publishes a message, which before the racks are known
-    would be stored anywhere."""
+    """The URL at which a node says that it serves. It has no side effects, whereas a broker's health check publishes a
+    message, which could be stored in any region before the racks are known."""
     return (
         f"http://{spec.address}:{BROKER_HTTP_PORT}/admin/v2/brokers/ready"
         if spec.role == Role.BROKER
@@ -205,14 +205,14 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
     address = layout.addresses[name]
     settings: dict[str, object] = {
         "bookiePort": BOOKIE_PORT,
-        # All three together, or else the bookie listens on every address.
+        # Without all three of them, the bookie listens on every address.
         "listeningInterface": "lo",
         "advertisedAddress": layout.addressing.hosts[name],
         "allowLoopback": "true",
         "journalDirectory": "{node}/data/journal",
         "ledgerDirectories": "{node}/data/ledgers",
         "indexDirectories": "{node}/data/index",
-        # The disk is the machine's own: that it is rather full is no failure of a bookie.
+        # The disk is the machine's. A bookie must not fail because other programs fill it.
         "diskUsageThreshold": FULL_SHARE,
         "diskUsageWarnThreshold": FULL_SHARE,
         "diskUsageLwmThreshold": FULL_SHARE,
@@ -317,13 +317,13 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
 
 
 def _java(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
-    """A JVM with the class data of a role, which is fit for whatever heap."""
-    kept = class_data_archive.archive(
+    """The command of a JVM with the class data of a role. The class data fits every size of heap."""
+    archive = class_data_archive.archive(
         role, java=layout.java, version=layout.distribution.version, heap_mb=layout.topology.heap_mb[role]
     )
     return (
         str(layout.java),
-        *((f"-XX:SharedArchiveFile={kept}",) if kept.exists() else ()),
+        *((f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()),
         f"-Xmx{heap_mb}m",
         f"-XX:MaxDirectMemorySize={direct_mb}m",
         *_SMALL,
@@ -346,12 +346,12 @@ def _files(layout: Layout, node: str, name: str, settings: Mapping[str, object])
 
 
 def fill_configuration(shipped: str, settings: Mapping[str, object]) -> str:
-    """A shipped `key=value` file with some keys replaced, and those that it lacks (or has commented out) added."""
-    left = dict(settings)
+    """A shipped `key=value` file with some keys replaced. Keys that it lacks or comments out are added."""
+    unwritten = dict(settings)
 
     def replace(match: re.Match[str]) -> str:
         key = match[1]
-        return f"{key}={left.pop(key)}" if key in left else match[0]
+        return f"{key}={unwritten.pop(key)}" if key in unwritten else match[0]
 
     text = re.sub(r"^([A-Za-z][\w.]*)=.*$", replace, shipped, flags=re.MULTILINE)
-    return text + "".join(f"\n{key}={value}" for key, value in left.items()) + "\n"
+    return text + "".join(f"\n{key}={value}" for key, value in unwritten.items()) + "\n"

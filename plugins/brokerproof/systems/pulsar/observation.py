@@ -1,4 +1,4 @@
-"""Observes Pulsar's clusters: what they say about themselves, together."""
+"""Observes Pulsar's clusters: what all of them say about themselves."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class PulsarObservation:
 
     def find_owner(self, cluster: str | None = None) -> str | None:
         """From the lookup service, which may assign the topic if nobody owns it."""
-        return self._one(cluster).find_owner()
+        return self._find_cluster(cluster).find_owner()
 
     def find_holders(self, cluster: str | None = None) -> list[str]:
         """The last segment's ensemble of the topic's open ledger."""
-        return find_holders(self._one(cluster))
+        return find_holders(self._find_cluster(cluster))
 
     def list_alive(self) -> dict[str, list[str]]:
         """Brokers as they registered themselves; bookies that registered as writable."""
@@ -96,5 +96,5 @@ class PulsarObservation:
         """The partitions with the position behind the last confirmed entry."""
         return [log for cluster in self.holding for log in find_logs(cluster)]
 
-    def _one(self, cluster: str | None) -> PulsarCluster:
+    def _find_cluster(self, cluster: str | None) -> PulsarCluster:
         return self.home if cluster is None else self.clusters[cluster]

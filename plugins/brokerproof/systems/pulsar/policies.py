@@ -1,4 +1,4 @@
-"""The policies that a topology lays over a Pulsar cluster: where copies go, and what holds for each namespace."""
+"""The policies that a topology sets on a Pulsar cluster: where copies go, and what holds for each namespace."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Placement(FrozenModel):
 
 
 class ClusterPolicies(FrozenModel):
-    """What stands beside the nodes of a cluster of Pulsar: its placement, its namespaces by `tenant/name`."""
+    """The policies of a cluster of Pulsar: its placement, and its namespaces by `tenant/name`."""
 
     placement: Placement = Placement()
     namespaces: dict[str, Namespace] = Field(default_factory=dict)

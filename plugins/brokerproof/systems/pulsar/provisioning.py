@@ -54,9 +54,9 @@ class PulsarProvisioning:
         ]
 
     def initialize(self, execute: Callable[[Program], None]) -> None:
-        """Write each cluster's metadata. Not at once: in a shared store they change the same namespaces.
+        """Write the metadata of the clusters, one after the other: in a shared store they change the same namespaces.
 
-        What bookies that start side by side would race for is there too before the first of them starts.
+        It also writes the entry that bookies would race for if they started side by side without it.
         """
         for name in self.topology.clusters:
             execute(nodes.initialization(self.layout, name))

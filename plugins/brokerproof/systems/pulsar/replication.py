@@ -1,4 +1,4 @@
-"""Which clusters of Pulsar send what to which others: the policies of its namespaces say it."""
+"""Which clusters of Pulsar replicate to which others, from the policies of the namespaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a topology one that Pulsar can run."""
+"""The rules for a topology that Pulsar can run."""
 
 from __future__ import annotations
 

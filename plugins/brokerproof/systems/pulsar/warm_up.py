@@ -13,7 +13,7 @@ TOPOLOGY: dict[str, Any] = {
     "title": "Rehearsal",
     "description": "One node of each role.",
     "settings": {
-        # The broker's own topics have no namespace of ours that says so.
+        # The broker's own topics are in no namespace of ours, whose policies would say so.
         Role.BROKER: {f"managedLedgerDefault{name}": 1 for name in ("EnsembleSize", "WriteQuorum", "AckQuorum")},
     },
     "clusters": {
