@@ -29,7 +29,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.tables import AttemptOutcome, Batches
-from brokerproof.systems.clients import payload, payload_hash
+from brokerproof.systems.clients import hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
 from pyspark import BarrierTaskContext
 from spark_session import SparkTasks, make_batch, open_run
@@ -109,13 +109,13 @@ class ScheduledProducer:
             due = int((horizon - start_at) * rate) + 1 if horizon >= start_at else 0
             while self.scheduled < due and self.attempts.pending < limit:
                 seq = self.scheduled
-                content, key = payload(name, seq, size), keys[seq % len(keys)]
+                content, key = make_payload(name, seq, size), keys[seq % len(keys)]
                 self.attempts.begin(
                     seq,
                     {
                         "seq": seq,
                         "key": key,
-                        "payload_hash": payload_hash(content),
+                        "payload_hash": hash_payload(content),
                         "scheduled_at": int((start_at + seq / rate) * 1e6),
                         "sent_at": clock.now_us(),
                     },

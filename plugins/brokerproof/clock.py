@@ -52,13 +52,13 @@ SYSTEM_CLOCK = Clock()
 now_us, wait_until = SYSTEM_CLOCK.now_us, SYSTEM_CLOCK.wait_until
 
 
-def utc(microseconds: int) -> datetime:
+def to_utc(microseconds: int) -> datetime:
     """The aware datetime of a time in microseconds since the epoch."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
 
 
-def microseconds(moment: datetime) -> int:
+def to_microseconds(moment: datetime) -> int:
     """Microseconds since the epoch of an aware datetime."""
     if moment.tzinfo is None:
         raise ValueError("a naive datetime has no place on the clock; pass one with a time zone")

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from brokerproof.errors import BrokerproofError
-from brokerproof.machine.disk_space import NEEDED_GB, usable_gb
+from brokerproof.machine.disk_space import NEEDED_GB, measure_usable_gb
 from brokerproof.machine.finding import Finding
 from brokerproof.settings import Settings
 from brokerproof.systems.registry import list_systems, load_system
@@ -81,7 +81,7 @@ def _check_memory() -> Finding:
 
 def _check_disk(name: str, path: Path) -> Finding:
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
-    free = usable_gb(existing)
+    free = measure_usable_gb(existing)
     writable = os.access(existing, os.W_OK)
     found = f"room for {free:.1f} GB in {path}" if writable else f"{existing} cannot be written"
     remedy = f"free {NEEDED_GB} GB, or set " + ("BROKERPROOF_VAR" if name == "disk for runs" else "TMPDIR")

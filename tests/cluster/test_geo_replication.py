@@ -176,14 +176,14 @@ def test_replication_is_not_drained_while_the_other_cluster_is_down_and_is_after
     for name in brokers:
         geo.runtime.kill(name)
     # Nobody of them is left to say so: the metadata store lists them until their sessions end.
-    assert us.alive_brokers() == sorted(brokers)
+    assert us.list_alive_brokers() == sorted(brokers)
     publish(geo, EU, 20)
     to_us, from_us = geo.observation.find_replication_drains()
     assert (to_us.drained, from_us.drained) == (False, False)
     assert "the replicator of the topic is at" in to_us.why
     assert "no node answers" in from_us.why
     before = len(read(geo, EU))
-    wait_until(lambda: us.alive_brokers() == [], timeout_s=60, what="the end of their sessions")
+    wait_until(lambda: us.list_alive_brokers() == [], timeout_s=60, what="the end of their sessions")
     specs = geo.provisioning.specs()
     for name in brokers:
         geo.runtime.start(specs[name])

@@ -15,7 +15,7 @@ from brokerproof.errors import AdminError, InputError
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.runtimes.registry import make_runtime
-from brokerproof.systems.clients import Settled, payload, payload_hash
+from brokerproof.systems.clients import Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, make_observation, make_provisioning
 
 SYSTEMS = Path(__file__).resolve().parent
@@ -73,7 +73,7 @@ def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclu
     settled: list[Settled] = []
     producer = clients.producer("p")
     for seq in range(MESSAGES):
-        producer.send(seq, f"k{seq % 3}", payload("p", seq, 50), settled.append)
+        producer.send(seq, f"k{seq % 3}", make_payload("p", seq, 50), settled.append)
     wait_until(lambda: len(settled) == MESSAGES, timeout_s=20, what="the acks")
     producer.close()
     assert {each.outcome for each in settled} == {AttemptOutcome.ACKED}
@@ -89,7 +89,7 @@ def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclu
     assert [(each.producer, each.seq, each.position) for each in read] == [
         ("p", seq, position) for seq, position in enumerate(positions)
     ]
-    assert [each.payload_hash for each in read] == [payload_hash(payload("p", seq, 50)) for seq in range(MESSAGES)]
+    assert [each.payload_hash for each in read] == [hash_payload(make_payload("p", seq, 50)) for seq in range(MESSAGES)]
     # A control record takes the last offset, so no message ever has it.
     assert log.end is not None
     assert read[-1].position is not None

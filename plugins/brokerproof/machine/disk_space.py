@@ -13,7 +13,7 @@ NEEDED_GB = 3
 FULL_SHARE = 0.99
 
 
-def usable_gb(path: Path) -> float:
+def measure_usable_gb(path: Path) -> float:
     """The gigabytes that nodes can still write in a directory before they call its disk full. It need not exist yet."""
     disk = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists()))
     return (disk.free - (1 - FULL_SHARE) * disk.total) / 2**30
@@ -21,7 +21,7 @@ def usable_gb(path: Path) -> float:
 
 def check_disk_space(path: Path) -> None:
     """Raises MachineError where there is less than a run needs."""
-    found = usable_gb(path.absolute())
+    found = measure_usable_gb(path.absolute())
     if found < NEEDED_GB:
         raise MachineError(
             f"the disk of {path} has room for {max(found, 0):.1f} GB, and a run needs {NEEDED_GB}; free some, or set "

@@ -17,7 +17,7 @@ import httpx
 import psutil
 from filelock import FileLock, Timeout
 
-from brokerproof.clock import utc, wait_until
+from brokerproof.clock import to_utc, wait_until
 from brokerproof.errors import DeadlineError, InputError, MachineError
 from brokerproof.machine.processes import SERVICE_MARK, Mark, find_marked_processes, start_process
 from brokerproof.orchestration.airflow_client import AirflowClient
@@ -189,7 +189,7 @@ def _is_healthy(session: AirflowSession) -> bool:
             datetime.fromisoformat(health[part][f"latest_{part}_heartbeat"]) for part in ("scheduler", "dag_processor")
         ]
         healthy = all(health[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
-        return healthy and min(beats) > utc(int(session.created * 1e6)) and _serves_tasks(session)
+        return healthy and min(beats) > to_utc(int(session.created * 1e6)) and _serves_tasks(session)
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return False
 

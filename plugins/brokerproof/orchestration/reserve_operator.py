@@ -50,7 +50,7 @@ class ReserveOperator(BaseOperator):
             # The task ends for a moment, because a waiting task takes one of Airflow's places for tasks, and the run
             # that holds the slot may need that place to end.
             log.info("all %d slots are held; trying again in %d s", slots.count_slots(), _ASK_FOR_SLOT_EVERY_S)
-            raise AirflowRescheduleException(clock.utc(clock.now_us()) + timedelta(seconds=_ASK_FOR_SLOT_EVERY_S))
+            raise AirflowRescheduleException(clock.to_utc(clock.now_us()) + timedelta(seconds=_ASK_FOR_SLOT_EVERY_S))
         with fail_with_sentence(context):
             unchanged, _ = load_scenario(file, settings.topologies)
             run = lifecycle.reserve(
@@ -59,7 +59,7 @@ class ReserveOperator(BaseOperator):
                 run_id=run_id,
                 topologies=settings.topologies,
                 overrides=read_overrides(context["params"], unchanged),
-                triggered_at=clock.microseconds(dag_run.run_after),
+                triggered_at=clock.to_microseconds(dag_run.run_after),
             )
         write_record(run, StepSeconds(step="reserve", started_at=started_at, finished_at=clock.now_us()))
         return run.directory

@@ -66,7 +66,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         suites={str(name): str(verdict) for name, verdict in outcome.suites.items()},
         started_at=read_trigger_time(run),
         finished_at=find_verdict_time(run),
-        recorded_at=clock.utc(clock.now_us()),
+        recorded_at=clock.to_utc(clock.now_us()),
         total_s=outcome.seconds.total,
         phases_s=outcome.seconds.phases,
         overhead_s=outcome.seconds.overhead,

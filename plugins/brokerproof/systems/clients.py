@@ -117,12 +117,12 @@ class Clients(Protocol):
         """Close the connections."""
 
 
-def payload(producer: str, seq: int, size: int) -> bytes:
+def make_payload(producer: str, seq: int, size: int) -> bytes:
     """`size` bytes that no other message has: a digest of producer and seq, repeated, because that is cheap."""
     seed = xxhash.xxh3_128_digest(f"{producer}/{seq}".encode())
     return (seed * (size // len(seed) + 1))[:size]
 
 
-def payload_hash(content: bytes) -> int:
+def hash_payload(content: bytes) -> int:
     """64 bits over a payload, as a signed number."""
     return xxhash.xxh3_64_intdigest(content) - 2**63

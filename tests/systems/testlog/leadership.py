@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from testlog.log import Entry
 from testlog.peer import Peer
-from testlog.replica import Decided, Replica
+from testlog.replica import DecisionCallback, Replica
 from testlog.topics import TERM_START
 from testlog.wire import Content, Header, pack
 
@@ -121,7 +121,7 @@ class Leadership:
         self._replica.propose(Entry.with_content(self._term, pack({"kind": TERM_START})), lambda _: None)
         self._replicate()
 
-    def propose(self, header: Header, body: bytes, decided: Decided) -> None:
+    def propose(self, header: Header, body: bytes, decided: DecisionCallback) -> None:
         """Append an entry; `decided` is called when it is committed."""
         self._replica.propose(Entry.with_content(self._term, pack(header, body)), decided)
         self._schedule_replication()

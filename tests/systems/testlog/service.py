@@ -31,7 +31,7 @@ from testlog.fetches import Fetches
 from testlog.leadership import Leadership
 from testlog.node import LogNode
 from testlog.publishes import Publishes
-from testlog.replica import Decided
+from testlog.replica import DecisionCallback
 from testlog.session import Handler, Request
 from testlog.topics import COMMIT, SUBSCRIPTION, TOPIC, LogPartition, Topic, Topics
 from testlog.wire import Header
@@ -215,7 +215,7 @@ class Service:
 
         self._propose(entry, b"", decided)
 
-    def _propose(self, entry: Header, body: bytes, decided: Decided) -> None:
+    def _propose(self, entry: Header, body: bytes, decided: DecisionCallback) -> None:
         leadership = self.node.leadership
         if leadership is None:
             decided(None)

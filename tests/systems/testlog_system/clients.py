@@ -8,7 +8,7 @@ from brokerproof.errors import AdminError
 from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.systems.clients import Position, Received, Settled, payload_hash
+from brokerproof.systems.clients import Position, Received, Settled, hash_payload
 from testlog.client import Delivery, LogCluster, LogConsumer, LogProducer, LogReader, Settlement
 
 from testlog_system.cluster import cluster_name, cluster_of, partition_numbers
@@ -118,7 +118,7 @@ def _received(delivery: Delivery, numbers: list[int]) -> Received:
         producer=record.producer,
         seq=record.seq,
         key=record.key,
-        payload_hash=payload_hash(record.payload),
+        payload_hash=hash_payload(record.payload),
         partition=numbers[delivery.partition],
         position=Position(0, delivery.offset),
         redelivery_count=0,

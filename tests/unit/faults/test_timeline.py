@@ -188,7 +188,7 @@ def test_a_fault_is_injected_in_the_impact_phase_seen_and_undone(tmp_path: Path)
     said = execute(run, nodes)
     assert states(run) == [("gone", state) for state in ("injecting", "effective", "healing", "recovered")]
     rows = pq.read_table(run.table("faults")).to_pylist()
-    times = {row["state"]: clock.microseconds(row["at"]) for row in rows}
+    times = {row["state"]: clock.to_microseconds(row["at"]) for row in rows}
     phases = read_record(run, PhaseTimes)
     assert phases is not None
     assert times["injecting"] >= phases.impact_at
@@ -445,7 +445,7 @@ def test_a_fault_that_waits_for_a_monitor_comes_after_so_long_without_an_answer(
     nodes.up.discard("broker-us-2")
     execute(run, nodes)
     rows = pq.read_table(run.table("faults")).to_pylist()
-    times = {(row["fault"], row["state"]): clock.microseconds(row["at"]) for row in rows}
+    times = {(row["fault"], row["state"]): clock.to_microseconds(row["at"]) for row in rows}
     assert times["help", "injecting"] - times["gone", "effective"] >= 0.2 * 1e6
     assert "start broker-us-2" in nodes.log
     assert not any(line.startswith(("kill broker-us", "stop broker-us")) for line in nodes.log)

@@ -303,6 +303,6 @@ def hash_of(producer: str | None, seq: int | None) -> int:
 def table(run: Run, name: str) -> list[Row]:
     """The rows of a table that was written."""
     return [
-        {key: clock.microseconds(value) - START if hasattr(value, "tzinfo") else value for key, value in row.items()}
+        {key: clock.to_microseconds(value) - START if hasattr(value, "tzinfo") else value for key, value in row.items()}
         for row in pq.read_table(run.table(name)).to_pylist()
     ]

@@ -16,7 +16,7 @@ from functools import cached_property
 from brokerproof.experiment.topology import Topology, name_brokers_place, name_clients_place
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
-from brokerproof.systems.pulsar.replication import regions_replicating_to
+from brokerproof.systems.pulsar.replication import list_regions_replicating_to
 from brokerproof.systems.pulsar.roles import Role
 
 METADATA_PORT, BOOKIE_PORT, BROKER_PORT = 2181, 3181, 6650
@@ -81,7 +81,7 @@ class Addressing:
         listener to ask for. All other clusters get the same one, so topology_rules.py wants them in one region.
         """
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
-        regions = regions_replicating_to(self.topology, cluster) if self.topology.links else []
+        regions = list_regions_replicating_to(self.topology, cluster) if self.topology.links else []
         if not regions:
             return {
                 "brokerServiceUrl": "pulsar://"

@@ -8,7 +8,7 @@ from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
 from brokerproof.systems.pulsar.policies import BookiePlacement, parse_policies
 from brokerproof.systems.pulsar.roles import Role
-from brokerproof.systems.pulsar.topic import namespace_of
+from brokerproof.systems.pulsar.topic import parse_namespace
 
 
 class PulsarAdministration:
@@ -48,7 +48,7 @@ class PulsarAdministration:
     def reassign(self, cluster: str | None = None) -> None:
         """Unload the bundles that the partitions are in: to unload a topic alone leaves it with its owner."""
         found = self._find_cluster(cluster)
-        namespace = namespace_of(found.topic)
+        namespace = parse_namespace(found.topic)
         for _, path in found.partitions:
             bundle = found.brokers.get(path.replace("/admin/v2/", "/lookup/v2/topic/", 1) + "/bundle")
             found.brokers.change("PUT", f"/admin/v2/namespaces/{namespace}/{bundle}/unload")

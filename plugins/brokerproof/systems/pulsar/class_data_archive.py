@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from brokerproof.errors import NodeError
-from brokerproof.machine.files import whole_file
+from brokerproof.machine.files import stage_file
 from brokerproof.machine.java import locate_cache
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def dump(path: Path, *, java: Path, pid: int) -> bool:
     """Make an archive from a running node, which goes on as it was. Returns whether it worked."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with whole_file(path) as unfinished:
+        with stage_file(path) as unfinished:
             # Java lists the classes beside the archive, and leaves the list where it fails.
             with _removed_in_the_end(unfinished.with_name(f"{unfinished.name}.classlist")):
                 result = subprocess.run(

@@ -12,7 +12,7 @@ from brokerproof.experiment.topology import name_clients_place
 from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.systems.clients import Position, Received, Settled, payload_hash
+from brokerproof.systems.clients import Position, Received, Settled, hash_payload
 from brokerproof.systems.pulsar import topic
 from brokerproof.systems.pulsar.addressing import Addressing, name_listener
 from brokerproof.systems.pulsar.roles import Role
@@ -42,7 +42,7 @@ class PulsarClients:
 
     def __init__(self, run: Run, cluster: str, region: str | None = None) -> None:
         self._cluster = cluster
-        self._topic = topic.full_name(run.scenario.workload)
+        self._topic = topic.make_full_name(run.scenario.workload)
         self._settings = run.scenario.workload.client
         addressing = Addressing.from_run(run)
         brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
@@ -197,7 +197,7 @@ def _received(message: pulsar.Message, cluster: str, partition: int | None) -> R
         producer=identity.get(_PRODUCER),
         seq=int(seq) if seq.isdigit() else None,
         key=message.partition_key() or None,
-        payload_hash=payload_hash(message.data()),
+        payload_hash=hash_payload(message.data()),
         partition=message_id.partition() if partition is None else partition,
         position=Position(message_id.ledger_id(), message_id.entry_id(), None if batch < 0 else batch),
         redelivery_count=message.redelivery_count(),

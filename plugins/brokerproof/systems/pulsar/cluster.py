@@ -31,7 +31,7 @@ class PulsarCluster:
 
     def __init__(self, run: Run, name: str, *, patience_s: float) -> None:
         self.run, self.name, self.topology = run, name, run.topology
-        self.topic = topic.full_name(run.scenario.workload)
+        self.topic = topic.make_full_name(run.scenario.workload)
         self.addresses: Mapping[str, str] = run.facts.addresses
         hosts = Addressing.from_run(run).hosts
         self._node_at = {host: node for known in (self.addresses, hosts) for node, host in known.items()}
@@ -63,7 +63,7 @@ class PulsarCluster:
     @cached_property
     def partitions(self) -> list[tuple[int, str]]:
         """(number, admin path) of each partition; number -1 for a topic without."""
-        path = topic.admin_path(self.topic)
+        path = topic.make_admin_path(self.topic)
         count = self.run.scenario.workload.partitions
         if count == 0:
             return [(-1, path)]
@@ -72,7 +72,7 @@ class PulsarCluster:
     @cached_property
     def others(self) -> list[str]:
         """The clusters that the topic is replicated to from here."""
-        return list_clusters_reached(self.topology, self.name, topic.namespace_of(self.topic))[1:]
+        return list_clusters_reached(self.topology, self.name, topic.parse_namespace(self.topic))[1:]
 
     def find_owner(self) -> str | None:
         """From the lookup service, which may assign the topic if nobody owns it."""
@@ -83,23 +83,23 @@ class PulsarCluster:
             return None
         return self._node_at.get(urlparse(found["brokerUrl"]).hostname or "")
 
-    def alive_brokers(self) -> list[str]:
+    def list_alive_brokers(self) -> list[str]:
         """Brokers as they registered themselves; where none of them answers, the metadata store is asked."""
         try:
             listed = self.brokers.get(f"/admin/v2/brokers/{self.name}")
         except AdminError:
-            listed = self._registered(metadata_store.BROKERS)
+            listed = self._list_registered(metadata_store.BROKERS)
         return sorted(self.node_names(broker.rsplit(":", 1)[0] for broker in listed))
 
-    def alive_bookies(self) -> list[str]:
+    def list_alive_bookies(self) -> list[str]:
         """Bookies that registered as writable; where none of them answers, the metadata store is asked."""
         try:
             listed = self.bookies.get("/api/v1/bookie/list_bookies", type="rw")
         except AdminError:
-            listed = self._registered(metadata_store.BOOKIES)
+            listed = self._list_registered(metadata_store.BOOKIES)
         return sorted(self.node_names(bookie.rsplit(":", 1)[0] for bookie in listed))
 
-    def _registered(self, folder: str) -> list[str]:
+    def _list_registered(self, folder: str) -> list[str]:
         """The entries of sessions in a folder of the metadata store, asked last: the answer lists all sessions."""
         folder = f"{metadata_store.chroot(self.topology, self.name)}{folder}/"
         sessions = self.metadata_store.get("/commands/dump")["session_id_to_ephemeral_paths"].values()

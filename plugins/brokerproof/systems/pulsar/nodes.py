@@ -123,27 +123,27 @@ class Layout:
         )
 
 
-def node_specs(layout: Layout, cluster_name: str) -> dict[str, NodeSpec]:
+def make_node_specs(layout: Layout, cluster_name: str) -> dict[str, NodeSpec]:
     """The specs of a cluster's nodes, by name."""
     cluster = layout.topology.clusters[cluster_name]
     make: Mapping[str, Callable[[Layout, str, str, Node], NodeSpec]] = {
-        Role.METADATA: _metadata,
-        Role.BOOKIE: _bookie,
-        Role.BROKER: _broker,
+        Role.METADATA: _make_metadata_spec,
+        Role.BOOKIE: _make_bookie_spec,
+        Role.BROKER: _make_broker_spec,
     }
     return {name: make[node.role](layout, cluster_name, name, node) for name, node in cluster.nodes.items()}
 
 
-def shared_metadata_specs(layout: Layout) -> dict[str, NodeSpec]:
+def make_shared_metadata_specs(layout: Layout) -> dict[str, NodeSpec]:
     """The specs of the metadata store that all clusters share, by name."""
-    return {name: _metadata(layout, "", name, node) for name, node in layout.topology.shared_metadata.items()}
+    return {name: _make_metadata_spec(layout, "", name, node) for name, node in layout.topology.shared_metadata.items()}
 
 
-def initialization(layout: Layout, cluster_name: str) -> Program:
+def make_initialization(layout: Layout, cluster_name: str) -> Program:
     """The program that writes a new cluster's metadata."""
     cluster = layout.topology.clusters[cluster_name]
     command = (
-        *_java(layout, Role.BROKER, heap_mb=128),
+        *_make_java_command(layout, Role.BROKER, heap_mb=128),
         "org.apache.pulsar.PulsarClusterMetadataSetup",
         *("--cluster", cluster_name),
         *("--metadata-store", f"zk:{layout.metadata_url(cluster_name, layout.addresses)}"),
@@ -156,22 +156,22 @@ def initialization(layout: Layout, cluster_name: str) -> Program:
     return Program(purpose=f"writing the metadata of cluster {cluster_name}", command=command, files=files)
 
 
-def health_url(spec: NodeSpec) -> str:
+def make_health_url(spec: NodeSpec) -> str:
     """The URL at which a node says that it is healthy: GET answers 200."""
     return _HEALTH[spec.role].format(spec.address)
 
 
-def ready_url(spec: NodeSpec) -> str:
+def make_ready_url(spec: NodeSpec) -> str:
     """The URL at which a node says that it serves. It has no side effects, whereas a broker's health check publishes a
     message, which could be stored in any region before the racks are known."""
     return (
         f"http://{spec.address}:{BROKER_HTTP_PORT}/admin/v2/brokers/ready"
         if spec.role == Role.BROKER
-        else health_url(spec)
+        else make_health_url(spec)
     )
 
 
-def _metadata(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
+def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
     address = layout.addresses[name]
     settings = {
         "dataDir": "{node}/data",
@@ -189,18 +189,18 @@ def _metadata(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeS
         region=node.region,
         address=address,
         command=(
-            *_java(layout, Role.METADATA, heap_mb=layout.topology.heap_mb[Role.METADATA]),
+            *_make_java_command(layout, Role.METADATA, heap_mb=layout.topology.heap_mb[Role.METADATA]),
             "-Dzookeeper.4lw.commands.whitelist=*",
             "-Dzookeeper.snapshot.trust.empty=true",
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             "{node}/conf/zookeeper.conf",
         ),
-        files=_files(layout, name, "zookeeper.conf", settings),
+        files=_make_files(layout, name, "zookeeper.conf", settings),
         ports=(METADATA_PORT, METADATA_ADMIN_PORT, METADATA_METRICS_PORT),
     )
 
 
-def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
+def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
     cluster = layout.topology.clusters[cluster_name]
     address = layout.addresses[name]
     settings: dict[str, object] = {
@@ -249,15 +249,15 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         region=node.region,
         address=address,
         command=(
-            *_java(layout, Role.BOOKIE, heap_mb=heap, direct_mb=heap),
+            *_make_java_command(layout, Role.BOOKIE, heap_mb=heap, direct_mb=heap),
             *_METADATA_DRIVERS,
             "org.apache.bookkeeper.server.Main",
             "--conf",
             "{node}/conf/bookkeeper.conf",
         ),
-        files=_files(layout, name, "bookkeeper.conf", settings),
+        files=_make_files(layout, name, "bookkeeper.conf", settings),
         reset=(
-            *_java(layout, Role.BOOKIE, heap_mb=128),
+            *_make_java_command(layout, Role.BOOKIE, heap_mb=128),
             *_METADATA_DRIVERS,
             *reset,
             *("bookieformat", "-nonInteractive", "-force", "-deleteCookie"),
@@ -266,7 +266,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
     )
 
 
-def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
+def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
     cluster = layout.topology.clusters[cluster_name]
     placement = parse_policies(cluster).placement
     address = layout.addresses[name]
@@ -304,19 +304,19 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         region=node.region,
         address=address,
         command=(
-            *_java(layout, Role.BROKER, heap_mb=heap, direct_mb=heap),
+            *_make_java_command(layout, Role.BROKER, heap_mb=heap, direct_mb=heap),
             *_METADATA_DRIVERS,
             "-Dlog4j.shutdownHookEnabled=false",
             "org.apache.pulsar.PulsarBrokerStarter",
             "--broker-conf",
             "{node}/conf/broker.conf",
         ),
-        files=_files(layout, name, "broker.conf", settings),
+        files=_make_files(layout, name, "broker.conf", settings),
         ports=(BROKER_PORT, BROKER_HTTP_PORT, *((CLIENTS_PORT,) if layout.topology.links else ())),
     )
 
 
-def _java(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
+def _make_java_command(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
     """The command of a JVM with the class data of a role. The class data fits every size of heap."""
     archive = class_data_archive.archive(
         role, java=layout.java, version=layout.distribution.version, heap_mb=layout.topology.heap_mb[role]
@@ -334,7 +334,7 @@ def _java(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> t
     )
 
 
-def _files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
+def _make_files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
     hosts = {"localhost": "127.0.0.1", **layout.addressing.map_hosts(node)}
     return {
         f"conf/{name}": fill_configuration(layout.distribution.shipped(name), settings),

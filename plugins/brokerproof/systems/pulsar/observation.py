@@ -56,8 +56,8 @@ class PulsarObservation:
         """Brokers as they registered themselves; bookies that registered as writable."""
         clusters = self.clusters.values()
         return {
-            Role.BROKER: [name for cluster in clusters for name in cluster.alive_brokers()],
-            Role.BOOKIE: [name for cluster in clusters for name in cluster.alive_bookies()],
+            Role.BROKER: [name for cluster in clusters for name in cluster.list_alive_brokers()],
+            Role.BOOKIE: [name for cluster in clusters for name in cluster.list_alive_bookies()],
         }
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
@@ -65,7 +65,7 @@ class PulsarObservation:
         return {
             (f"{name}/{what}" if len(self.clusters) > 1 else what): sampler
             for name, cluster in self.clusters.items()
-            for what, sampler in ClusterSamplers(cluster).by_name().items()
+            for what, sampler in ClusterSamplers(cluster).list_samplers().items()
         }
 
     def count_under_replicated(self) -> int:

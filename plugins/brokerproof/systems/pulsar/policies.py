@@ -92,6 +92,6 @@ def parse_policies(cluster: Cluster) -> ClusterPolicies:
     return parse(ClusterPolicies, cluster.policies, file="")
 
 
-def storing_regions(cluster: Cluster) -> list[str]:
+def list_storing_regions(cluster: Cluster) -> list[str]:
     """The regions that have a bookie of the cluster, in the file's order."""
     return list(dict.fromkeys(node.region for node in cluster.nodes.values() if node.role == Role.BOOKIE))

@@ -36,10 +36,10 @@ class PulsarProvisioning:
 
     def specs(self) -> Mapping[str, NodeSpec]:
         """Every node of the topology, by name."""
-        return nodes.shared_metadata_specs(self.layout) | {
+        return nodes.make_shared_metadata_specs(self.layout) | {
             name: spec
             for cluster in self.topology.clusters
-            for name, spec in nodes.node_specs(self.layout, cluster).items()
+            for name, spec in nodes.make_node_specs(self.layout, cluster).items()
         }
 
     def routes(self) -> list[Route]:
@@ -59,21 +59,21 @@ class PulsarProvisioning:
         It also writes the entry that bookies would race for if they started side by side without it.
         """
         for name in self.topology.clusters:
-            execute(nodes.initialization(self.layout, name))
+            execute(nodes.make_initialization(self.layout, name))
         for name in self.topology.clusters:
             metadata_store.lay_out(self.layout.metadata_url(name, self._addressing.addresses))
 
     def is_healthy(self, spec: NodeSpec) -> bool:
         """GET of the node's health endpoint answers 200."""
-        return self._answers(nodes.health_url(spec))
+        return self._answers(nodes.make_health_url(spec))
 
     def is_ready(self, spec: NodeSpec) -> bool:
         """GET of the node's ready endpoint answers 200."""
-        return self._answers(nodes.ready_url(spec))
+        return self._answers(nodes.make_ready_url(spec))
 
     def describe_health(self, spec: NodeSpec) -> str:
         """The URL of the health endpoint."""
-        return nodes.health_url(spec)
+        return nodes.make_health_url(spec)
 
     def learn(self, pids: Mapping[str, int]) -> None:
         """Class data archives of the roles that lack one."""

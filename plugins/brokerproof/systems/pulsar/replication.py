@@ -13,7 +13,7 @@ def list_clusters_reached(topology: Topology, home: str, namespace: str) -> list
     return list(dict.fromkeys([home, *(policies.replicated_to if policies else [])]))
 
 
-def regions_replicating_to(topology: Topology, cluster: str) -> list[str]:
+def list_regions_replicating_to(topology: Topology, cluster: str) -> list[str]:
     """The regions in which the clusters that replicate something to this one have brokers."""
     return list(
         dict.fromkeys(

@@ -25,7 +25,7 @@ class ClusterSamplers:
         timeout = httpx.Timeout(min(5.0, cluster.patience_s), connect=1.0)
         self._http = httpx.Client(timeout=timeout, trust_env=False)
 
-    def by_name(self) -> Mapping[str, Callable[[], list[Sample]]]:
+    def list_samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
         """One for each thing that can be slow or dead by itself."""
         here = self._cluster.name in list_clusters_reached(self._cluster.topology, self._cluster.run.scenario.workload)
         return {
@@ -45,12 +45,12 @@ class ClusterSamplers:
 
     def _sample_brokers(self) -> list[Sample]:
         return self._sample_cluster(
-            SampledMetric.ALIVE.join_subject(Role.BROKER), format_names(self._cluster.alive_brokers())
+            SampledMetric.ALIVE.join_subject(Role.BROKER), format_names(self._cluster.list_alive_brokers())
         )
 
     def _sample_bookies(self) -> list[Sample]:
         return self._sample_cluster(
-            SampledMetric.ALIVE.join_subject(Role.BOOKIE), format_names(self._cluster.alive_bookies())
+            SampledMetric.ALIVE.join_subject(Role.BOOKIE), format_names(self._cluster.list_alive_bookies())
         )
 
     def _sample_repair(self) -> list[Sample]:

@@ -19,7 +19,7 @@ from brokerproof.systems.pulsar.distribution import CHECKSUMS, distribution, exa
 from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
-from brokerproof.systems.pulsar.topic import full_name, namespace_of
+from brokerproof.systems.pulsar.topic import make_full_name, parse_namespace
 
 
 class Pulsar:
@@ -56,11 +56,11 @@ class Pulsar:
 
     def topic(self, workload: Workload) -> str:
         """A persistent topic of the workload's namespace."""
-        return full_name(workload)
+        return make_full_name(workload)
 
     def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         """Where the topic's namespace is replicated to."""
-        return list_clusters_reached(topology, home, namespace_of(topic))
+        return list_clusters_reached(topology, home, parse_namespace(topic))
 
     # The parts are imported when a run needs them: a scenario's file is checked without Pulsar's client.
 

@@ -8,8 +8,8 @@ from typing import Any
 from brokerproof.errors import InputError
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.yaml_models import suggest_name
-from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies, storing_regions
-from brokerproof.systems.pulsar.replication import list_clusters_reached, regions_replicating_to
+from brokerproof.systems.pulsar.policies import ClusterPolicies, list_storing_regions, parse_policies
+from brokerproof.systems.pulsar.replication import list_clusters_reached, list_regions_replicating_to
 from brokerproof.systems.pulsar.roles import Role
 
 # The prefix of the URLs of metadata stores, without its colon.
@@ -67,7 +67,7 @@ def _check_namespaces(cluster: Cluster, policies: ClusterPolicies) -> None:
 
 
 def _check_region(cluster: Cluster, region: str, field: str) -> None:
-    regions = storing_regions(cluster)
+    regions = list_storing_regions(cluster)
     if region not in regions:
         raise InputError(f"no node is in region `{region}`", field=field, remedy=suggest_name(region, regions))
 
@@ -110,7 +110,7 @@ def _check_names_across_links(topology: Topology) -> None:
 
 def _check_listeners_across_links(topology: Topology) -> None:
     for cluster in topology.clusters:
-        regions = regions_replicating_to(topology, cluster)
+        regions = list_regions_replicating_to(topology, cluster)
         if len(regions) > 1:
             raise InputError(
                 f"is replicated with across links from brokers in {' and '.join(regions)}, and Pulsar knows "

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from testlog.client.cluster import LogCluster
-from testlog.client.connection import Answered, LogConnection, RequestError, UnavailableError
+from testlog.client.connection import AnswerCallback, LogConnection, RequestError, UnavailableError
 from testlog.record import MessageRecord, unpack_records
 from testlog.wire import Content, Header
 
@@ -53,7 +53,7 @@ class Cursor:
                 deliveries, self._deliveries = self._deliveries, []
                 return deliveries
 
-    def send(self, header: Header, answered: Answered) -> None:
+    def send(self, header: Header, answered: AnswerCallback) -> None:
         """Send another request about the topic, if there is a connection; a later `poll` calls `answered`."""
         if self._connection is not None:
             try:

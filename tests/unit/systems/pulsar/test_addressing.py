@@ -129,7 +129,7 @@ def layout_of(addressing: Addressing) -> nodes.Layout:
 
 
 def test_every_node_is_told_where_to_find_the_others(wan: Addressing) -> None:
-    specs = nodes.node_specs(layout_of(wan), "mycluster")
+    specs = nodes.make_node_specs(layout_of(wan), "mycluster")
     hosts = [line.split() for line in specs["bookie-eu-1"].files["conf/hosts"].splitlines()]
     # The own address is looked up backwards too, and the machine's name has to be the first found.
     assert hosts[0] == [wan.addresses["bookie-eu-1"], socket.gethostname()]
@@ -145,14 +145,14 @@ def test_every_node_is_told_where_to_find_the_others(wan: Addressing) -> None:
 
 
 def test_what_runs_beside_the_nodes_is_given_addresses(wan: Addressing) -> None:
-    command = nodes.initialization(layout_of(wan), "mycluster").command
+    command = nodes.make_initialization(layout_of(wan), "mycluster").command
     assert f"zk:{wan.addresses['metadata-1']}:2181" in command
     assert not any("metadata-1" in part for part in command)
 
 
 def test_without_links_a_node_is_told_nothing_of_the_others() -> None:
     addressing = addressing_of(load_topology("sync_active_passive", TOPOLOGIES))
-    spec = nodes.node_specs(layout_of(addressing), "mycluster")["broker-eu-1"]
+    spec = nodes.make_node_specs(layout_of(addressing), "mycluster")["broker-eu-1"]
     address = addressing.addresses["broker-eu-1"]
     assert spec.files["conf/hosts"] == f"{address} {socket.gethostname()}\n127.0.0.1 localhost\n"
     assert "advertisedListeners" not in spec.files["conf/broker.conf"]

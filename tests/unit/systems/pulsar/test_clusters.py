@@ -312,7 +312,7 @@ def test_where_no_node_answers_the_metadata_store_says_who_lives(run: Run) -> No
         full=[f"/{EU}/ledgers/available/readonly/{at['bookie-eu-1']}:3181"],
     )
     eu = observation.clusters[EU]
-    assert (eu.alive_brokers(), eu.alive_bookies()) == (["broker-eu-1"], ["bookie-eu-2"])
+    assert (eu.list_alive_brokers(), eu.list_alive_bookies()) == (["broker-eu-1"], ["bookie-eu-2"])
     assert observation.list_alive() == {"broker": ["broker-eu-1", "broker-us-1"], "bookie": ["bookie-eu-2"]}
 
 
