@@ -37,7 +37,7 @@ def _query_like_judging(rows: DataFrame) -> DataFrame:
     joined = moved.join(few, "who").join(rows.select("who", F.col("number").alias("other")), "who", "full_outer")
     return joined.withColumns(
         {
-            "said": F.expr("concat(who, ':', coalesce(ahead, 0), ' of ', size(texts), ' at ', last)"),
+            "sentence": F.expr("concat(who, ':', coalesce(ahead, 0), ' of ', size(texts), ' at ', last)"),
             "found": F.transform(
                 F.array_compact(F.array(F.when(F.col("ahead") > 1, F.struct("who", "nth")))), lambda each: each["who"]
             ),
@@ -62,7 +62,7 @@ def main() -> None:
         judged = _query_like_judging(stored).persist(StorageLevel.DISK_ONLY)
         judged.count()
         judged.write.parquet(f"{directory}/judged")
-        found = judged.withColumn("each", F.explode_outer("found")).groupBy("each").agg(F.count("*"), F.max("said"))
+        found = judged.withColumn("each", F.explode_outer("found")).groupBy("each").agg(F.count("*"), F.max("sentence"))
         found.union(found).orderBy("each").collect()
         named = spark.createDataFrame([("p-0", 1)], "name string, value int").coalesce(1)
         named.join(F.broadcast(found), named["name"] == found["each"], "left").collect()

@@ -30,7 +30,7 @@ class Position(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What the client said about one attempt."""
+    """The client's result of one attempt."""
 
     outcome: AttemptOutcome
     error: str | None = None
