@@ -24,7 +24,8 @@ SELECT
     * EXCLUDE (first, forbidden),
     first.cause,
     first.detail,
-    -- A message that a destroyed cluster lost, or had not yet sent on, is legal; `rpo_messages` bounds what no cluster holds.
+    -- A message that a destroyed cluster lost, or had not yet sent on, is legal.
+    -- `rpo_messages` bounds what no cluster holds.
     NOT list_contains(forbidden, anomaly) OR (
         anomaly IN ('lost', 'not_replicated')
         AND (cluster IN (FROM destroyed_clusters) OR coalesce(home IN (FROM destroyed_clusters), false))
