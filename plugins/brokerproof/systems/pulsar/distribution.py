@@ -37,8 +37,8 @@ class Distribution:
     version: str
     home: Path
 
-    def shipped(self, name: str) -> str:
-        """The text of a file of conf/ as shipped."""
+    def read_shipped(self, name: str) -> str:
+        """Read a file of conf/ as shipped."""
         return (self.home / "conf" / name).read_text(encoding="utf-8")
 
     @property
@@ -52,7 +52,7 @@ def is_cached(version: str) -> bool:
     return (locate_cache() / f"apache-pulsar-{version}").is_dir()
 
 
-def distribution(version: str) -> Distribution:
+def provide_distribution(version: str) -> Distribution:
     """The distribution of a version, fetched and unpacked if the cache lacks it.
 
     Raises InputError for a version without a pinned checksum, MachineError where it cannot be fetched, is not what

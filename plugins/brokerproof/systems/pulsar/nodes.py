@@ -337,7 +337,7 @@ def _make_java_command(layout: Layout, role: Role, *, heap_mb: int, direct_mb: i
 def _make_files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
     hosts = {"localhost": "127.0.0.1", **layout.addressing.map_hosts(node)}
     return {
-        f"conf/{name}": fill_configuration(layout.distribution.shipped(name), settings),
+        f"conf/{name}": fill_configuration(layout.distribution.read_shipped(name), settings),
         # The node's address is looked up backwards too, and the first name found has to be the machine's.
         "conf/hosts": f"{layout.addresses[node]} {socket.gethostname()}\n"
         + "".join(f"{address} {host}\n" for host, address in hosts.items()),

@@ -13,7 +13,7 @@ from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.systems.pulsar import class_data_archive, metadata_store, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
-from brokerproof.systems.pulsar.distribution import distribution
+from brokerproof.systems.pulsar.distribution import provide_distribution
 from brokerproof.systems.pulsar.roles import Role
 
 
@@ -29,7 +29,7 @@ class PulsarProvisioning:
     def layout(self) -> nodes.Layout:
         """Fetches the distribution if the cache lacks it."""
         return nodes.Layout(
-            distribution=distribution(self.run.scenario.version),
+            distribution=provide_distribution(self.run.scenario.version),
             java=find_java_home() / "bin" / "java",
             addressing=self._addressing,
         )

@@ -15,7 +15,7 @@ from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits, WarmUp
 from brokerproof.systems.pulsar import topology_rules
-from brokerproof.systems.pulsar.distribution import CHECKSUMS, distribution, examine
+from brokerproof.systems.pulsar.distribution import CHECKSUMS, examine, provide_distribution
 from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
@@ -69,7 +69,7 @@ class Pulsar:
         from brokerproof.systems.pulsar import warm_up
 
         return WarmUp(
-            fetch=lambda: distribution(version),
+            fetch=lambda: provide_distribution(version),
             done=lambda: warm_up.is_warm(version),
             topology=warm_up.TOPOLOGY,
             workload={"namespace": warm_up.NAMESPACE},

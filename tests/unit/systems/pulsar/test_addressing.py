@@ -119,7 +119,7 @@ class Distribution:
 
     version, classpath = "4.0.8", "lib/*"
 
-    def shipped(self, name: str) -> str:
+    def read_shipped(self, name: str) -> str:
         return ""
 
 

@@ -160,4 +160,4 @@ def test_a_whole_download_is_accepted(tmp_path: Path) -> None:
 
 def test_a_version_without_a_checksum_is_refused() -> None:
     with pytest.raises(InputError, match="no checksum of Pulsar 9"):
-        distribution.distribution("9.9.9")
+        distribution.provide_distribution("9.9.9")
