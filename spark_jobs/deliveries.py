@@ -33,8 +33,9 @@ class ConfirmedAcks:
 class Deliveries:
     """Three threads use it: one adds deliveries, one confirms acks, and one takes the rows to write."""
 
-    def __init__(self, *, await_confirmation: bool) -> None:
+    def __init__(self, *, await_confirmation: bool, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
         """`await_confirmation` is true if the cluster says which acks it has."""
+        self._time = time
         self.count = 0
         self._await_confirmation = await_confirmation
         self._waiting: deque[dict[str, Any]] = deque()
@@ -49,7 +50,7 @@ class Deliveries:
                 "cluster": cluster,
                 "incarnation": incarnation,
                 "arrival": self.count,
-                "received_at": clock.now_us(),
+                "received_at": self._time.now_us(),
                 "producer": received.producer,
                 "seq": received.seq,
                 "key": received.key,
@@ -77,7 +78,7 @@ class Deliveries:
         """
         rows = []
         confirmed = self._confirmed
-        waited_since = clock.now_us() - int(_CONFIRM_S * 1e6)
+        waited_since = self._time.now_us() - int(_CONFIRM_S * 1e6)
         while self._waiting:
             row = self._waiting[0]
             if confirmed.cover(row):

@@ -26,11 +26,11 @@ DuckDB = duckdb.DuckDBPyConnection
 
 
 @contextmanager
-def open_database() -> Iterator[DuckDB]:
-    """A database of its own, in memory and, where that is not enough, in this machine's directory for such files."""
+def open_database(memory: str = _MEMORY) -> Iterator[DuckDB]:
+    """A database of its own, in `memory` and, where that is not enough, in this machine's directory for such files."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-judging-") as spill:
         # One thread: Spark already runs as many tasks as there are cores.
-        config = {"threads": "1", "memory_limit": _MEMORY, "preserve_insertion_order": "false", "temp_directory": spill}
+        config = {"threads": "1", "memory_limit": memory, "preserve_insertion_order": "false", "temp_directory": spill}
         connection = duckdb.connect(config=dict(config))
         try:
             yield connection

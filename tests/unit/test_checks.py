@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
-from brokerproof import checks
 from brokerproof.checks import check_topology, load_scenario, load_topology
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.topology import Topology
-from brokerproof.runtimes import registry as runtimes
+from brokerproof.runtimes.registry import RUNTIMES
 from brokerproof.systems.protocols import RoleTraits
 from brokerproof.systems.pulsar.system import Pulsar
 from brokerproof.systems.registry import list_systems, load_system
@@ -125,9 +124,7 @@ def test_what_a_system_cannot_do_is_refused(tmp_path: Path, settings: dict[str, 
 def test_what_a_runtime_cannot_do_is_refused_with_those_that_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], field: str, problem: str
 ) -> None:
-    both = {**runtimes.RUNTIMES, "elsewhere": Cannot}
-    for module in (checks, runtimes):
-        monkeypatch.setattr(module, "RUNTIMES", both)
+    monkeypatch.setitem(RUNTIMES, "elsewhere", Cannot)
     with pytest.raises(InputError) as caught:
         load(tmp_path, {"runtime": "elsewhere", **settings})
     assert (caught.value.field, caught.value.problem) == (field, f"the runtime `elsewhere` {problem}")

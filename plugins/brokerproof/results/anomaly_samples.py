@@ -16,8 +16,12 @@ from brokerproof.run.tables import ANOMALIES
 _ROWS_SEARCHED = 2_000_000
 
 
-def read_anomaly_samples(run: Run, counts: Counts, limit: int) -> list[dict[str, Any]]:
+def read_anomaly_samples(
+    run: Run, counts: Counts, limit: int, *, search_rows: int = _ROWS_SEARCHED
+) -> list[dict[str, Any]]:
     """At most `limit` rows of the run's table `anomalies`, illegal kinds first, every kind with an even share.
+
+    The search for one kind ends after `search_rows` rows.
 
     Raises OSError or ArrowException where the table is damaged.
     """
@@ -32,17 +36,18 @@ def read_anomaly_samples(run: Run, counts: Counts, limit: int) -> list[dict[str,
     for index, (anomaly, legal) in enumerate(kinds):
         # Later kinds share what the earlier ones left of the limit.
         share = -(-(limit - len(samples)) // (len(kinds) - index))
-        samples += _read_first(table, (ds.field("anomaly") == str(anomaly)) & (ds.field("legal") == legal), share)
+        kind = (ds.field("anomaly") == str(anomaly)) & (ds.field("legal") == legal)
+        samples += _read_first(table, kind, share, search_rows)
     return samples
 
 
-def _read_first(table: ds.Dataset, kind: ds.Expression, count: int) -> list[dict[str, Any]]:
+def _read_first(table: ds.Dataset, kind: ds.Expression, count: int, search_rows: int) -> list[dict[str, Any]]:
     """The first rows of a kind. Row groups whose statistics exclude the kind are not opened."""
     rows: list[dict[str, Any]] = []
     searched = 0
     for file in table.get_fragments(filter=kind):
         for group in file.split_by_row_group(filter=kind, schema=table.schema):
-            if len(rows) >= count or searched >= _ROWS_SEARCHED:
+            if len(rows) >= count or searched >= search_rows:
                 return rows
             scanner = group.scanner(schema=table.schema, filter=kind, batch_size=10_000, batch_readahead=1)
             rows += scanner.head(count - len(rows)).to_pylist()

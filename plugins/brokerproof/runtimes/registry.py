@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from brokerproof.errors import MachineError, RunError
@@ -11,7 +10,7 @@ from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, Runtime
 
 # By name.
-RUNTIMES: Mapping[str, type[Runtime]] = {"process": ProcessRuntime}
+RUNTIMES: dict[str, type[Runtime]] = {"process": ProcessRuntime}
 
 
 def runtimes_that_can(ability: type) -> list[str]:

@@ -46,23 +46,27 @@ class GreatExpectations:
     def __init__(self, site: str) -> None:
         os.environ["GX_ANALYTICS_ENABLED"] = "false"
         import great_expectations as gx
-        from great_expectations.data_context.types.base import ProgressBarsConfig
+        from great_expectations.data_context.types.base import (
+            DataContextConfig,
+            InMemoryStoreBackendDefaults,
+            ProgressBarsConfig,
+        )
 
         import brokerproof_judging.suites.expectations  # noqa: F401 (registers the kinds)
 
-        self._context: Any = gx.get_context(mode="ephemeral")
-        self._context.enable_analytics(False)
-        self._context.variables.progress_bars = ProgressBarsConfig(globally=False)
-        for name in list(self._context.get_site_names()):
-            self._context.delete_data_docs_site(name)
-        self._context.add_data_docs_site(
-            _SITE,
-            {
-                "class_name": "SiteBuilder",
-                "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": site},
-                "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-            },
+        docs = {
+            "class_name": "SiteBuilder",
+            "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": site},
+            "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+        }
+        # All at once: the context writes its configuration anew for each thing that is changed later.
+        configuration = DataContextConfig(
+            store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+            analytics_enabled=False,
+            progress_bars=ProgressBarsConfig(globally=False),
+            data_docs_sites={_SITE: docs},
         )
+        self._context: Any = gx.get_context(mode="ephemeral", project_config=configuration)
 
     def validate(self, file: SuiteFile, frame: DataFrame) -> Validation:
         """Run the expectations of a file on the rows of a frame."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from brokerproof import clock
 from brokerproof.systems.clients import Position, Received
 from deliveries import ConfirmedAcks, Deliveries
+
+from ..simulated_clock import SimulatedClock
 
 EU, US = "cluster-eu", "cluster-us"
 
@@ -46,11 +47,13 @@ def test_a_confirmation_from_before_the_delivery_confirms_nothing() -> None:
     assert deliveries.take() == []
 
 
-def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    deliveries = Deliveries(await_confirmation=True)
+def test_it_does_not_wait_for_ever() -> None:
+    time = SimulatedClock()
+    deliveries = Deliveries(await_confirmation=True, time=time)
     deliveries.add(received(0), cluster=EU, incarnation=0)
-    later = clock.now_us() + 21_000_000
-    monkeypatch.setattr("deliveries.clock.now_us", lambda: later)
+    time.sleep(19)
+    assert deliveries.take() == []
+    time.sleep(2)
     assert [row["acknowledged_at"] for row in deliveries.take()] == [None]
 
 

@@ -14,11 +14,10 @@ def batch_of(*numbers):
     return pa.RecordBatch.from_pylist([{"number": number, "text": "t"} for number in numbers], SCHEMA)
 
 
-def test_what_does_not_fit_into_memory_is_kept_on_disk(monkeypatch):
-    monkeypatch.setattr(database, "_MEMORY", "60MB")
+def test_what_does_not_fit_into_memory_is_kept_on_disk():
     batch = pa.RecordBatch.from_pydict({"number": range(100_000), "text": [f"text {n:090d}" for n in range(100_000)]})
 
-    with database.open_database() as connection:
+    with database.open_database(memory="60MB") as connection:
         # 200 MB of text.
         database.load_table(connection, "rows", iter([batch] * 20), batch.schema)
         (found,) = database.select_rows(connection, "SELECT count(*) AS rows, max(number) AS most FROM rows")

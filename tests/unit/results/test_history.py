@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from brokerproof.errors import BrokerproofError
+from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.results.history import open_history
 from brokerproof.results.history_database import DATABASE_URL, HistoryError
 from brokerproof.results.history_schema import (
@@ -20,7 +22,7 @@ from brokerproof.results.history_schema import (
     RecordedMeasurement,
     RecordedRun,
 )
-from brokerproof.run.counts import TOTALS
+from brokerproof.run.counts import TOTALS, Counts
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import StepProblem, write_record
 from sqlalchemy import create_engine, func, inspect, select, text
@@ -38,6 +40,18 @@ def count_rows(url: str) -> dict[str, int]:
             model.__tablename__: session.scalar(select(func.count()).select_from(model)) or 0
             for model in (RecordedRun, RecordedCheck, RecordedMeasurement, AnomalyCount, AnomalySample)
         }
+
+
+def refuse_inserts(url: str, table: str) -> None:
+    """Make the database refuse every new row of a table."""
+    engine = create_engine(url)
+    refusal = {
+        "sqlite": f"CREATE TRIGGER refuse BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'refused'); END",
+        "postgresql": f"ALTER TABLE {table} ADD CONSTRAINT refuse CHECK (false) NOT VALID",
+    }
+    with engine.begin() as connection:
+        connection.execute(text(refusal[engine.dialect.name]))
+    engine.dispose()
 
 
 def anomaly(name: str, seq: int, *, legal: bool = False, **columns: object) -> dict[str, object]:
@@ -154,13 +168,10 @@ def test_recording_again_replaces_the_run_and_its_children(plant, judgement, his
     assert history.find_run("r1").verdict == "passed"
 
 
-def test_a_recording_that_fails_leaves_the_earlier_record(plant, judgement, history, monkeypatch):
+def test_a_recording_that_fails_leaves_the_earlier_record(plant, judgement, history, database_url):
     run = plant(judged=judgement())
     history.record(run)
-    # Planted: a check without a verdict, which the database refuses.
-    monkeypatch.setattr(
-        "brokerproof.results.history_rows.RecordedCheck", lambda **row: RecordedCheck(**{**row, "verdict": None})
-    )
+    refuse_inserts(database_url, "checks")
 
     with pytest.raises(HistoryError):
         history.record(run)
@@ -233,14 +244,14 @@ def test_samples_are_limited_and_show_every_kind_illegal_ones_first(plant, judge
 
 
 @pytest.mark.parametrize(("rows_searched", "found"), [(2_000_000, 1), (100, 0)])
-def test_the_search_for_a_rare_kind_ends(plant, judgement, sqlite_history, monkeypatch, rows_searched, found):
-    run = plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 1}))
+def test_the_search_for_a_rare_kind_ends(plant, rows_searched, found):
+    run = plant()
     # By its statistics (corrupted to phantom) the first file could hold what only the second one does.
     run.append("anomalies", [anomaly(name, seq) for seq in range(100) for name in ("corrupted", "phantom")])
     run.append("anomalies", [anomaly("lost", 7)])
-    monkeypatch.setattr("brokerproof.results.anomaly_samples._ROWS_SEARCHED", rows_searched)
 
-    assert len(sqlite_history.record(run).anomaly_samples) == found
+    counts = Counts(**dict.fromkeys(TOTALS, 1), legal={}, illegal={Anomaly.LOST: 1})
+    assert len(read_anomaly_samples(run, counts, 50, search_rows=rows_searched)) == found
 
 
 def test_the_last_runs_come_newest_first(plant, judgement, history):

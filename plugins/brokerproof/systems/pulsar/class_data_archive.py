@@ -29,7 +29,7 @@ def archive(role: str, *, java: Path, version: str, heap_mb: int) -> Path:
     return locate_cache() / "class-data" / f"pulsar-{version}-{role}-{digest}.jsa"
 
 
-def dump(path: Path, *, java: Path, pid: int) -> bool:
+def dump(path: Path, *, java: Path, pid: int, timeout_s: float = _DUMP_TIMEOUT_S) -> bool:
     """Make an archive from a running node, which goes on as it was. Returns whether it worked."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -39,7 +39,7 @@ def dump(path: Path, *, java: Path, pid: int) -> bool:
                 result = subprocess.run(
                     [java.parent / "jcmd", str(pid), "VM.cds", "static_dump", str(unfinished)],
                     capture_output=True,
-                    timeout=_DUMP_TIMEOUT_S,
+                    timeout=timeout_s,
                     check=False,
                 )
             if result.returncode != 0 or not unfinished.exists():

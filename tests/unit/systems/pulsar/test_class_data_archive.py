@@ -13,14 +13,14 @@ FAILS = 'echo classes > "$4.classlist"; echo half > "$4"; echo "no such option";
 WRITES_NOTHING = 'echo "Java says no"'
 
 
-def dump(tmp_path: Path, act: str) -> tuple[bool, list[str]]:
+def dump(tmp_path: Path, act: str, **options: float) -> tuple[bool, list[str]]:
     """Whether it worked, and the files beside the archive."""
     jcmd = tmp_path / "java" / "bin" / "jcmd"
     jcmd.parent.mkdir(parents=True)
     jcmd.write_text(f"#!/bin/sh\n{act}\n")
     jcmd.chmod(0o755)
     path = tmp_path / "cache" / "a.jsa"
-    worked = class_data_archive.dump(path, java=jcmd.with_name("java"), pid=1)
+    worked = class_data_archive.dump(path, java=jcmd.with_name("java"), pid=1, **options)
     return worked, sorted(left.name for left in path.parent.iterdir())
 
 
@@ -36,6 +36,5 @@ def test_one_that_fails_is_said_and_leaves_nothing(
     assert reason in caplog.text
 
 
-def test_one_that_takes_too_long_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_data_archive, "_DUMP_TIMEOUT_S", 0.2)
-    assert dump(tmp_path, f"{WRITES}; exec sleep 30") == (False, [])
+def test_one_that_takes_too_long_leaves_nothing(tmp_path: Path) -> None:
+    assert dump(tmp_path, f"{WRITES}; exec sleep 30", timeout_s=0.2) == (False, [])

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -111,22 +116,43 @@ def test_a_region_is_a_subnet_and_slots_do_not_overlap(topology: Topology) -> No
     assert all(address.startswith(subnets[topology.nodes[name].region]) for name, address in first.items())
 
 
+@contextlib.contextmanager
+def answers_with(address: str, name: str) -> Iterator[None]:
+    """A broker's REST, which answers everything with the broker's name."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"answered_by": name}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with ThreadingHTTPServer((address, 8080), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield
+        server.shutdown()
+        thread.join()
+
+
 @pytest.mark.parametrize(("store", "asked"), [("us", "broker-us-1"), ("eu", "broker-eu-1"), ("witness", "broker-eu-1")])
-def test_those_beside_the_metadata_store_are_asked_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str, asked: str
-) -> None:
+def test_those_beside_the_metadata_store_are_asked_first(tmp_path: Path, store: str, asked: str) -> None:
     scenario, topology = load_scenario(
         TOPOLOGIES.parent / "dags" / "scenarios" / "sync_nominal.yaml",
         TOPOLOGIES,
         {"overrides": {"clusters.mycluster.nodes.metadata-1.region": store}},
     )
-    at = assign_addresses(topology, 0)
+    # Addresses of a slot that no run on this machine has.
+    at = assign_addresses(topology, 199)
     run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses=at)
-    bases: list[list[str]] = []
-    monkeypatch.setattr("brokerproof.systems.pulsar.cluster.Admin", lambda urls, **_: bases.append(urls))
-    assert PulsarObservation(run).home.brokers is None
-    assert bases[0][0] == f"http://{at[asked]}:8080"
-    assert len(bases[0]) == 4
+    brokers = [name for name, node in topology.nodes.items() if node.role == "broker"]
+    with contextlib.ExitStack() as servers:
+        for name in brokers:
+            servers.enter_context(answers_with(at[name], name))
+        assert PulsarObservation(run).home.brokers.get("/admin/v2/brokers/leaderBroker") == {"answered_by": asked}
+    assert len(brokers) == 4
 
 
 def test_shipped_configuration_is_replaced_key_by_key() -> None:
