@@ -12,7 +12,7 @@ from brokerproof.systems.clients import Settled
 
 
 class Attempts:
-    """Filled by the thread that sends and by the client's own, and emptied by the one that writes rows."""
+    """Three threads use it: one sends, the client's own settles, and one takes the rows to write."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(AttemptOutcome, 0)

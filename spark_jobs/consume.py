@@ -4,7 +4,7 @@ Usage: spark-submit consume.py RUN_DIR
 
 One Spark task a consumer, all at once. It ends by condition: the load has finished, and the clusters themselves say
 that replication and then every subscription is drained; or at a deadline, and then the drain is not proven. Each
-consumer leaves a record of its end, and the job one of what the clusters said.
+consumer leaves a record of its end, and the job leaves one of what the clusters said.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from brokerproof.run.records import (
     remove_record,
     write_record,
 )
+from brokerproof.run.tables import Batches
 from brokerproof.systems.clients import Consumer
 from brokerproof.systems.protocols import Observation
-from brokerproof.systems.registry import abilities_of, clients_for, observation_of, topic_of
+from brokerproof.systems.registry import list_abilities, make_clients, make_observation, name_topic
 from deliveries import ConfirmedAcks, Deliveries
 from pyspark import BarrierTaskContext
-from spark_session import Batches, SparkTasks, make_batch, open_run
+from spark_session import SparkTasks, make_batch, open_run
 from task_problems import close_clients, defer_error, join_problems
 
 _FLUSH_S = 1.0
@@ -58,7 +59,7 @@ class ConsumerTask:
 def plan_consumers(run: Run) -> list[ConsumerTask]:
     """The consumers of the workload, one task each."""
     places = [
-        (subscription.home(run.topology), subscription.name, number)
+        (subscription.find_home(run.topology), subscription.name, number)
         for subscription in run.scenario.workload.subscriptions
         for number in range(subscription.consumers)
     ]
@@ -76,11 +77,11 @@ class MovingConsumer:
         self.subscription: Subscription = next(
             one
             for one in run.scenario.workload.subscriptions
-            if one.name == task.subscription and one.home(run.topology) == task.cluster
+            if one.name == task.subscription and one.find_home(run.topology) == task.cluster
         )
         # Where it is now.
         self.cluster = task.cluster
-        self.confirms_acks = Ability.CONFIRMED_ACKS in abilities_of(run)
+        self.confirms_acks = Ability.CONFIRMED_ACKS in list_abilities(run)
         self.deliveries = Deliveries(await_confirmation=self.confirms_acks)
         self.leaving = threading.Event()
         self.stopping = threading.Event()
@@ -88,10 +89,10 @@ class MovingConsumer:
 
     def receive_all(self) -> None:
         """Receive on every cluster of the subscription until `stopping` is set."""
-        for incarnation, cluster in enumerate(self.subscription.places(self.run.topology)):
+        for incarnation, cluster in enumerate(self.subscription.list_clusters(self.run.topology)):
             if incarnation and self.stopping.is_set():
                 return
-            clients = clients_for(self.run, cluster, self.subscription.region)
+            clients = make_clients(self.run, cluster, self.subscription.region)
             try:
                 consumer = clients.consumer(self.subscription, self.task.consumer)
                 self.cluster = cluster
@@ -107,7 +108,7 @@ class MovingConsumer:
                     closing.join()
 
     def leave_in_time(self) -> None:
-        """Have the consumer move where its time to do so has come."""
+        """Let the consumer leave its cluster if the time of its move has come."""
         moves = self.subscription.moves
         if moves is None or self.leaving.is_set():
             return
@@ -116,11 +117,11 @@ class MovingConsumer:
             self.leaving.set()
 
     def confirm_acks(self, observation: Observation) -> None:
-        """Ask the cluster again and again what it took for acknowledged; the client's own acks have no receipt."""
+        """Ask the cluster every second which acks it has; the client gets no receipt for an ack."""
         while not self.stopping.wait(1.0):
             cluster = self.cluster
             try:
-                positions = observation.acknowledged(cluster, self.task.subscription)
+                positions = observation.find_acknowledged(cluster, self.task.subscription)
             except AdminError:
                 continue  # Nobody answers: nothing is confirmed meanwhile.
             self.deliveries.confirm(ConfirmedAcks(cluster=cluster, positions=positions, at=clock.now_us()))
@@ -143,7 +144,7 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
     consumer, live = MovingConsumer(run, task), LiveStatus(run, f"consume-{task.number}")
     constant = {
         "run_id": run.run_id,
-        "topic": topic_of(run),
+        "topic": name_topic(run),
         "subscription": task.subscription,
         "consumer": task.consumer,
     }
@@ -157,7 +158,9 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
     thread = threading.Thread(target=receive, name="receive", daemon=True)
     thread.start()
     if consumer.confirms_acks:
-        threading.Thread(target=consumer.confirm_acks, args=(observation_of(run),), name="confirm", daemon=True).start()
+        threading.Thread(
+            target=consumer.confirm_acks, args=(make_observation(run),), name="confirm", daemon=True
+        ).start()
     while thread.is_alive():
         thread.join(_FLUSH_S)
         if read_record(run, ConsumersStop) is not None:
@@ -184,9 +187,9 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
 def watch_drains(run: Run, ended: threading.Event) -> None:
     """Decide when the consumers stop, and leave what the clusters said about every subscription by then.
 
-    `ended` is set where they ended by themselves.
+    `ended` is set if the consumers end by themselves.
     """
-    observation = observation_of(run)
+    observation = make_observation(run)
     settle_s = run.scenario.settle_s
     deadline = time.monotonic() + run.scenario.phases.total_s + 2 * settle_s + _SLACK_S
     load_ended_at: float | None = None
@@ -197,9 +200,9 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
             load_ended_at = time.monotonic()
         if load_ended_at is None and time.monotonic() < deadline:
             continue
-        # Replication is asked first: what it brings later would reach a subscription that counts as drained.
-        behind = [f"{way.sender} to {way.receiver}" for way in observation.replicated() if not way.drained]
-        drains = observation.drained()
+        # Replication is asked first: a message that it brings later would reach a subscription that counts as drained.
+        behind = [f"{way.sender} to {way.receiver}" for way in observation.find_replication_drains() if not way.drained]
+        drains = observation.find_subscription_drains()
         is_late = load_ended_at is None or time.monotonic() > load_ended_at + settle_s
         if is_late or (drains and not behind and all(drain.drained for drain in drains)):
             break
@@ -213,7 +216,7 @@ def _load_has_ended(run: Run) -> bool:
 
 
 def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float) -> SubscriptionDrain:
-    """What a subscription came to, with the ways on which replication is still `behind`."""
+    """The drain of a subscription, given the ways on which replication is still `behind`."""
     if drain.drained and not behind:
         return drain
     # A message that is replicated after this moment has no consumer any more.
@@ -225,7 +228,7 @@ def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float
 def _prove_nothing(run: Run) -> SubscriptionDrain:
     return SubscriptionDrain(
         cluster=next(iter(run.topology.clusters)),
-        topic=topic_of(run),
+        topic=name_topic(run),
         partition=-1,
         subscription="",
         drained=False,
@@ -241,7 +244,7 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
         write_record(run, SubscriptionDrains(subscriptions=(), at=clock.now_us()))
         return
     for task in tasks:
-        # What an earlier attempt left would pass for what this one came to.
+        # A record of an earlier attempt would count as one of this attempt.
         remove_record(run, ConsumerEnd, task.number)
     spark = start("consume")
     ended = threading.Event()

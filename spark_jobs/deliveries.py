@@ -1,4 +1,4 @@
-"""The deliveries to one consumer, until it is known whether the cluster took them for acknowledged."""
+"""The deliveries to one consumer, until it is known whether the cluster has their acks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _CONFIRM_S = 20.0
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmedAcks:
-    """What a cluster said at a moment: by partition, the position before which it has everything acknowledged."""
+    """A cluster's answer at one moment: for each partition, the position before which everything is acknowledged."""
 
     cluster: str = ""
     positions: Mapping[int, Position] = field(default_factory=dict)
     at: int = 0
 
     def cover(self, row: Mapping[str, Any]) -> bool:
-        """Whether the ack of a delivery is among them."""
+        """Whether the cluster has the ack of a delivery."""
         if row["cluster"] != self.cluster or row["received_at"] > self.at:
             return False
         end = self.positions.get(row["partition"])
@@ -31,15 +31,15 @@ class ConfirmedAcks:
 
 
 class Deliveries:
-    """Filled by the thread that receives, told what is confirmed by another, and emptied by the one that writes."""
+    """Three threads use it: one adds deliveries, one confirms acks, and one takes the rows to write."""
 
     def __init__(self, *, await_confirmation: bool, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
-        """`await_confirmation` where the cluster says what it took for acknowledged."""
+        """`await_confirmation` is true if the cluster says which acks it has."""
         self._time = time
         self.count = 0
         self._await_confirmation = await_confirmation
         self._waiting: deque[dict[str, Any]] = deque()
-        # Replaced as a whole, because another thread reads it.
+        # It is replaced as a whole, because another thread reads it.
         self._confirmed = ConfirmedAcks()
 
     def add(self, received: Received, *, cluster: str, incarnation: int) -> None:
@@ -68,7 +68,7 @@ class Deliveries:
         self.count += 1
 
     def confirm(self, confirmed: ConfirmedAcks) -> None:
-        """Note what a cluster says that it took for acknowledged, in the place of what was said before."""
+        """Note the acks that a cluster has, in the place of its earlier answer."""
         self._confirmed = confirmed
 
     def take(self, *, last: bool = False) -> list[dict[str, Any]]:

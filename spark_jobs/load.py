@@ -28,11 +28,11 @@ from brokerproof.run.records import (
     remove_record,
     write_record,
 )
-from brokerproof.run.tables import AttemptOutcome
-from brokerproof.systems.clients import payload, payload_hash
-from brokerproof.systems.registry import clients_for, topic_of
+from brokerproof.run.tables import AttemptOutcome, Batches
+from brokerproof.systems.clients import hash_payload, make_payload
+from brokerproof.systems.registry import make_clients, name_topic
 from pyspark import BarrierTaskContext
-from spark_session import Batches, SparkTasks, make_batch, open_run
+from spark_session import SparkTasks, make_batch, open_run
 from task_problems import close_clients, defer_error, join_problems
 
 _TICK_S = 0.002
@@ -55,13 +55,15 @@ class ProducerTask:
 def plan_producers(run: Run) -> list[ProducerTask]:
     """The producers of the workload, one task each."""
     workload = run.scenario.workload
-    places = [(cluster, number) for cluster in workload.homes(run.topology) for number in range(workload.producers)]
+    places = [
+        (cluster, number) for cluster in workload.list_homes(run.topology) for number in range(workload.producers)
+    ]
     return [
         ProducerTask(
             number=index,
             cluster=cluster,
             producer=f"{cluster}-p{number}",
-            # A key belongs to one producer, of whichever cluster: order across two clusters is promised by nobody.
+            # A key belongs to one producer of one cluster, because no system promises order across two clusters.
             keys=tuple(f"k{key}" for key in range(index, workload.keys, len(places))),
             rate=workload.rate / workload.producers,
         )
@@ -80,7 +82,7 @@ class ScheduledProducer:
 
     def send_all(self, start_at: float) -> None:
         """Send from `start_at` (of time.time) until the phases end; then wait until all is settled."""
-        clients = clients_for(self.run, self.task.cluster, self.workload.region)
+        clients = make_clients(self.run, self.task.cluster, self.workload.region)
         try:
             producer = clients.producer(self.task.producer)
             ends_at = self._send_until_end(producer.send, start_at)
@@ -90,7 +92,7 @@ class ScheduledProducer:
             self.attempts.give_up()
             close_clients(producer=producer)
         finally:
-            # What was sent was sent, whatever went wrong after it.
+            # Whatever went wrong, the attempts that were sent must be recorded.
             self.attempts.give_up()
             close_clients(client=clients)
 
@@ -107,13 +109,13 @@ class ScheduledProducer:
             due = int((horizon - start_at) * rate) + 1 if horizon >= start_at else 0
             while self.scheduled < due and self.attempts.pending < limit:
                 seq = self.scheduled
-                content, key = payload(name, seq, size), keys[seq % len(keys)]
+                content, key = make_payload(name, seq, size), keys[seq % len(keys)]
                 self.attempts.begin(
                     seq,
                     {
                         "seq": seq,
                         "key": key,
-                        "payload_hash": payload_hash(content),
+                        "payload_hash": hash_payload(content),
                         "scheduled_at": int((start_at + seq / rate) * 1e6),
                         "sent_at": clock.now_us(),
                     },
@@ -138,12 +140,12 @@ class ScheduledProducer:
         return None
 
     def show(self, live: LiveStatus) -> None:
-        """Show the counters to whoever watches."""
+        """Show the counters to people who watch."""
         counts: dict[str, Any] = {outcome.value: count for outcome, count in self.attempts.counts.items()}
         live.show(producer=self.task.producer, scheduled=self.scheduled, pending=self.attempts.pending, **counts)
 
     def end(self, problem: str | None) -> ProducerEnd:
-        """What the producer came to."""
+        """The end of the producer."""
         counts = self.attempts.counts
         return ProducerEnd(
             task=self.task.number,
@@ -162,9 +164,9 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
 
     `barrier` is where the producers wait for each other, the one of the Spark task without one.
     """
-    constant = {"run_id": run.run_id, "cluster": task.cluster, "topic": topic_of(run), "producer": task.producer}
+    constant = {"run_id": run.run_id, "cluster": task.cluster, "topic": name_topic(run), "producer": task.producer}
     context = barrier or BarrierTaskContext.get()
-    # An attempt that Spark repeats is another epoch: what the first one sent is sent.
+    # A task that Spark repeats is another epoch, because the messages of the first one are already sent.
     constant["epoch"] = context.attemptNumber()
     # All producers start at one moment.
     start_at = max(float(at) for at in context.allGather(str(time.time()))) + 0.5
@@ -190,7 +192,7 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
 
 
 def conclude_load(run: Run, tasks: list[ProducerTask]) -> LoadEnd:
-    """What the load came to, from what its producers left. One that left nothing did not finish."""
+    """The end of the load, from the records of its producers. A producer without a record did not finish."""
     ends = [(task, read_record(run, ProducerEnd, task.number)) for task in tasks]
     why = join_problems(
         f"{task.producer} left no record of its end" if end is None else end.problem for task, end in ends
@@ -210,7 +212,7 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
     run = open_run(arguments)
     tasks = plan_producers(run)
     for task in tasks:
-        # What an earlier attempt left would pass for what this one came to.
+        # A record of an earlier attempt would count as one of this attempt.
         remove_record(run, ProducerEnd, task.number)
     spark = start("load")
     spark.run(run, "publishes", tasks, publish_messages, at_once=True)

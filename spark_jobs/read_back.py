@@ -32,11 +32,12 @@ from brokerproof.run.records import (
     remove_record,
     write_record,
 )
+from brokerproof.run.tables import Batches
 from brokerproof.systems.clients import Position, Reader, Received
-from brokerproof.systems.destinations import clusters_reached
-from brokerproof.systems.protocols import Administration, Log, Observation
-from brokerproof.systems.registry import administration_of, clients_for, observation_of, topic_of
-from spark_session import Batches, SparkTasks, make_batch, open_run
+from brokerproof.systems.destinations import list_clusters_reached
+from brokerproof.systems.protocols import Administration, Observation, TopicLog
+from brokerproof.systems.registry import make_administration, make_clients, make_observation, name_topic
+from spark_session import SparkTasks, make_batch, open_run
 from task_problems import close_clients
 
 _ROWS = 5000
@@ -50,14 +51,14 @@ class ReadTask:
     """One log to read."""
 
     number: int
-    log: Log
+    log: TopicLog
 
 
 def read_log(run: Run, task: ReadTask) -> Batches:
     """The task of one log: rows of the table `stored`, and a record of whether it was read to its end."""
     log, live = task.log, LiveStatus(run, f"read-back-{task.number}")
-    constant = {"run_id": run.run_id, "cluster": log.cluster, "topic": topic_of(run), "partition": log.partition}
-    clients = clients_for(run, log.cluster)
+    constant = {"run_id": run.run_id, "cluster": log.cluster, "topic": name_topic(run), "partition": log.partition}
+    clients = make_clients(run, log.cluster)
     rows: list[dict[str, Any]] = []
     position: Position | None = None
     count, problem = 0, ""
@@ -83,7 +84,7 @@ def read_log(run: Run, task: ReadTask) -> Batches:
                 break
         close_clients(reader=reader)
     except Exception as error:
-        # Raised here it would take along what other logs hold. This one was not read to its end.
+        # An error here would lose the rows of other logs too. This log was not read to its end.
         problem = f"{type(error).__name__} at {_describe(position)}: {error}"
     finally:
         close_clients(client=clients)
@@ -123,7 +124,7 @@ def _conclude_log(run: Run, task: ReadTask, *, read_to_end: bool, why: str, mess
     return LogRead(
         task=task.number,
         cluster=task.log.cluster,
-        topic=topic_of(run),
+        topic=name_topic(run),
         partition=task.log.partition,
         end=None if task.log.end is None else _describe(task.log.end),
         read_to_end=read_to_end,
@@ -138,7 +139,7 @@ def await_replication(run: Run, observation: Observation) -> None:
 
     def has_drained() -> bool:
         nonlocal drains
-        drains = observation.replicated()
+        drains = observation.find_replication_drains()
         return all(drain.drained for drain in drains)
 
     settle_s = run.scenario.settle_s
@@ -152,10 +153,10 @@ def await_replication(run: Run, observation: Observation) -> None:
     write_record(run, ReplicationDrains(drains=tuple(drains), at=clock.now_us()))
 
 
-def close_topic(run: Run, observation: Observation, administration: Administration) -> list[Log]:
+def close_topic(run: Run, observation: Observation, administration: Administration) -> list[TopicLog]:
     """Close the topic in every cluster, and return the logs to read; `why` of a log says why it cannot be read."""
-    logs = observation.logs()
-    for cluster in clusters_reached(run.topology, run.scenario.workload):
+    logs = observation.find_logs()
+    for cluster in list_clusters_reached(run.topology, run.scenario.workload):
         try:
             administration.unload(cluster)
         except BrokerproofError as error:
@@ -164,17 +165,17 @@ def close_topic(run: Run, observation: Observation, administration: Administrati
 
 
 def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> LogsRead:
-    """Read every log that can be read, and return what became of all of them."""
-    observation = observation_of(run)
+    """Read every log that can be read, and return the result for each log."""
+    observation = make_observation(run)
     await_replication(run, observation)
     started_at = clock.now_us()
     # Java takes some seconds to start, in which the topic is closed.
     with ThreadPoolExecutor(max_workers=1) as pool:
-        closing = pool.submit(close_topic, run, observation, administration_of(run))
+        closing = pool.submit(close_topic, run, observation, make_administration(run))
         spark = start("read_back")
     tasks = [ReadTask(number=number, log=log) for number, log in enumerate(closing.result())]
     for task in tasks:
-        # What an earlier attempt left would pass for what this one came to.
+        # A record of an earlier attempt would count as one of this attempt.
         remove_record(run, LogRead, task.number)
     if readable := [task for task in tasks if task.log.why is None]:
         spark.run(run, "stored", readable, read_log)
@@ -192,7 +193,7 @@ def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> Logs
 
 
 def await_observations(run: Run) -> None:
-    """Wait until what was sampled so far is in its table, because it is judged next."""
+    """Wait until the samples taken so far are in their table, because judging reads it next."""
     write_record(run, ObservationsRequested(at=clock.now_us()))
     try:
         clock.wait_until(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from brokerproof.errors import BrokerproofError
 from brokerproof.run.directory import Run
-from brokerproof.run.tables import SCHEMAS
+from brokerproof.run.tables import SCHEMAS, Batches
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 Task = TypeVar("Task")
-Batches = Iterator[pa.RecordBatch]
 
 
 def start_session(name: str) -> SparkSession:

@@ -1,4 +1,4 @@
-"""What goes wrong in a task of a job, and how it reaches the job without costing what the tasks recorded."""
+"""The problems of a job's tasks, which reach the job without a loss of what the tasks recorded."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def close_clients(**clients: Closeable) -> None:
 def defer_error(run: Run, who: str, error: BaseException | None) -> str | None:
     """The problem to record instead of an error, None without one.
 
-    A task that raises costs what all tasks of the job recorded, because Spark throws it away. Before the load is
-    steady nothing of value is recorded, and the job fails the sooner the better: then the error is raised.
+    If a task raises, Spark throws away what all tasks of the job recorded. Before the load is steady nothing of value
+    is recorded, so the error is raised then, and the job fails at once.
     """
     if error is not None and read_record(run, PhaseTimes) is None:
         raise error

@@ -40,16 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     run = Run(options.run_dir.rstrip("/"))
     if not run.exists("run.json"):
-        # Nothing is left there: a mistyped path must not become a directory that looks like a run.
+        # Nothing is written there: a mistyped path must not become a directory that looks like a run.
         print(f"{run.directory} is no run: it holds no run.json", file=sys.stderr)
         return 1
     # Takes some five seconds, which Java takes as well until there is a session.
     Thread(target=import_module, args=("great_expectations",), daemon=True).start()
     try:
-        from brokerproof_judging.judgement import judge
+        from brokerproof_judging.run_judging import judge_run
         from brokerproof_judging.suites.evaluation import evaluate
 
-        judgement = judge(session(), run, evaluate, options.expectations)
+        judgement = judge_run(session(), run, evaluate, options.expectations)
     except Exception as error:
         traceback.print_exc()
         # Spark's messages go on for pages; the first line says what happened, the log has the rest.

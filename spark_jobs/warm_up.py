@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 
-def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def _judge_like(rows: DataFrame) -> DataFrame:
+def _query_like_judging(rows: DataFrame) -> DataFrame:
     """Groupings by sort and by hash, both kinds of window, both kinds of join, arrays, structs, times and strings."""
     grouped = (
         rows.repartition("who")
@@ -37,7 +37,7 @@ def _judge_like(rows: DataFrame) -> DataFrame:
     joined = moved.join(few, "who").join(rows.select("who", F.col("number").alias("other")), "who", "full_outer")
     return joined.withColumns(
         {
-            "said": F.expr("concat(who, ':', coalesce(ahead, 0), ' of ', size(texts), ' at ', last)"),
+            "sentence": F.expr("concat(who, ':', coalesce(ahead, 0), ' of ', size(texts), ' at ', last)"),
             "found": F.transform(
                 F.array_compact(F.array(F.when(F.col("ahead") > 1, F.struct("who", "nth")))), lambda each: each["who"]
             ),
@@ -55,14 +55,14 @@ def main() -> None:
         F.lit("text").alias("text"),
     )
     with tempfile.TemporaryDirectory(prefix="brokerproof-warm-up-") as directory:
-        rows.mapInArrow(_same, rows.schema).write.mode("append").parquet(f"{directory}/rows")
+        rows.mapInArrow(_pass_on, rows.schema).write.mode("append").parquet(f"{directory}/rows")
         stored = spark.read.parquet(f"{directory}/rows")
         parted = stored.unionByName(stored).repartitionById(2, F.pmod(F.hash("who", "number"), F.lit(2)))
-        parted.mapInArrow(_same, rows.schema).collect()
-        judged = _judge_like(stored).persist(StorageLevel.DISK_ONLY)
+        parted.mapInArrow(_pass_on, rows.schema).collect()
+        judged = _query_like_judging(stored).persist(StorageLevel.DISK_ONLY)
         judged.count()
         judged.write.parquet(f"{directory}/judged")
-        found = judged.withColumn("each", F.explode_outer("found")).groupBy("each").agg(F.count("*"), F.max("said"))
+        found = judged.withColumn("each", F.explode_outer("found")).groupBy("each").agg(F.count("*"), F.max("sentence"))
         found.union(found).orderBy("each").collect()
         named = spark.createDataFrame([("p-0", 1)], "name string, value int").coalesce(1)
         named.join(F.broadcast(found), named["name"] == found["each"], "left").collect()

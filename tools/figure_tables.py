@@ -10,8 +10,8 @@ from brokerproof.experiment.scenario import Scenario
 from measured_runs import MeasuredRun, MeasuredRuns
 
 # The cells of a row after its label. Raises NoRunError where no run has the figures.
-Row = Callable[[], Sequence[str]]
-Rows = Mapping[str, Row]
+RowMaker = Callable[[], Sequence[str]]
+RowMakers = Mapping[str, RowMaker]
 
 _SHORT_SESSION_MS = 8000
 _SHORT_BROKER_SESSION = {"settings.broker.metadataStoreSessionTimeoutMillis": _SHORT_SESSION_MS}
@@ -20,7 +20,7 @@ _SHORT_SESSIONS = {**_SHORT_BROKER_SESSION, **_SHORT_BOOKIE_SESSION}
 _NOTHING_FAILS = "nothing fails"
 
 
-def tabulate_scenarios(runs: MeasuredRuns) -> Rows:
+def tabulate_scenarios(runs: MeasuredRuns) -> RowMakers:
     """One row a scenario. The second cell says what happens; where the page has that cell, it stays as it is."""
 
     def read(name: str) -> Sequence[str]:
@@ -41,10 +41,10 @@ def tabulate_scenarios(runs: MeasuredRuns) -> Rows:
     return {f"`{name}`": lambda name=name: read(name) for name in runs.list_scenarios()}  # type: ignore[misc]
 
 
-def tabulate_datacenter_loss(runs: MeasuredRuns) -> Rows:
+def tabulate_datacenter_loss(runs: MeasuredRuns) -> RowMakers:
     """The last run of `sync_datacenter_loss`, one row a figure."""
 
-    def make_row(read: Callable[[MeasuredRun], str]) -> Row:
+    def make_row(read: Callable[[MeasuredRun], str]) -> RowMaker:
         return lambda: (read(runs.find_last("sync_datacenter_loss")),)
 
     def read_worst(metric: str) -> Callable[[MeasuredRun], str]:
@@ -72,11 +72,11 @@ def tabulate_datacenter_loss(runs: MeasuredRuns) -> Rows:
     }
 
 
-def tabulate_second_architecture(runs: MeasuredRuns) -> Rows:
+def tabulate_second_architecture(runs: MeasuredRuns) -> RowMakers:
     """Three architectures side by side whose datacenter is destroyed with its disks."""
     names = ("geo_datacenter_destroyed", "control_geo_datacenter_destroyed_behind", "active_active_region_loss")
 
-    def make_row(read: Callable[[MeasuredRun], str]) -> Row:
+    def make_row(read: Callable[[MeasuredRun], str]) -> RowMaker:
         return lambda: [read(runs.find_last(name)) for name in names]
 
     def read_metric(run: MeasuredRun, metric: str) -> float:
@@ -93,10 +93,10 @@ def tabulate_second_architecture(runs: MeasuredRuns) -> Rows:
     }
 
 
-def tabulate_sessions(runs: MeasuredRuns) -> Rows:
+def tabulate_sessions(runs: MeasuredRuns) -> RowMakers:
     """The recovery from a lost datacenter with shorter metadata sessions."""
 
-    def make_row(name: str, overrides: Mapping[str, Any]) -> Row:
+    def make_row(name: str, overrides: Mapping[str, Any]) -> RowMaker:
         def read() -> Sequence[str]:
             values = runs.find_last(name, overrides).outcome["recovery"]["eu_destroyed"]
             metrics = ("detect_s", "reassign_s", "first_ack_s", "rto_s", "rereplicate_s")
@@ -116,13 +116,13 @@ def tabulate_sessions(runs: MeasuredRuns) -> Rows:
     }
 
 
-def tabulate_standby(runs: MeasuredRuns) -> Rows:
+def tabulate_standby(runs: MeasuredRuns) -> RowMakers:
     """The same failure with all brokers running, and with the brokers of the other region on standby."""
 
     def read(run: MeasuredRun) -> str:
         return f"{run.find_worst('rto_s'):.0f} s, {_format_seconds(run.find_worst('longest_ack_gap_s'))}"
 
-    def make_row(*columns: tuple[str, Mapping[str, Any]]) -> Row:
+    def make_row(*columns: tuple[str, Mapping[str, Any]]) -> RowMaker:
         return lambda: [read(runs.find_last(name, overrides)) for name, overrides in columns]
 
     return {
@@ -136,11 +136,11 @@ def tabulate_standby(runs: MeasuredRuns) -> Rows:
     }
 
 
-def tabulate_failover(runs: MeasuredRuns) -> Rows:
+def tabulate_failover(runs: MeasuredRuns) -> RowMakers:
     """The messages that a consumer got twice, and never got, after it moved to the other datacenter."""
     names = ("geo_replicated_subscription", "geo_unreplicated_subscription")
 
-    def make_row(metric: str) -> Row:
+    def make_row(metric: str) -> RowMaker:
         return lambda: [f"{runs.find_last(name).values[metric, 'mover'] or 0:,.0f}" for name in names]
 
     def count_before(run: MeasuredRun) -> str:
@@ -155,10 +155,10 @@ def tabulate_failover(runs: MeasuredRuns) -> Rows:
     }
 
 
-def tabulate_latencies(runs: MeasuredRuns) -> Rows:
+def tabulate_latencies(runs: MeasuredRuns) -> RowMakers:
     """The time of a publish with a copy in the other region: the median and the 99th percentile in milliseconds."""
 
-    def make_row(subject: str) -> Row:
+    def make_row(subject: str) -> RowMaker:
         def read() -> Sequence[str]:
             result = runs.find_last("sync_write_latency").outcome
             publish, link = result["latency"][subject], result["link"][subject]["eu>us"]
@@ -174,10 +174,10 @@ def tabulate_latencies(runs: MeasuredRuns) -> Rows:
     return {"0 ms": make_row("recovery")} | {name: make_row(subject) for name, subject in distances.items()}
 
 
-def tabulate_replication(runs: MeasuredRuns) -> Rows:
+def tabulate_replication(runs: MeasuredRuns) -> RowMakers:
     """The lag of replication in the last phase, eu to us and us to eu."""
 
-    def make_row(name: str, overrides: Mapping[str, Any]) -> Row:
+    def make_row(name: str, overrides: Mapping[str, Any]) -> RowMaker:
         def read() -> Sequence[str]:
             run = runs.find_last(name, overrides)
             lags = (_format_lag(run, quantile) for quantile in ("p50", "p99", "max"))
@@ -239,7 +239,7 @@ def _format_milliseconds(value: float) -> str:
 
 
 # By the name in the comment that marks the table in a page.
-TABLES: Mapping[str, Callable[[MeasuredRuns], Rows]] = {
+TABLES: Mapping[str, Callable[[MeasuredRuns], RowMakers]] = {
     "scenarios": tabulate_scenarios,
     "datacenter_loss": tabulate_datacenter_loss,
     "second_architecture": tabulate_second_architecture,

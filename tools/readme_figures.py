@@ -16,7 +16,7 @@ from pathlib import Path
 from brokerproof.errors import InputError
 from brokerproof.results.latency_picture import PICTURE
 from brokerproof.settings import from_environment
-from figure_tables import TABLES, Rows
+from figure_tables import TABLES, RowMakers
 from measured_runs import MeasuredRuns, NoRunError
 
 PAGES = ("README.md", "docs/what-runs-showed.md")
@@ -54,7 +54,7 @@ def fill_page(text: str, runs: MeasuredRuns, report: Callable[[str], None]) -> s
 
 
 def _fill_rows(
-    present: Mapping[str, Sequence[str]], rows: Rows, *, own: int, report: Callable[[str], None]
+    present: Mapping[str, Sequence[str]], rows: RowMakers, *, own: int, report: Callable[[str], None]
 ) -> Iterator[str]:
     """The rows that the page has, in its order, then the others. The page's first `own` cells after a label stay."""
     for label in [*present, *(label for label in rows if label not in present)]:

@@ -42,7 +42,7 @@ from brokerproof.run.records import (
 )
 from brokerproof.run.tables import SCHEMAS
 from brokerproof.settings import from_environment
-from brokerproof.systems.registry import system_named, system_names
+from brokerproof.systems.registry import list_systems, load_system
 
 _NOTE = "`make docs` writes this page from the code; change the code, not the page.\n"
 
@@ -102,8 +102,8 @@ def _describe_extends() -> Iterator[str]:
 
 
 def _describe_policies() -> Iterator[str]:
-    for name in system_names():
-        system = system_named(name)
+    for name in list_systems():
+        system = load_system(name)
         yield f"# Policies of a cluster of `{name}`\n"
         roles = ", ".join(f"`{role}`" for role in system.roles)
         yield f"They stand beside `nodes`, whose roles are {roles}.\n"

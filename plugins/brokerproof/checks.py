@@ -22,9 +22,9 @@ from brokerproof.experiment.yaml_models import apply_overrides, parse, read_yaml
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks
 from brokerproof.runtimes.registry import RUNTIMES, runtimes_that_can
-from brokerproof.systems.destinations import clusters_reached
+from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.protocols import System
-from brokerproof.systems.registry import system_of
+from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import check_roles
 
 
@@ -44,7 +44,7 @@ def load_scenario(
         )
     try:
         topology = load_topology(scenario.topology, topologies, scenario.overrides)
-        system = system_of(topology)
+        system = find_system(topology)
         for role in scenario.settings:
             _check_known(role, system.roles, f"role of {system.name}", f"settings.{role}")
         topology = topology.model_copy(
@@ -72,7 +72,7 @@ def load_topology(name: str, directory: Path, overrides: Mapping[str, Any] | Non
 
 def check_topology(topology: Topology) -> Topology:
     """The topology with all defaults of its system. Raises InputError where the system cannot run it."""
-    system = system_of(topology)
+    system = find_system(topology)
     check_roles(topology, system)
     heaps = {role: traits.heap_mb for role, traits in system.roles.items() if traits.heap_mb is not None}
     return system.validate(topology.model_copy(update={"heap_mb": heaps | topology.heap_mb}))
@@ -80,7 +80,7 @@ def check_topology(topology: Topology) -> Topology:
 
 def check(scenario: Scenario, topology: Topology) -> None:
     """Raises InputError where the scenario asks for what the topology or Brokerproof does not have or cannot do."""
-    system = system_of(topology)
+    system = find_system(topology)
     _check_known(scenario.version, system.versions(), "pinned version", "version")
     _check_known(scenario.runtime, RUNTIMES, "runtime", "runtime")
     if topology.links:
@@ -108,7 +108,7 @@ def check(scenario: Scenario, topology: Topology) -> None:
 def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
     """Raises InputError, its field inside the fault."""
     _check_known(fault.kind, FAULT_KINDS, "fault kind", "kind")
-    kind, system, targets = FAULT_KINDS[fault.kind], system_of(topology), fault.targets
+    kind, system, targets = FAULT_KINDS[fault.kind], find_system(topology), fault.targets
     for node in targets.nodes:
         _check_known(node, topology.nodes, "node", "targets.nodes")
     if targets.region:
@@ -129,13 +129,13 @@ def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
-    workload, system = scenario.workload, system_of(topology)
-    topic, reached = system.topic(workload), clusters_reached(topology, workload)
+    workload, system = scenario.workload, find_system(topology)
+    topic, reached = system.topic(workload), list_clusters_reached(topology, workload)
     places: set[tuple[str, str]] = set()
     for index, subscription in enumerate(workload.subscriptions):
         at = f"workload.subscriptions.{index}"
         fields = [f"{at}.cluster", f"{at}.moves.to"]
-        for cluster, field in zip(subscription.places(topology), fields, strict=False):
+        for cluster, field in zip(subscription.list_clusters(topology), fields, strict=False):
             _check_known(cluster, topology.clusters, "cluster", field)
             if cluster not in reached:
                 raise InputError(
@@ -154,7 +154,7 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
             _check_able(system, Ability.MOVING_SUBSCRIPTIONS, f"{at}.moves", remedy="leave it out")
         if subscription.replicated:
             _check_able(system, Ability.REPLICATED_SUBSCRIPTIONS, f"{at}.replicated", remedy="leave it out")
-            if not system.reached(topology, subscription.home(topology), topic)[1:]:
+            if not system.list_reached(topology, subscription.find_home(topology), topic)[1:]:
                 raise InputError(
                     f"`{topic}` is replicated to no other cluster",
                     field=f"{at}.replicated",

@@ -1,8 +1,8 @@
 """The one source of time: UTC microseconds for records, a monotonic clock for waiting.
 
-What it can tell: on one machine all processes read the same clock, so times of different processes compare down to
-its resolution. What it cannot: times of two hosts compare only within their clocks' error, which is recorded with a
-run (`clock_error_us`; 0 when everything ran on this machine).
+All processes of one machine read the same clock, so their times compare down to its resolution. Times of two hosts
+compare only within the error of their clocks, which is recorded with a run (`clock_error_us`; 0 when everything ran on
+this machine).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Clock:
-    """This machine's clock. A test may give what waits another one, in which waiting takes no time."""
+    """This machine's clock. A test may use another clock, in which waiting takes no time."""
 
     def now_us(self) -> int:
         """Microseconds since the epoch, UTC."""
@@ -29,7 +29,7 @@ class Clock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long."""
+        """Wait for this time."""
         time.sleep(seconds)
 
     def wait_until(self, condition: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float = 0.1) -> T:
@@ -48,17 +48,17 @@ class Clock:
 
 
 SYSTEM_CLOCK = Clock()
-# For whoever needs no other clock.
+# The clock for every caller that needs no other one.
 now_us, wait_until = SYSTEM_CLOCK.now_us, SYSTEM_CLOCK.wait_until
 
 
-def utc(microseconds: int) -> datetime:
+def to_utc(microseconds: int) -> datetime:
     """The aware datetime of a time in microseconds since the epoch."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
 
 
-def microseconds(moment: datetime) -> int:
+def to_microseconds(moment: datetime) -> int:
     """Microseconds since the epoch of an aware datetime."""
     if moment.tzinfo is None:
         raise ValueError("a naive datetime has no place on the clock; pass one with a time zone")

@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 
 from brokerproof.errors import BrokerproofError
-from brokerproof.machine.disk_space import NEEDED_GB, usable_gb
+from brokerproof.machine.disk_space import NEEDED_GB, measure_usable_gb
 from brokerproof.machine.finding import Finding
 from brokerproof.settings import Settings
-from brokerproof.systems.registry import system_named, system_names
+from brokerproof.systems.registry import list_systems, load_system
 
 # Measured: a cluster of nine nodes takes 3 GB, Airflow 0.5, three Spark drivers with their Python workers 2.
 _MEMORY_GB = 6
@@ -27,7 +27,7 @@ _REQUIRED_PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expecta
 
 def examine_machine(settings: Settings) -> list[Finding]:
     """Check everything that runs need, for every messaging system in the registry. This changes nothing."""
-    systems = [system_named(name) for name in system_names()]
+    systems = [load_system(name) for name in list_systems()]
     return [
         _check_python(),
         _check_packages(_REQUIRED_PACKAGES.union(*(system.packages for system in systems))),
@@ -60,9 +60,9 @@ def _check_packages(wanted: Collection[str]) -> Finding:
 
 def _check_java() -> Finding:
     try:
-        from brokerproof.machine.java import java_home
+        from brokerproof.machine.java import find_java_home
 
-        command = [str(java_home() / "bin" / "java"), "-version"]
+        command = [str(find_java_home() / "bin" / "java"), "-version"]
         output = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stderr
         return Finding(name="java", ok=True, found=output.splitlines()[0])
     except (ImportError, OSError, subprocess.SubprocessError, IndexError) as error:
@@ -81,7 +81,7 @@ def _check_memory() -> Finding:
 
 def _check_disk(name: str, path: Path) -> Finding:
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
-    free = usable_gb(existing)
+    free = measure_usable_gb(existing)
     writable = os.access(existing, os.W_OK)
     found = f"room for {free:.1f} GB in {path}" if writable else f"{existing} cannot be written"
     remedy = f"free {NEEDED_GB} GB, or set " + ("BROKERPROOF_VAR" if name == "disk for runs" else "TMPDIR")

@@ -19,15 +19,15 @@ from brokerproof.machine import slots
 from brokerproof.machine.disk_space import check_disk_space
 from brokerproof.machine.processes import end_processes, find_marked_processes
 from brokerproof.monitor import start_monitor
-from brokerproof.network import Plan, shapes_of
+from brokerproof.network import Plan, make_shapes
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ClustersConfigured, RunReleased, read_record, write_record
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.runtimes.protocols import NodeSpec, RunsProcesses, Runtime
-from brokerproof.runtimes.registry import RUNTIMES, links_of, runtime_of
+from brokerproof.runtimes.registry import RUNTIMES, make_runtime, require_links
 from brokerproof.systems.protocols import Provisioning
-from brokerproof.systems.registry import administration_of, observation_of, provisioning_of
+from brokerproof.systems.registry import make_administration, make_observation, make_provisioning
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def begin(
     check_disk_space(Path(directory))
     with slots.take(timeout_s=slot_timeout_s) as slot:
         if slot.run is not None:
-            # It died. What it left must not meet the nodes of this one at their addresses.
+            # That run died. Its processes must not use the addresses of this run's nodes.
             end_run(slot.run)
         slot.assign(directory)
         run = Run.create(
@@ -101,7 +101,7 @@ def provision(run: Run) -> None:
 
     On any error everything is stopped again. Raises MachineError or NodeError.
     """
-    status, provisioning, runtime = LiveStatus(run, "run"), provisioning_of(run), runtime_of(run)
+    status, provisioning, runtime = LiveStatus(run, "run"), make_provisioning(run), make_runtime(run)
     specs = provisioning.specs()
     status.show(phase="provision")
     started = time.monotonic()
@@ -109,10 +109,10 @@ def provision(run: Run) -> None:
         for name in specs:
             runtime.prepare(specs[name])
         if run.topology.links:
-            links_of(runtime).start_links(Plan(routes=provisioning.routes(), shapes=shapes_of(run.topology)))
+            require_links(runtime).start_links(Plan(routes=provisioning.routes(), shapes=make_shapes(run.topology)))
         for number, group in enumerate(provisioning.start_order()):
             first = [specs[name] for name in group if not run.topology.nodes[name].standby]
-            _start(provisioning, provisioning.ready, runtime, first, status)
+            _start(provisioning, provisioning.is_ready, runtime, first, status)
             if number == 0:
                 provisioning.initialize(runtime.execute)
     except BaseException:
@@ -122,30 +122,30 @@ def provision(run: Run) -> None:
 
 
 def configure(run: Run) -> None:
-    """Lay the topology's policies over the cluster, restart what needs it, and read everything back."""
-    status, runtime = LiveStatus(run, "run"), runtime_of(run)
-    provisioning, administration = provisioning_of(run), administration_of(run)
+    """Set the topology's policies on the clusters, restart the nodes that need it, and read everything back."""
+    status, runtime = LiveStatus(run, "run"), make_runtime(run)
+    provisioning, administration = make_provisioning(run), make_administration(run)
     status.show(phase="configure")
     restart = [name for name in administration.configure() if not run.topology.nodes[name].standby]
     specs = provisioning.specs()
     log.info("restarting %s", ", ".join(restart))
-    # Nothing is published yet, so the fastest way down will do.
+    # Nothing is published yet, so the fastest way to end a node loses nothing.
     with ThreadPoolExecutor(max_workers=len(restart) or 1) as pool:
         list(pool.map(runtime.kill, restart))
-    _start(provisioning, provisioning.healthy, runtime, [specs[name] for name in restart], status)
+    _start(provisioning, provisioning.is_healthy, runtime, [specs[name] for name in restart], status)
     administration.check_configuration()
     write_record(run, ClustersConfigured(at=clock.now_us(), restarted=tuple(restart)))
 
 
 def break_it(run: Run) -> None:
     """Run the timeline of faults against the loaded cluster; heals what is not permanent, always."""
-    runtime = runtime_of(run)
-    link = links_of(runtime).network() if run.topology.links else None
+    runtime = make_runtime(run)
+    link = require_links(runtime).network() if run.topology.links else None
     Timeline(
         run,
-        provisioning=provisioning_of(run),
-        administration=administration_of(run),
-        observation=observation_of(run),
+        provisioning=make_provisioning(run),
+        administration=make_administration(run),
+        observation=make_observation(run),
         runtime=runtime,
         show=LiveStatus(run, "run").show,
         link=link,
@@ -153,7 +153,7 @@ def break_it(run: Run) -> None:
 
 
 def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[str]:
-    """End everything of the run and free its slot; the names of the nodes that still ran.
+    """End all processes of the run and free its slot. Returns the names of the nodes that still ran.
 
     A monitor that has not gone by itself in time is ended with the rest.
     """
@@ -161,9 +161,9 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
     # The monitor writes its last samples and goes by itself.
     slot = slots.take_back(run.directory, timeout_s=monitor_timeout_s)
     try:
-        runtime = runtime_of(run)
+        runtime = make_runtime(run)
         if read_record(run, ClustersConfigured) is not None and isinstance(runtime, RunsProcesses):
-            provisioning_of(run).learn(runtime.pids())
+            make_provisioning(run).learn(runtime.pids())
         ended = end_run(run.directory)
         # A monitor that did not go was ended with the rest.
         slot = slot or slots.take_back(run.directory, timeout_s=0)
@@ -176,15 +176,15 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
 
 
 def down(below: Path | None = None) -> list[str]:
-    """End every process of every run of this user on this machine and free all slots; what was ended.
+    """End every process of every run of this user on this machine and free all slots. Returns what was ended.
 
-    With `below`, only of the runs whose directories are below that one.
+    `below` limits it to the runs whose directories are below that one.
     """
     ended = end_processes(find_marked_processes(below))
-    for directory in slots.holders():
+    for directory in slots.list_runs():
         if below is not None and not Path(directory).is_relative_to(below):
             continue
-        # A slot that is held even now is being taken by a run that only begins.
+        # A slot that is still held belongs to a run that is just starting.
         if (slot := slots.take_back(directory, timeout_s=0)) is not None:
             with slot:
                 end_run(directory)
@@ -193,10 +193,10 @@ def down(below: Path | None = None) -> list[str]:
 
 
 def end_run(directory: str) -> list[str]:
-    """End every process of a run, also of one that died, and remove what its nodes stored; the names of those ended."""
+    """End every process of a run, dead or not, and remove what its nodes stored. Returns the names of those ended."""
     here = Path(directory).absolute()
     ended = end_processes(find_marked_processes(here))
-    # In whichever runtime it was: of a run that died early nothing says so.
+    # Every runtime is asked, because nothing says in which one a run was that died early.
     for make in RUNTIMES.values():
         runtime = make(here / "nodes")
         ended += runtime.release()
@@ -217,11 +217,11 @@ def _start(
     waiting = {spec.name: spec for spec in specs}
     deadline = time.monotonic() + max((spec.start_timeout_s for spec in specs), default=0)
     while waiting:
-        for spec in _which(healthy, list(waiting.values())):
+        for spec in _find_healthy(healthy, list(waiting.values())):
             del waiting[spec.name]
         status.show(text=f"waiting for {', '.join(waiting)}" if waiting else "")
         for spec in waiting.values():
-            if not runtime.alive(spec.name):
+            if not runtime.is_alive(spec.name):
                 raise NodeError(
                     f"node {spec.name} died while it started; its log ends with\n{runtime.log_tail(spec.name)}"
                 )
@@ -236,7 +236,7 @@ def _start(
             time.sleep(0.2)
 
 
-def _which(healthy: Callable[[NodeSpec], bool], specs: list[NodeSpec]) -> Iterator[NodeSpec]:
+def _find_healthy(healthy: Callable[[NodeSpec], bool], specs: list[NodeSpec]) -> Iterator[NodeSpec]:
     with ThreadPoolExecutor(max_workers=min(32, len(specs))) as pool:
         for spec, answer in zip(specs, pool.map(healthy, specs), strict=True):
             if answer:

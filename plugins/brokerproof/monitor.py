@@ -1,6 +1,6 @@
 """The process that watches over a run from `reserve` to `release`: it holds the slot and samples the cluster.
 
-Its life is what tells a run that goes on from one that died: it has the slot's lock open. It ends when the run is
+It keeps the slot's lock open, so a run whose monitor has ended without being released died. It ends when the run is
 released, when the run's directory is gone, or after `MAX_LIFE_S`.
 """
 
@@ -26,7 +26,7 @@ from brokerproof.machine.slots import Slot
 from brokerproof.network import sample_links
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus, read_live_status
-from brokerproof.run.observations import Metric, Sample, Source, names_in, split
+from brokerproof.run.observations import Sample, SampledMetric, Source, parse_names, split_name
 from brokerproof.run.records import (
     ClustersConfigured,
     ObservationsRequested,
@@ -35,8 +35,8 @@ from brokerproof.run.records import (
     read_record,
     write_record,
 )
-from brokerproof.runtimes.registry import links_of, runtime_of
-from brokerproof.systems.registry import observation_of
+from brokerproof.runtimes.registry import make_runtime, require_links
+from brokerproof.systems.registry import make_observation
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +79,10 @@ def watch_run(run: Run) -> None:
         while time.monotonic() < end_at and run.exists("run.json") and read_record(run, RunReleased) is None:
             if not sampling and read_record(run, ClustersConfigured) is not None:
                 sampling = True
-                for name, sampler in _samplers(run).items():
-                    threading.Thread(target=_loop, args=(name, sampler, queue, stopping), daemon=True).start()
+                for name, sampler in _make_samplers(run).items():
+                    threading.Thread(
+                        target=_sample_repeatedly, args=(name, sampler, queue, stopping), daemon=True
+                    ).start()
             while True:
                 try:
                     sample = queue.get_nowait()
@@ -88,12 +90,12 @@ def watch_run(run: Run) -> None:
                     break
                 latest[sample.source, sample.metric] = sample.value
                 unwritten.append(sample.row(run.run_id))
-            if _write_requested(run):
+            if _is_write_requested(run):
                 flush()
                 write_record(run, ObservationsWritten(at=clock.now_us()))
             elif time.monotonic() - written_at > _WRITE_EVERY_S:
                 flush()
-            _write_live(run, latest)
+            _write_live_status(run, latest)
             time.sleep(0.5)
     finally:
         stopping.set()
@@ -101,21 +103,21 @@ def watch_run(run: Run) -> None:
             flush()
 
 
-def _write_requested(run: Run) -> bool:
-    """Whether somebody waits for the samples up to a moment that is over."""
+def _is_write_requested(run: Run) -> bool:
+    """Whether another step waits for the samples up to a moment that has passed."""
     requested = read_record(run, ObservationsRequested)
     return requested is not None and read_record(run, ObservationsWritten) is None and clock.now_us() > requested.at
 
 
-def _samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
-    """The system's own, and the link's where the topology has one."""
-    samplers = observation_of(run, patience_s=_PATIENCE_S).samplers()
+def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
+    """The system's samplers, and the link's sampler where the topology has links."""
+    samplers = make_observation(run, patience_s=_PATIENCE_S).samplers()
     if not run.topology.links:
         return samplers
-    return {**samplers, "link": partial(sample_links, links_of(runtime_of(run)).network())}
+    return {**samplers, "link": partial(sample_links, require_links(make_runtime(run)).network())}
 
 
-def _loop(
+def _sample_repeatedly(
     name: str, sampler: Callable[[], list[Sample]], queue: SimpleQueue[Sample], stopping: threading.Event
 ) -> None:
     while not stopping.is_set():
@@ -124,24 +126,24 @@ def _loop(
             for sample in sampler():
                 queue.put(sample)
         except (BrokerproofError, httpx.HTTPError, KeyError, ValueError) as error:
-            # Recorded, not overlooked: a sample that is missing is a gap in the evidence.
+            # The error is recorded, because a missing sample is a gap in the evidence.
             queue.put(
                 Sample(
                     at=clock.now_us(),
-                    source=Source.SAMPLER.of(name),
-                    metric=str(Metric.NO_ANSWER),
+                    source=Source.SAMPLER.join_name(name),
+                    metric=str(SampledMetric.NO_ANSWER),
                     value=repr(error)[:300],
                 )
             )
         stopping.wait(max(0.05, INTERVAL_S - (time.monotonic() - started)))
 
 
-def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
-    """Put together what the display shows."""
+def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
+    """Write the values that the display shows."""
     shown = read_live_status(run, "run")
     counters: dict[str, int] = {}
     workload = run.scenario.workload
-    for part in range(workload.producers * len(workload.homes(run.topology))):
+    for part in range(workload.producers * len(workload.list_homes(run.topology))):
         for name, value in read_live_status(run, f"load-{part}").items():
             if name in ("acked", "failed", "unknown"):
                 counters[name] = counters.get(name, 0) + int(value)
@@ -149,42 +151,42 @@ def _write_live(run: Run, latest: dict[tuple[str, str], str]) -> None:
     while consumed := read_live_status(run, f"consume-{part}"):
         counters["delivered"] = counters.get("delivered", 0) + int(consumed.get("delivered", 0))
         part += 1
-    owners = [value for (_, metric), value in latest.items() if metric == Metric.OWNER and value]
+    owners = [value for (_, metric), value in latest.items() if metric == SampledMetric.OWNER and value]
     shown.pop("at", None)
     LiveStatus(run, "live").show(
         **(shown | counters),
         owner=", ".join(owners),
-        alive=_alive(latest),
-        under_replicated=_under_replicated(latest),
-        backlog=_backlogs(latest),
+        alive=_collect_alive(latest),
+        under_replicated=_sum_under_replicated(latest),
+        backlog=_collect_backlogs(latest),
     )
 
 
-def _alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
+def _collect_alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
     """Nodes listed alive, by role, of all clusters."""
     alive: dict[str, list[str]] = {}
     for (_, metric), value in latest.items():
-        kind, role = split(metric)
-        if kind == Metric.ALIVE:
-            alive.setdefault(role, []).extend(names_in(value))
+        kind, role = split_name(metric)
+        if kind == SampledMetric.ALIVE:
+            alive.setdefault(role, []).extend(parse_names(value))
     return alive
 
 
-def _under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
-    """Of all clusters together, None where nobody could be asked."""
-    said = [value for (_, metric), value in latest.items() if metric == Metric.UNDER_REPLICATED]
-    known = [int(value) for value in said if value.isdigit()]
+def _sum_under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
+    """The number of under-replicated segments in all clusters, None where no cluster answered."""
+    counts = [value for (_, metric), value in latest.items() if metric == SampledMetric.UNDER_REPLICATED]
+    known = [int(value) for value in counts if value.isdigit()]
     return str(sum(known)) if known else None
 
 
-def _backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
-    """Of every subscription, and of replication by where it goes; of several clusters with where it is."""
+def _collect_backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
+    """The backlog of every subscription and replication way; with several clusters, `SUBSCRIPTION@CLUSTER`."""
     found: dict[str, str] = {}
     for (source, metric), value in latest.items():
-        kind, name = split(metric)
-        if kind in (Metric.BACKLOG, Metric.REPLICATION_BACKLOG):
+        kind, name = split_name(metric)
+        if kind in (SampledMetric.BACKLOG, SampledMetric.REPLICATION_BACKLOG):
             cluster = source.partition("@")[2]
-            found[f"{name}@{cluster}" if cluster and kind == Metric.BACKLOG else name] = value
+            found[f"{name}@{cluster}" if cluster and kind == SampledMetric.BACKLOG else name] = value
     return found
 
 

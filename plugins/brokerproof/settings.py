@@ -91,7 +91,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """What is given by keyword only: `from_environment` alone reads the environment."""
+        """Only keyword arguments: `from_environment` alone reads the environment."""
         return (init_settings,)
 
     @field_validator("home", "var", "scenarios", "cache", "leases")

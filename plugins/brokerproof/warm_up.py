@@ -1,4 +1,4 @@
-"""Prepares this machine for a system's version before the first run of it, so that no run's time has it in it.
+"""Prepares this machine for a system's version before its first run, so that no run's time includes this.
 
 The version is fetched, and one node of each role is run for a moment, from which Java keeps what it learned of its
 classes: a JVM then starts in half the time. A machine that cannot be prepared runs scenarios all the same, slower.
@@ -17,7 +17,7 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
-from brokerproof.systems.registry import clients_for, system_named
+from brokerproof.systems.registry import load_system, make_clients
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +25,11 @@ _MESSAGES = 50
 
 
 def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
-    """Do what was not done before; `say` tells what takes long.
+    """Do what is not done yet; `say` gets a sentence about what takes long.
 
     Raises InputError for a version that is not pinned, MachineError where it cannot be fetched.
     """
-    warm_up = system_named(system).warm_up(version)
+    warm_up = load_system(system).warm_up(version)
     if warm_up is None or warm_up.done():
         return
     say(f"fetching {system} {version}, if it is not here yet, and keeping what Java learns of it (a minute, once)")
@@ -58,7 +58,7 @@ def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
 
 def _talk(run: Run) -> None:
     """Publish and receive a few messages: that has classes of its own."""
-    clients = clients_for(run, next(iter(run.topology.clusters)))
+    clients = make_clients(run, next(iter(run.topology.clusters)))
     try:
         producer = clients.producer("warm-up")
         for seq in range(_MESSAGES):

@@ -6,7 +6,7 @@ from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.run.directory import Run
-from brokerproof.systems.registry import abilities_of
+from brokerproof.systems.registry import list_abilities
 
 
 def find_lacking(name: str, abilities: frozenset[Ability]) -> Ability | None:
@@ -17,5 +17,5 @@ def find_lacking(name: str, abilities: frozenset[Ability]) -> Ability | None:
 
 def list_applicable_anomalies(run: Run) -> list[Anomaly]:
     """The anomalies that the run's system can show."""
-    abilities = abilities_of(run)
+    abilities = list_abilities(run)
     return [anomaly for anomaly in Anomaly if find_lacking(anomaly, abilities) is None]

@@ -21,5 +21,5 @@ class BackgroundJobs:
         return self._pool.submit(job, *args, **kwargs)
 
     def end(self) -> None:
-        """Wait for what has begun, so that nothing writes any more."""
+        """Wait for the jobs that have begun, so that nothing writes any more."""
         self._pool.shutdown(cancel_futures=True)

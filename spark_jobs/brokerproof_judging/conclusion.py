@@ -1,4 +1,4 @@
-"""The verdict on a run, from its counts, its suites and what its evidence lacks."""
+"""The verdict on a run, from its counts, its suites and the gaps in its evidence."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def conclude(counts: Counts, problems: Sequence[str], suites: Mapping[Suite, Sui
     if verdict is Verdict.UNKNOWN:
         reasons += problems
     if not reasons:
-        return verdict, "No suite said anything."
+        return verdict, "No suite gave a reason."
     return verdict, "; ".join(reason.rstrip(".") for reason in reasons) + "."

@@ -1,7 +1,6 @@
 """A database in a Python worker: tables of a part of the messages, queries on them, and a part of a Parquet table.
 
-DuckDB goes over columns instead of rows and needs no warming up, and what does not fit into its memory it keeps on
-disk.
+DuckDB works on columns instead of rows and needs no warm-up. It keeps on disk what does not fit into its memory.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ import duckdb
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from brokerproof.run.tables import Batches
 
-# Of one task, beside what Arrow holds of the rows under way.
+# The memory of one task, on top of the rows that Arrow holds.
 _MEMORY = "1GB"
 _ROWS_A_BATCH = 50_000
 
-Connection = duckdb.DuckDBPyConnection
-Batches = Iterator[pa.RecordBatch]
+DuckDB = duckdb.DuckDBPyConnection
 
 
 @contextmanager
-def open_database(memory: str = _MEMORY) -> Iterator[Connection]:
+def open_database(memory: str = _MEMORY) -> Iterator[DuckDB]:
     """A database of its own, in `memory` and, where that is not enough, in this machine's directory for such files."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-judging-") as spill:
         # One thread: Spark already runs as many tasks as there are cores.
@@ -39,12 +38,12 @@ def open_database(memory: str = _MEMORY) -> Iterator[Connection]:
             connection.close()
 
 
-def load_table(connection: Connection, name: str, batches: Batches, schema: pa.Schema) -> None:
-    """Make a table of `batches`; `schema` is for where there are none."""
+def load_table(connection: DuckDB, name: str, batches: Batches, schema: pa.Schema) -> None:
+    """Make a table of `batches`; `schema` is used where there are none."""
     first = next(batches, None)
 
     def all_batches() -> Batches:
-        # An iterator that has ended is not asked again: that of an empty Parquet file does not bear it.
+        # An iterator that has ended must not be asked again: the iterator of an empty Parquet file fails then.
         if first is not None:
             yield first
             yield from batches
@@ -55,13 +54,13 @@ def load_table(connection: Connection, name: str, batches: Batches, schema: pa.S
     connection.unregister("arriving")
 
 
-def register_tables(connection: Connection, tables: Mapping[str, pa.Table]) -> None:
+def register_tables(connection: DuckDB, tables: Mapping[str, pa.Table]) -> None:
     """Make small tables known by their names."""
     for name, table in tables.items():
         connection.register(name, table)
 
 
-def small_table(columns: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
+def make_small_table(columns: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
     """A small table. `columns` as in `cluster string, partition int32`."""
     fields = [part.split() for part in columns.split(",")]
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in fields])
@@ -69,7 +68,7 @@ def small_table(columns: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema)
 
 
-def define_values(connection: Connection, values: Mapping[str, Any]) -> None:
+def define_values(connection: DuckDB, values: Mapping[str, Any]) -> None:
     """Make values known to queries as functions without arguments, such as `clock_error_us()`.
 
     A query that names a value which is not defined is an error; DuckDB takes an undefined variable for null.
@@ -79,36 +78,36 @@ def define_values(connection: Connection, values: Mapping[str, Any]) -> None:
         connection.execute(f"CREATE MACRO {name}() AS getvariable('{name}')")
 
 
-def select_batches(connection: Connection, query: str) -> Batches:
+def select_batches(connection: DuckDB, query: str) -> Batches:
     """The rows of a query, in batches."""
     yield from connection.execute(query).to_arrow_reader(_ROWS_A_BATCH)
 
 
-def select_rows(connection: Connection, query: str) -> list[dict[str, Any]]:
+def select_rows(connection: DuckDB, query: str) -> list[dict[str, Any]]:
     """The rows of a query that has few."""
     return [row for batch in select_batches(connection, query) for row in batch.to_pylist()]
 
 
 def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -> None:
-    """Write a part of a Parquet table, its columns in the order of `schema`; it is there whole or not at all.
+    """Write a part of a Parquet table, whole or not at all, with its columns in the order of `schema`.
 
     A task that Spark runs again replaces what the first one wrote.
     """
     filesystem, root = fsspec.url_to_fs(directory)
     filesystem.makedirs(root, exist_ok=True)
     # Readers skip what begins with an underscore.
-    under_way = posixpath.join(root, f"_{part:05d}.{uuid.uuid4().hex}")
+    unfinished = posixpath.join(root, f"_{part:05d}.{uuid.uuid4().hex}")
     try:
-        with filesystem.open(under_way, "wb") as file, pq.ParquetWriter(file, schema) as writer:
+        with filesystem.open(unfinished, "wb") as file, pq.ParquetWriter(file, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch.select(schema.names).cast(schema))
-        filesystem.mv(under_way, _part_file(root, part))
+        filesystem.mv(unfinished, _part_file(root, part))
     finally:
-        if filesystem.exists(under_way):
-            filesystem.rm(under_way)
+        if filesystem.exists(unfinished):
+            filesystem.rm(unfinished)
 
 
-def read_part(connection: Connection, name: str, directory: str, part: int) -> None:
+def read_part(connection: DuckDB, name: str, directory: str, part: int) -> None:
     """Make a table of a part that `write_part` wrote."""
     filesystem, root = fsspec.url_to_fs(directory)
     with filesystem.open(_part_file(root, part), "rb") as file:

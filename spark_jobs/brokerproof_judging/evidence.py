@@ -1,7 +1,8 @@
-"""What the other jobs left as proof: which logs were read to their end, what drained, whether every fault was undone.
+"""The proofs that the other jobs left: which logs were read to their end, what drained, whether faults were undone.
 
 Missing proof never turns into a finding: a message that would be missing is `unproven` there, and the verdict is
-`unknown`. A record that breaks its model proves nothing, and is told apart from one that nobody left.
+`unknown`. A record that breaks its model proves nothing; the sentence about it differs from that about a
+missing record.
 """
 
 from __future__ import annotations
@@ -16,70 +17,73 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     FaultsUndone,
-    Kind,
     LoadEnd,
     LogsRead,
+    RecordModel,
     ReplicationDrains,
     SubscriptionDrains,
     read_record,
 )
-from brokerproof.systems.registry import system_of
+from brokerproof.systems.registry import find_system
 
-from brokerproof_judging.database import small_table
+from brokerproof_judging.database import make_small_table
 
-Log = tuple[str, str, int]
+# (cluster, topic, partition)
+LogKey = tuple[str, str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """Whether something was shown, and why not."""
+    """Whether something is proven, and why or why not."""
 
     given: bool
     why: str
 
 
-NOTHING = Proof(given=False, why="no step left a record of it")
+NO_RECORD = Proof(given=False, why="no step left a record of it")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subscribed:
-    """A subscription that had to get every message of its cluster; one that moved, what it had not got before."""
+class RequiredSubscription:
+    """A subscription that has to get every message of its cluster, or, once it moved, those that it had not got."""
 
     cluster: str
     name: str
     moved_from: str | None
 
 
-def subscriptions(scenario: Scenario, topology: Topology) -> list[Subscribed]:
+def list_subscriptions(scenario: Scenario, topology: Topology) -> list[RequiredSubscription]:
     """The scenario's subscriptions, each with the cluster that it is on in the end."""
     return [
-        Subscribed(
-            cluster=each.places(topology)[-1], name=each.name, moved_from=each.home(topology) if each.moves else None
+        RequiredSubscription(
+            cluster=subscription.list_clusters(topology)[-1],
+            name=subscription.name,
+            moved_from=subscription.find_home(topology) if subscription.moves else None,
         )
-        for each in scenario.workload.subscriptions
+        for subscription in scenario.workload.subscriptions
     ]
 
 
-def replicas(topology: Topology, topics: Iterable[str]) -> list[tuple[str, str, str]]:
+def list_replicas(topology: Topology, topics: Iterable[str]) -> list[tuple[str, str, str]]:
     """(home, topic, other cluster) wherever a message published in `home` has to reach the other cluster too."""
-    system = system_of(topology)
+    system = find_system(topology)
     return [
         (home, topic, other)
         for topic in topics
         for home in topology.clusters
-        for other in system.reached(topology, home, topic)
+        for other in system.list_reached(topology, home, topic)
         if other != home
     ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything that the other jobs proved, by place."""
+    """Everything that the other jobs proved, by log, subscription and replication path."""
 
-    logs: Mapping[Log, Proof]
+    logs: Mapping[LogKey, Proof]
     drains: Mapping[tuple[str, str, int, str], Proof]
     replication: Mapping[tuple[str, str, str], Proof]
-    # Of a way that `replication` does not have.
+    # For a path that `replication` does not have.
     without_replication: Proof
     undone: Proof
     finished: Proof
@@ -87,24 +91,24 @@ class Evidence:
     consumed: Proof
 
     @classmethod
-    def of(cls, run: Run) -> Evidence:
-        """What the run's directory holds."""
+    def from_run(cls, run: Run) -> Evidence:
+        """Read the proofs from the run's directory."""
         read, no_read = _read_proof(run, LogsRead)
         consumed, no_consumed = _read_proof(run, SubscriptionDrains)
         replicated, no_replicated = _read_proof(run, ReplicationDrains)
         return cls(
             logs={
-                (log.cluster, log.topic, log.partition): Proof(given=log.read_to_end, why=_reason(log.why))
+                (log.cluster, log.topic, log.partition): Proof(given=log.read_to_end, why=_give_reason(log.why))
                 for log in (read.logs if read else ())
             },
             drains={
                 (drain.cluster, drain.topic, drain.partition, drain.subscription): Proof(
-                    given=drain.drained, why=_reason(drain.why)
+                    given=drain.drained, why=_give_reason(drain.why)
                 )
                 for drain in (consumed.subscriptions if consumed else ())
             },
             replication={
-                (drain.topic, drain.sender, drain.receiver): Proof(given=drain.drained, why=_reason(drain.why))
+                (drain.topic, drain.sender, drain.receiver): Proof(given=drain.drained, why=_give_reason(drain.why))
                 for drain in (replicated.drains if replicated else ())
             },
             without_replication=no_replicated,
@@ -114,8 +118,8 @@ class Evidence:
             consumed=no_consumed,
         )
 
-    def problems(self, run: Run, logs: Iterable[tuple[str, Log]]) -> Iterator[str]:
-        """A sentence for everything that is not proven about the logs, given as (home, log) pairs."""
+    def list_problems(self, run: Run, logs: Iterable[tuple[str, LogKey]]) -> Iterator[str]:
+        """A sentence for each thing that is not proven about the logs, which are given as (home, log) pairs."""
         if not self.finished.given:
             yield f"The load did not finish: {self.finished.why}."
         if not self.undone.given:
@@ -124,39 +128,34 @@ class Evidence:
             yield f"No log was read back: {self.read_back.why}."
         if not self.consumed.given:
             yield f"Nothing proves that a subscription drained: {self.consumed.why}."
-        subscribed = subscriptions(run.scenario, run.topology)
-        seen: set[Log] = set()
+        subscriptions = list_subscriptions(run.scenario, run.topology)
         pairs = list(logs)
-        for _, log in pairs:
-            if log in seen:
-                continue
-            seen.add(log)
-            cluster, topic, partition = log
-            proof = self.logs.get(log, NOTHING)
+        for cluster, topic, partition in dict.fromkeys(log for _, log in pairs):
+            log_name = _name_partition(topic, partition)
+            proof = self.logs.get((cluster, topic, partition), NO_RECORD)
             if self.read_back.given and not proof.given:
-                yield f"The log of {_name(topic, partition)} in {cluster} was not read to its end: {proof.why}."
-            for each in subscribed:
-                drained = self.drains.get((cluster, topic, partition, each.name), NOTHING)
-                if self.consumed.given and each.cluster == cluster and not drained.given:
-                    name = f"Subscription {each.name} of {_name(topic, partition)}"
-                    yield f"{name} in {cluster} did not drain: {drained.why}."
+                yield f"The log of {log_name} in {cluster} was not read to its end: {proof.why}."
+            for subscription in subscriptions:
+                drain = self.drains.get((cluster, topic, partition, subscription.name), NO_RECORD)
+                if self.consumed.given and subscription.cluster == cluster and not drain.given:
+                    yield f"Subscription {subscription.name} of {log_name} in {cluster} did not drain: {drain.why}."
         for home, topic, other in sorted({(home, log[1], log[0]) for home, log in pairs if home != log[0]}):
             drain = self.replication.get((topic, home, other), self.without_replication)
             if not drain.given:
                 yield f"Replication of {topic} from {home} to {other} did not drain: {drain.why}."
 
-    def tables(self) -> EvidenceTables:
-        """The same as small tables to join with."""
+    def make_tables(self) -> EvidenceTables:
+        """The proofs as small tables, for joins."""
         return EvidenceTables(
-            logs=small_table(
+            logs=make_small_table(
                 "cluster string, topic string, partition int32, read_to_end bool, read_why string",
                 [(*log, proof.given, proof.why) for log, proof in self.logs.items()],
             ),
-            drains=small_table(
+            drains=make_small_table(
                 "cluster string, topic string, partition int32, subscription string, drained bool, drained_why string",
                 [(*place, proof.given, proof.why) for place, proof in self.drains.items()],
             ),
-            replication=small_table(
+            replication=make_small_table(
                 "topic string, home string, cluster string, replicated bool, replicated_why string",
                 [(*path, proof.given, proof.why) for path, proof in self.replication.items()],
             ),
@@ -165,23 +164,23 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceTables:
-    """Evidence by place, one row a log, a subscription, a replication path."""
+    """The proofs, one row for each log, subscription and replication path."""
 
     logs: pa.Table
     drains: pa.Table
     replication: pa.Table
 
 
-def _read_proof(run: Run, kind: type[Kind]) -> tuple[Kind | None, Proof]:
-    """A record, and whether it can be read. What cannot be read proves nothing."""
+def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, Proof]:
+    """A record, and the proof that it can be read. A record that cannot be read proves nothing."""
     try:
         record = read_record(run, kind)
     except RunError as error:
         return None, Proof(given=False, why=str(error))
-    return record, NOTHING if record is None else Proof(given=True, why="its record can be read")
+    return record, NO_RECORD if record is None else Proof(given=True, why="its record can be read")
 
 
-def _reason(why: str) -> str:
+def _give_reason(why: str) -> str:
     return why or "its record gives no reason"
 
 
@@ -189,7 +188,7 @@ def _prove_undone(run: Run) -> Proof:
     if all(fault.permanent for fault in run.scenario.faults):
         return Proof(given=True, why="nothing had to be undone")
     record, unread = _read_proof(run, FaultsUndone)
-    return unread if record is None else Proof(given=record.undone, why=_reason("; ".join(record.problems)))
+    return unread if record is None else Proof(given=record.undone, why=_give_reason("; ".join(record.problems)))
 
 
 def _prove_finished(run: Run) -> Proof:
@@ -199,5 +198,5 @@ def _prove_finished(run: Run) -> Proof:
     return Proof(given=record.finished, why=record.why or "it stopped before its schedule ended")
 
 
-def _name(topic: str, partition: int) -> str:
+def _name_partition(topic: str, partition: int) -> str:
     return topic if partition < 0 else f"{topic}-partition-{partition}"

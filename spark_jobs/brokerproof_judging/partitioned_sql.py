@@ -1,7 +1,7 @@
-"""Judges messages part by part: Spark brings together what belongs together, a database answers queries on each part.
+"""Judges messages part by part: Spark splits the rows into parts, and a database answers queries on each part.
 
-Spark reads, hashes and moves rows, on as many machines as it has; what is asked of the rows of a part is SQL that runs
-in the Python worker. A part may be larger than a worker's memory.
+Spark reads, hashes and moves rows, on as many machines as it has. The queries on the rows of a part are SQL and run in
+the Python worker. A part may be larger than a worker's memory.
 """
 
 from __future__ import annotations
@@ -14,36 +14,37 @@ from importlib import import_module
 
 import pyarrow as pa
 from brokerproof.errors import RunError
+from brokerproof.run.tables import Batches
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from brokerproof_judging.database import Batches, Connection, load_table, open_database
+from brokerproof_judging.database import DuckDB, load_table, open_database
 
-# What Arrow and DuckDB hold of so many rows is some 500 MB, in each of the tasks that run at a time.
+# For this many rows, Arrow and DuckDB hold about 500 MB in each of the tasks that run at a time.
 _ROWS_A_PART = 2_000_000
 
 # Gets the number of the part and a database with the part's rows in the table `rows`.
-WorkOnPart = Callable[[int, Connection], Batches]
+WorkOnPart = Callable[[int, DuckDB], Batches]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """How many parts the messages are judged in; a message is in the same part wherever it is looked at."""
+    """The number of parts that the messages are judged in. A message is in the same part in every frame."""
 
     count: int
 
     def split_by_message(self, frame: DataFrame) -> DataFrame:
         """The frame in these parts, by the columns `who` and `number`."""
-        return frame.repartitionById(self.count, self.part_of_message())
+        return frame.repartitionById(self.count, self.compute_part())
 
-    def part_of_message(self) -> Column:
+    def compute_part(self) -> Column:
         """The number of a message's part."""
         return F.pmod(F.hash("who", "number"), F.lit(self.count))
 
     def split_by(self, frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-        """The frame in as many parts, rows that agree in `columns` in one of them."""
+        """The frame in as many parts; rows with the same `columns` are in one part."""
         return frame.repartition(self.count, *columns)
 
 
@@ -59,7 +60,7 @@ def choose_parts(spark: SparkSession, rows: int) -> Parts:
 
 
 def work_on_parts(frame: DataFrame, work: WorkOnPart, schema: str) -> DataFrame:
-    """What `work` yields for each part of `frame`, those without rows included.
+    """The rows that `work` yields for each part of `frame`, parts without rows included.
 
     `schema` is that of its batches, as `name type, …`.
     """
@@ -75,7 +76,7 @@ def collect_answers(parts: Parts, answers: DataFrame) -> list[str]:
 
 
 def start_workers(spark: SparkSession, *modules: str) -> None:
-    """Have Spark start as many Python workers as tasks run at a time, and these import `modules`.
+    """Start as many Python workers of Spark as tasks run at a time, and let them import `modules`.
 
     It takes a worker some three seconds, in which the first query is still being planned.
     """
@@ -84,7 +85,7 @@ def start_workers(spark: SparkSession, *modules: str) -> None:
     work_on_parts(spark.range(0, slots, 1, slots), partial(_import_modules, modules), "part int").collect()
 
 
-def _import_modules(modules: Sequence[str], part: int, connection: Connection) -> Batches:
+def _import_modules(modules: Sequence[str], part: int, connection: DuckDB) -> Batches:
     del part, connection
     for module in modules:
         import_module(module)

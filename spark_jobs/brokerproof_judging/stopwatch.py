@@ -1,4 +1,4 @@
-"""Where the time of judging goes."""
+"""The wall time of each step of judging."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Stopwatch:
-    """Seconds of wall time by step, or waiting for it."""
+    """Seconds of wall time by step."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 

@@ -19,13 +19,13 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 
-def table_schema(table: str) -> T.StructType:
+def make_table_schema(table: str) -> T.StructType:
     """The Spark schema of a table in tables.py."""
     return to_spark_schema(SCHEMAS[table])
 
 
 def to_spark_schema(columns: pa.Schema) -> T.StructType:
-    """An Arrow schema in Spark's terms."""
+    """An Arrow schema as a Spark schema."""
     schema: T.StructType = from_arrow_schema(columns)
     return schema
 
@@ -38,12 +38,12 @@ def to_uri(path: str) -> str:
 def read_table(spark: SparkSession, run: Run, table: str) -> DataFrame:
     """A table of the run; an empty frame where there is none."""
     if not run.exists("tables", table):
-        return spark.createDataFrame([], table_schema(table))
-    return spark.read.schema(table_schema(table)).parquet(to_uri(run.table(table)))
+        return spark.createDataFrame([], make_table_schema(table))
+    return spark.read.schema(make_table_schema(table)).parquet(to_uri(run.table(table)))
 
 
 def count_rows(run: Run, table: str) -> int:
-    """Rows of a table, as Parquet's footers have it; none is read, and Spark is not asked, which would take longer."""
+    """The number of rows of a table, from Parquet's footers. No row is read, and no Spark job is needed."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if not filesystem.exists(directory):
         return 0
@@ -52,7 +52,7 @@ def count_rows(run: Run, table: str) -> int:
 
 def conform_to_table(frame: DataFrame, table: str) -> DataFrame:
     """The columns of a table in its order and types."""
-    fields = table_schema(table).fields
+    fields = make_table_schema(table).fields
     return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in fields])
 
 
@@ -74,19 +74,19 @@ class Replacement:
         self._stamp = clock.now_us()
         self._written: list[str] = []
 
-    def path_beside(self, table: str) -> str:
-        """Where to write a table, or what is only needed on the way to one; it is no table of the run yet."""
+    def locate_beside(self, table: str) -> str:
+        """The path to write a new table or an intermediate one to. It is no table of the run yet."""
         if table not in self._written:
             self._written.append(table)
         return f"{self._run.path('tables')}/.{table}.{self._stamp}.new"
 
     def write(self, table: str, frame: DataFrame) -> None:
         """Write a table aside."""
-        conform_to_table(frame, table).write.mode("overwrite").parquet(to_uri(self.path_beside(table)))
+        conform_to_table(frame, table).write.mode("overwrite").parquet(to_uri(self.locate_beside(table)))
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
         """A table written aside, before it took its place."""
-        return spark.read.schema(table_schema(table)).parquet(to_uri(self.path_beside(table)))
+        return spark.read.schema(make_table_schema(table)).parquet(to_uri(self.locate_beside(table)))
 
     def take_place(self) -> None:
         """Put every table of the run that was written in the place of its predecessor."""

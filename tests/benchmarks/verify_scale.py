@@ -109,7 +109,7 @@ def judge(directory: str) -> None:
     from brokerproof.experiment.verdict import Verdict
     from brokerproof.run.directory import Run
     from brokerproof.run.judgement import SuiteJudgement
-    from brokerproof_judging.judgement import judge as judge_run
+    from brokerproof_judging.run_judging import judge_run
 
     run = Run(directory)
     passed = SuiteJudgement(verdict=Verdict.PASSED, why="", evaluated=0, written=0, expectations=())
@@ -183,9 +183,9 @@ def main() -> None:
 
 
 def _session():  # type: ignore[no-untyped-def]
-    from brokerproof.machine.java import spark_java_home
+    from brokerproof.machine.java import find_spark_java_home
 
-    os.environ["JAVA_HOME"] = str(spark_java_home())
+    os.environ["JAVA_HOME"] = str(find_spark_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
         "--master local[2] --driver-memory 2g --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "

@@ -22,7 +22,7 @@ from brokerproof import lifecycle
 from brokerproof.network import Condition, Link
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Settled
-from brokerproof.systems.registry import clients_for
+from brokerproof.systems.registry import make_clients
 
 ROOT = Path(__file__).parents[2]
 _WARM_UP = 20
@@ -50,7 +50,7 @@ def cluster(**settings: Any) -> Iterator[Run]:
 
 def latencies_ms(run: Run, region: str | None, seconds: float) -> list[float]:
     """Of messages that are published one after the other for so long; those of the warm-up are left out."""
-    clients = clients_for(run, "mycluster", region)
+    clients = make_clients(run, "mycluster", region)
     try:
         producer = clients.producer(f"latency-{region}-{time.monotonic_ns()}")
         found: list[float] = []

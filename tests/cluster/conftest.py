@@ -16,7 +16,7 @@ from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
-from brokerproof.systems.registry import clients_for
+from brokerproof.systems.registry import make_clients
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -41,14 +41,14 @@ class Stretched:
     reserved: Run
 
     @classmethod
-    def of(cls, run: Run, reserved: Run) -> Stretched:
+    def from_runs(cls, run: Run, reserved: Run) -> Stretched:
         """Of a view of a run."""
         return cls(
             run=run,
             provisioning=PulsarProvisioning(run),
             administration=PulsarAdministration(run),
             observation=PulsarObservation(run),
-            runtime=lifecycle.runtime_of(reserved),
+            runtime=lifecycle.make_runtime(reserved),
             reserved=reserved,
         )
 
@@ -77,7 +77,7 @@ def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
             topology=run.topology,
             addresses=run.facts.addresses,
         )
-        yield Stretched.of(tests, run)
+        yield Stretched.from_runs(tests, run)
     finally:
         lifecycle.release(run)
 
@@ -106,7 +106,7 @@ def reserve_small(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 def publish(run: Run, cluster: str, producer_name: str, count: int) -> list[Settled]:
     """Publish to the run's topic and wait for every answer."""
     answers: list[Settled] = []
-    clients = clients_for(run, cluster)
+    clients = make_clients(run, cluster)
     try:
         producer = clients.producer(producer_name)
         for seq in range(count):

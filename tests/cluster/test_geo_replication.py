@@ -20,7 +20,7 @@ from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Received
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.roles import Role
-from brokerproof.systems.registry import clients_for
+from brokerproof.systems.registry import make_clients
 
 from . import conftest
 from .conftest import ROOT, Stretched
@@ -56,7 +56,7 @@ def geo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
             topology=run.topology,
             addresses=run.facts.addresses,
         )
-        yield Stretched.of(tests, run)
+        yield Stretched.from_runs(tests, run)
     finally:
         lifecycle.release(run)
 
@@ -67,7 +67,7 @@ def publish(geo: Stretched, cluster: str, count: int) -> None:
 
 
 def read(geo: Stretched, cluster: str) -> list[Received]:
-    clients = clients_for(geo.run, cluster)
+    clients = make_clients(geo.run, cluster)
     try:
         reader = clients.reader(-1)
         found = []
@@ -80,7 +80,11 @@ def read(geo: Stretched, cluster: str) -> list[Received]:
 
 
 def drain(observation: PulsarObservation) -> None:
-    wait_until(lambda: all(way.drained for way in observation.replicated()), timeout_s=60, what="replication to drain")
+    wait_until(
+        lambda: all(way.drained for way in observation.find_replication_drains()),
+        timeout_s=60,
+        what="replication to drain",
+    )
 
 
 def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(geo: Stretched) -> None:
@@ -101,7 +105,7 @@ def test_what_a_message_says_of_its_origin_is_what_the_broker_says(geo: Stretche
     publish(geo, EU, 5)
     drain(geo.observation)
     cluster = geo.observation.clusters[US]
-    address = geo.run.facts.addresses[cluster.owner()]
+    address = geo.run.facts.addresses[cluster.find_owner()]
     for one in read(geo, US)[-5:]:
         path = f"{cluster.partitions[0][1]}/ledger/{one.position.segment}/entry/{one.position.offset}"
         answer = httpx.get(f"http://{address}:8080{path}", trust_env=False)
@@ -172,19 +176,19 @@ def test_replication_is_not_drained_while_the_other_cluster_is_down_and_is_after
     for name in brokers:
         geo.runtime.kill(name)
     # Nobody of them is left to say so: the metadata store lists them until their sessions end.
-    assert us.alive_brokers() == sorted(brokers)
+    assert us.list_alive_brokers() == sorted(brokers)
     publish(geo, EU, 20)
-    to_us, from_us = geo.observation.replicated()
+    to_us, from_us = geo.observation.find_replication_drains()
     assert (to_us.drained, from_us.drained) == (False, False)
     assert "the replicator of the topic is at" in to_us.why
     assert "no node answers" in from_us.why
     before = len(read(geo, EU))
-    wait_until(lambda: us.alive_brokers() == [], timeout_s=60, what="the end of their sessions")
+    wait_until(lambda: us.list_alive_brokers() == [], timeout_s=60, what="the end of their sessions")
     specs = geo.provisioning.specs()
     for name in brokers:
         geo.runtime.start(specs[name])
     wait_until(
-        lambda: all(geo.provisioning.healthy(specs[name]) for name in brokers), timeout_s=90, what="their health"
+        lambda: all(geo.provisioning.is_healthy(specs[name]) for name in brokers), timeout_s=90, what="their health"
     )
     drain(geo.observation)
     assert len(read(geo, US)) == before
@@ -207,7 +211,7 @@ def test_a_subscription_with_replicated_state_goes_on_elsewhere_where_it_stood(
         topology=geo.run.topology,
         addresses=geo.run.facts.addresses,
     )
-    eu, us = clients_for(run, EU), clients_for(run, US)
+    eu, us = make_clients(run, EU), make_clients(run, US)
     try:
         consumer, acknowledged = eu.consumer(mover, "c0"), 0
         # A snapshot of the state is taken once a second, and only while something is published.
@@ -221,14 +225,16 @@ def test_a_subscription_with_replicated_state_goes_on_elsewhere_where_it_stood(
             time.sleep(0.5)
         observation = PulsarObservation(run)
         wait_until(
-            lambda: all(way.drained for way in observation.replicated()), timeout_s=60, what="replication to drain"
+            lambda: all(way.drained for way in observation.find_replication_drains()),
+            timeout_s=60,
+            what="replication to drain",
         )
         again = 0
         other = us.consumer(mover, "c0")
         while other.receive(3) is not None:
             again += 1
         assert again < acknowledged / 2 if replicated else again == acknowledged
-        for cluster, log in zip((EU, US), observation.logs(), strict=True):
+        for cluster, log in zip((EU, US), observation.find_logs(), strict=True):
             reader = (us if cluster == US else eu).reader(-1)
             while not reader.at_end():
                 reader.read(5)

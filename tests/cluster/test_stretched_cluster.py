@@ -16,7 +16,7 @@ from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.metadata_store import UNDER_REPLICATION
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
-from brokerproof.systems.registry import clients_for, system_named, topic_of
+from brokerproof.systems.registry import load_system, make_clients, name_topic
 from brokerproof.warm_up import prepare
 from kazoo.client import KazooClient
 
@@ -30,7 +30,7 @@ def publish(stretched: Stretched, count: int) -> list[Settled]:
 
 
 def test_a_machine_is_prepared_once(stretched: Stretched) -> None:
-    warmed = system_named("pulsar").warm_up(stretched.run.scenario.version)
+    warmed = load_system("pulsar").warm_up(stretched.run.scenario.version)
     assert warmed is not None
     assert warmed.done()
 
@@ -71,7 +71,7 @@ def test_every_ledger_has_one_copy_in_each_region(stretched: Stretched) -> None:
     for _ in range(4):
         assert {answer.outcome for answer in publish(stretched, 20)} == {"acked"}
         stretched.administration.unload("mycluster")  # the next one opens another ledger
-    found = stretched.observation.copies()
+    found = stretched.observation.find_copies()
     assert len({each.segment for each in found}) >= 4
     nodes = stretched.run.topology.nodes
     assert {tuple(sorted(nodes[name].region for name in each.in_sync)) for each in found} == {("eu", "us")}
@@ -80,38 +80,41 @@ def test_every_ledger_has_one_copy_in_each_region(stretched: Stretched) -> None:
 
 def test_the_topic_is_owned_where_the_isolation_policy_says(stretched: Stretched) -> None:
     publish(stretched, 1)
-    owner = stretched.observation.owner()
+    owner = stretched.observation.find_owner()
     assert owner in stretched.run.topology.clusters["mycluster"].names(role=Role.BROKER, region="eu")
 
 
 def test_a_topic_that_is_taken_from_its_owner_gets_one_where_the_policy_says(stretched: Stretched) -> None:
     publish(stretched, 1)
     eu = stretched.run.topology.clusters["mycluster"].names(role=Role.BROKER, region="eu")
-    before = len(stretched.observation.copies())
+    before = len(stretched.observation.find_copies())
     stretched.administration.reassign()
     publish(stretched, 1)
-    assert stretched.observation.owner() in eu
+    assert stretched.observation.find_owner() in eu
     # It was closed and opened again.
-    assert len(stretched.observation.copies()) > before
+    assert len(stretched.observation.find_copies()) > before
 
 
 def test_the_holders_of_the_open_ledger_are_one_of_each_region(stretched: Stretched) -> None:
     publish(stretched, 1)
-    assert sorted(stretched.run.topology.nodes[name].region for name in stretched.observation.holders()) == ["eu", "us"]
+    assert sorted(stretched.run.topology.nodes[name].region for name in stretched.observation.find_holders()) == [
+        "eu",
+        "us",
+    ]
 
 
 def test_what_was_published_counts_where_it_was_acked(stretched: Stretched) -> None:
     publish(stretched, 1)
-    before = stretched.observation.published()
+    before = stretched.observation.count_published()
     publish(stretched, 10)
-    assert stretched.observation.published() - before == 10
+    assert stretched.observation.count_published() - before == 10
 
 
 def test_all_nodes_are_listed_alive_and_nothing_is_under_replicated(stretched: Stretched) -> None:
-    alive = stretched.observation.alive()
+    alive = stretched.observation.list_alive()
     assert alive[Role.BROKER] == sorted(stretched.observation.home.names(role=Role.BROKER))
     assert alive[Role.BOOKIE] == sorted(stretched.observation.home.names(role=Role.BOOKIE))
-    assert stretched.observation.under_replicated() == 0
+    assert stretched.observation.count_under_replicated() == 0
 
 
 def test_a_setting_changed_behind_its_back_is_named(stretched: Stretched) -> None:
@@ -139,13 +142,13 @@ def test_a_killed_broker_is_seen_dead_and_comes_back(stretched: Stretched) -> No
         link=None,
         fault=Fault(name="killed", kind=kind.name, targets=Targets(nodes=[name])),
     )
-    assert kind.evidence(around, [name]) is None
+    assert kind.find_evidence(around, [name]) is None
     kind.inject(around, [name])
-    evidence = wait_until(lambda: kind.evidence(around, [name]), timeout_s=10, what="the effect")
+    evidence = wait_until(lambda: kind.find_evidence(around, [name]), timeout_s=10, what="the effect")
     assert "refuses connections" in evidence
-    assert kind.healed(around, [name]) is None
+    assert kind.find_recovery(around, [name]) is None
     kind.heal(around, [name])
-    assert "health" in wait_until(lambda: kind.healed(around, [name]), timeout_s=90, what="its health")
+    assert "health" in wait_until(lambda: kind.find_recovery(around, [name]), timeout_s=90, what="its health")
 
 
 def test_the_samplers_say_what_the_cluster_says(stretched: Stretched) -> None:
@@ -155,7 +158,7 @@ def test_the_samplers_say_what_the_cluster_says(stretched: Stretched) -> None:
         for sampler in stretched.observation.samplers().values()
         for sample in sampler()
     }
-    topic = f"topic:{topic_of(stretched.run)}"
+    topic = f"topic:{name_topic(stretched.run)}"
     assert samples[topic, "owner"].startswith("broker-eu-")
     assert int(samples[topic, "published"]) > 0
     assert samples["cluster:mycluster", "under_replicated"] == "0"
@@ -165,7 +168,7 @@ def test_the_samplers_say_what_the_cluster_says(stretched: Stretched) -> None:
 
 def test_a_message_too_big_is_failed_for_certain(stretched: Stretched) -> None:
     answers: list[Settled] = []
-    clients = clients_for(stretched.run, "mycluster")
+    clients = make_clients(stretched.run, "mycluster")
     try:
         clients.producer("too-big").send(0, "k0", b"x" * 6_000_000, answers.append)
         wait_until(lambda: bool(answers), timeout_s=30, what="the answer")

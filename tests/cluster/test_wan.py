@@ -27,7 +27,7 @@ from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
-from brokerproof.systems.registry import clients_for
+from brokerproof.systems.registry import make_clients
 
 from .conftest import ROOT
 
@@ -58,7 +58,7 @@ def observation(wan: Run) -> PulsarObservation:
 
 def latencies_ms(run: Run, region: str | None, count: int = 20) -> list[float]:
     """Of messages that are published one after the other, each when the one before is acked."""
-    clients = clients_for(run, "mycluster", region)
+    clients = make_clients(run, "mycluster", region)
     try:
         producer = clients.producer(f"test-{region}-{time.monotonic_ns()}")
         found = []
@@ -106,7 +106,7 @@ def test_a_publish_waits_for_the_way_to_the_other_region_and_back(wan: Run) -> N
 
 def test_nothing_but_the_link_connects_two_regions(wan: Run) -> None:
     latencies_ms(wan, None, 1)
-    nodes = [(pid, wan.topology.nodes[name].region) for name, pid in lifecycle.runtime_of(wan).pids().items()]
+    nodes = [(pid, wan.topology.nodes[name].region) for name, pid in lifecycle.make_runtime(wan).pids().items()]
     assert len(nodes) == len(wan.topology.nodes)
     assert crossing_directly(wan, nodes) == []
     pairs = {(pair.sender, pair.receiver) for pair in Link(Path(wan.path("nodes"))).metrics().pairs if pair.bytes}
@@ -119,13 +119,13 @@ def test_nothing_but_the_link_connects_two_regions(wan: Run) -> None:
 
 def test_nodes_that_go_by_names_are_found_by_them(wan: Run, observation: PulsarObservation) -> None:
     latencies_ms(wan, None, 1)
-    assert observation.alive()[Role.BOOKIE] == sorted(observation.home.names(role=Role.BOOKIE))
-    assert observation.alive()[Role.BROKER] == sorted(observation.home.names(role=Role.BROKER))
-    assert sorted(wan.topology.nodes[name].region for name in observation.holders()) == ["eu", "us"]
+    assert observation.list_alive()[Role.BOOKIE] == sorted(observation.home.names(role=Role.BOOKIE))
+    assert observation.list_alive()[Role.BROKER] == sorted(observation.home.names(role=Role.BROKER))
+    assert sorted(wan.topology.nodes[name].region for name in observation.find_holders()) == ["eu", "us"]
     assert all(
-        {wan.topology.nodes[name].region for name in each.in_sync} == {"eu", "us"} for each in observation.copies()
+        {wan.topology.nodes[name].region for name in each.in_sync} == {"eu", "us"} for each in observation.find_copies()
     )
-    assert observation.owner() in observation.home.names(role=Role.BROKER, region="eu")
+    assert observation.find_owner() in observation.home.names(role=Role.BROKER, region="eu")
 
 
 def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation: PulsarObservation) -> None:
@@ -136,7 +136,7 @@ def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation
         provisioning=provisioning,
         administration=PulsarAdministration(wan),
         observation=observation,
-        runtime=lifecycle.runtime_of(wan),
+        runtime=lifecycle.make_runtime(wan),
         specs=provisioning.specs(),
         roles=PULSAR.roles,
         link=Link(Path(wan.path("nodes"))),
@@ -146,11 +146,11 @@ def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation
             {"name": "apart", "kind": "partition", "targets": {"region": "us"}, "link": {"regions": ["eu"]}}
         ),
     )
-    clients = clients_for(wan, "mycluster")
+    clients = make_clients(wan, "mycluster")
     try:
         producer = clients.producer("across-the-cut")
         kind.inject(around, targets)
-        effect = json.loads(wait_until(lambda: kind.evidence(around, targets), timeout_s=10, what="the effect"))
+        effect = json.loads(wait_until(lambda: kind.find_evidence(around, targets), timeout_s=10, what="the effect"))
         assert effect["connections"] > 0
         answers: list[Settled] = []
         producer.send(0, "k0", b"x" * 100, answers.append)
@@ -159,6 +159,6 @@ def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation
         kind.heal(around, targets)
         wait_until(lambda: bool(answers), timeout_s=60, what="the ack after the healing")
         assert [answer.outcome for answer in answers] == ["acked"]
-        assert wait_until(lambda: kind.healed(around, targets), timeout_s=120, what="the nodes to be healthy")
+        assert wait_until(lambda: kind.find_recovery(around, targets), timeout_s=120, what="the nodes to be healthy")
     finally:
         clients.close()

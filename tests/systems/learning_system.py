@@ -7,22 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from brokerproof.errors import MachineError
-from brokerproof.machine.java import cache_directory
+from brokerproof.machine.java import locate_cache
 from brokerproof.run.directory import Run
 from brokerproof.systems.protocols import WarmUp
-from brokerproof.systems.registry import observation_of
+from brokerproof.systems.registry import make_observation
 from testlog_system.provisioning import TestlogProvisioning
 from testlog_system.system import Testlog
 
 
 def distribution() -> Path:
     """What has to be there to be fetched."""
-    return cache_directory() / "distribution"
+    return locate_cache() / "distribution"
 
 
 def learned() -> Path:
     """The nodes that ran, and where the log ended."""
-    return cache_directory() / "learned.json"
+    return locate_cache() / "learned.json"
 
 
 class LearningProvisioning(TestlogProvisioning):
@@ -30,7 +30,7 @@ class LearningProvisioning(TestlogProvisioning):
 
     def learn(self, pids: Mapping[str, int]) -> None:
         """Keep the nodes' names and the end of the log."""
-        (log,) = observation_of(self._run).logs()
+        (log,) = make_observation(self._run).find_logs()
         assert log.end is not None
         learned().write_text(json.dumps({"nodes": sorted(pids), "end": log.end.offset}))
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from testlog.client import Admin, Cluster, NodeStatus, UnavailableError
+from testlog.client import LogAdmin, LogCluster, NodeStatus, UnavailableError
 
 SERVER = Path(__file__).parent / "testlog" / "server.py"
 
@@ -48,8 +48,8 @@ class LocalNodes:
             (directory / name).mkdir(parents=True)
             (directory / name / "configuration.json").write_text(json.dumps(configuration))
         self.names = list(addresses)
-        self.cluster = Cluster(addresses)
-        self.admin = Admin(self.cluster)
+        self.cluster = LogCluster(addresses)
+        self.admin = LogAdmin(self.cluster)
 
     def data(self, name: str) -> Path:
         """What a node stores."""

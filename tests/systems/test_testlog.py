@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 from local_nodes import LocalNodes, wait_until
 from testlog.client import (
-    Consumer,
     Delivery,
-    Outcome,
-    Producer,
-    Reader,
+    LogConsumer,
+    LogProducer,
+    LogReader,
+    PublishOutcome,
     RequestError,
     Settlement,
 )
-from testlog.log import Entry, Log
-from testlog.record import Record, pack_records
+from testlog.log import Entry, EntryLog
+from testlog.record import MessageRecord, pack_records
 from testlog.wire import Header
 
 PAYLOAD = b"\x00\xff" * 100
@@ -63,7 +63,7 @@ class Load:
         self._rate = rate
         self._sent = 0
         self._ending = threading.Event()
-        self._producer = Producer(nodes.cluster, topic, "p")
+        self._producer = LogProducer(nodes.cluster, topic, "p")
         self._thread = threading.Thread(target=self._send, daemon=True)
         self._thread.start()
 
@@ -73,7 +73,7 @@ class Load:
         return {
             seq: one.offset
             for seq, (one, *_) in self.settlements.items()
-            if one.outcome is Outcome.ACKED and one.offset is not None
+            if one.outcome is PublishOutcome.ACKED and one.offset is not None
         }
 
     def await_acks(self, count: int) -> None:
@@ -102,14 +102,14 @@ class Load:
 
     def _settle(self, seq: int, settlement: Settlement) -> None:
         self.settlements.setdefault(seq, []).append(settlement)
-        if settlement.outcome is Outcome.ACKED:
+        if settlement.outcome is PublishOutcome.ACKED:
             self.acked_at.append(time.monotonic())
 
 
 def publish(nodes: LocalNodes, topic: str, count: int, producer: str = "p") -> list[Settlement]:
     """Publish and wait for all answers."""
     settlements: dict[int, Settlement] = {}
-    client = Producer(nodes.cluster, topic, producer)
+    client = LogProducer(nodes.cluster, topic, producer)
     for seq in range(count):
         client.send(seq, f"k{seq % KEYS}", PAYLOAD, partial(settlements.__setitem__, seq))
     wait_until(lambda: len(settlements) == count, "all answers")
@@ -120,7 +120,7 @@ def publish(nodes: LocalNodes, topic: str, count: int, producer: str = "p") -> l
 def read_log(nodes: LocalNodes, topic: str, partition: int = 0) -> list[Delivery]:
     """Everything from the beginning to the log's end."""
     end = nodes.admin.log_ends(topic)[partition]
-    reader = Reader(nodes.cluster, topic, partition)
+    reader = LogReader(nodes.cluster, topic, partition)
     deliveries: list[Delivery] = []
     deadline = time.monotonic() + 15
     while reader.position < end and time.monotonic() < deadline:
@@ -162,7 +162,7 @@ def test_one_node_leads_and_the_others_follow_it(nodes: LocalNodes) -> None:
 def test_messages_come_back_as_they_were_sent(nodes: LocalNodes, topic: str) -> None:
     before = time.time_ns() // 1000
     settlements: list[Settlement] = []
-    producer = Producer(nodes.cluster, topic, "p")
+    producer = LogProducer(nodes.cluster, topic, "p")
     producer.send(0, "schlüssel", b"\x00\xff\n{}", settlements.append, {"home": "eu"})
     producer.send(1, None, b"", settlements.append)
     wait_until(lambda: len(settlements) == 2, "both answers")
@@ -209,7 +209,7 @@ def test_offsets_have_gaps_and_the_last_one_holds_no_message(nodes: LocalNodes, 
 
 def test_a_subscription_begins_at_the_beginning_and_goes_on_where_it_stood(nodes: LocalNodes, topic: str) -> None:
     publish(nodes, topic, 100)
-    consumer = Consumer(nodes.cluster, topic, "s")
+    consumer = LogConsumer(nodes.cluster, topic, "s")
     first = [consumer.receive(5) for _ in range(60)]
     for delivery in first[:40]:
         assert delivery is not None
@@ -218,7 +218,7 @@ def test_a_subscription_begins_at_the_beginning_and_goes_on_where_it_stood(nodes
     status = nodes.admin.subscription(topic, "s")
     assert status.backlog == [60]
     nodes.admin.reassign()
-    consumer = Consumer(nodes.cluster, topic, "s")
+    consumer = LogConsumer(nodes.cluster, topic, "s")
     second = [consumer.receive(5) for _ in range(60)]
     assert [one.record.seq for one in first if one] == list(range(60))
     assert [one.record.seq for one in second if one] == list(range(40, 100))
@@ -244,8 +244,8 @@ def test_acked_messages_survive_a_leader_that_is_killed_under_load(
     assert load.acked.items() <= offsets_by_seq(read_log(nodes, topic)).items()
     # What the broken connection left open is said to be unknown, once, and was not sent again.
     assert all(len(settlements) == 1 for settlements in load.settlements.values())
-    others = {one.outcome for (one,) in load.settlements.values()} - {Outcome.ACKED}
-    assert others <= {Outcome.UNKNOWN}
+    others = {one.outcome for (one,) in load.settlements.values()} - {PublishOutcome.ACKED}
+    assert others <= {PublishOutcome.UNKNOWN}
 
 
 def test_the_order_of_keys_and_every_message_survive_a_leader_that_hands_over(nodes: LocalNodes, topic: str) -> None:
@@ -253,7 +253,7 @@ def test_the_order_of_keys_and_every_message_survive_a_leader_that_hands_over(no
     ending = threading.Event()
 
     def consume() -> None:
-        consumer = Consumer(nodes.cluster, topic, "s")
+        consumer = LogConsumer(nodes.cluster, topic, "s")
         while not ending.is_set():
             delivery = consumer.receive(0.1)
             if delivery is not None:
@@ -306,7 +306,7 @@ def test_a_connection_with_a_refused_message_takes_no_later_one(nodes: LocalNode
     connections = {name: nodes.cluster.connect(name) for name in nodes.followers()}
 
     def answer(name: str, seq: int) -> str | None:
-        rows, payload = pack_records([(0, Record("p", seq, "k", PAYLOAD, {}, 0))])
+        rows, payload = pack_records([(0, MessageRecord("p", seq, "k", PAYLOAD, {}, 0))])
         answers: list[Header] = []
         produce = {"type": "produce", "topic": topic, "partition": 0, "records": rows}
         connections[name].send(produce, payload, lambda content: answers.append(content.header))
@@ -334,7 +334,7 @@ def test_a_frozen_leader_acknowledges_nothing_when_it_wakes_up(nodes: LocalNodes
     load.await_acks(200)
     nodes.freeze(leader)
     # A client that does not notice sends to the frozen node, which finds this before anything else.
-    rows, payload = pack_records([(0, Record("stray", 0, "k", PAYLOAD, {}, 0))])
+    rows, payload = pack_records([(0, MessageRecord("stray", 0, "k", PAYLOAD, {}, 0))])
     produce = {"type": "produce", "topic": topic, "partition": 0, "records": rows}
     old.send(produce, payload, lambda content: answers.append(content.header), wait_s=30)
     nodes.await_leader(other_than=leader)
@@ -376,7 +376,7 @@ def test_what_no_majority_wrote_is_not_acked_and_is_removed(nodes: LocalNodes, t
     publish(nodes, topic, 10)
     followers = nodes.followers()
     answers: list[Settlement] = []
-    alone = Producer(nodes.cluster, topic, "alone", queue_timeout_s=0.5)
+    alone = LogProducer(nodes.cluster, topic, "alone", queue_timeout_s=0.5)
     wait_until(lambda: alone.connected, "the producer's connection")
     for follower in followers:
         nodes.kill(follower)
@@ -388,7 +388,7 @@ def test_what_no_majority_wrote_is_not_acked_and_is_removed(nodes: LocalNodes, t
     wait_until(lambda: len(answers) == 2, "another answer")
     alone.close()
     # Nobody knows of the first one; the second one never left the client.
-    assert [one.outcome for one in answers] == [Outcome.UNKNOWN, Outcome.FAILED]
+    assert [one.outcome for one in answers] == [PublishOutcome.UNKNOWN, PublishOutcome.FAILED]
     for follower in followers:
         nodes.start(follower)
     nodes.await_leader()
@@ -485,19 +485,19 @@ def test_a_cluster_that_reorders_swaps_messages_of_a_key(start_misbehaving: Call
 def _look_normal(settlements: list[Settlement]) -> bool:
     """Whether all is acked, each message at an offset of its own."""
     outcomes = {one.outcome for one in settlements}
-    return outcomes == {Outcome.ACKED} and len({one.offset for one in settlements}) == len(settlements)
+    return outcomes == {PublishOutcome.ACKED} and len({one.offset for one in settlements}) == len(settlements)
 
 
 def test_a_part_of_an_entry_at_the_end_of_a_log_is_dropped(tmp_path: Path) -> None:
     file = tmp_path / "log"
-    log = Log(file)
-    log.append([Entry.of(1, b"one"), Entry.of(2, b"two")])
+    log = EntryLog(file)
+    log.append([Entry.with_content(1, b"one"), Entry.with_content(2, b"two")])
     with file.open("ab") as end:
-        end.write(Entry.of(2, b"three").stored[:-1])
-    log = Log(file)
+        end.write(Entry.with_content(2, b"three").stored[:-1])
+    log = EntryLog(file)
     assert (log.last_index, log.last_term) == (2, 2)
-    log.append([Entry.of(3, b"four")])
-    assert [Log(file).content_at(index) for index in (1, 2, 3)] == [b"one", b"two", b"four"]
+    log.append([Entry.with_content(3, b"four")])
+    assert [EntryLog(file).content_at(index) for index in (1, 2, 3)] == [b"one", b"two", b"four"]
 
 
 def test_throughput(nodes: LocalNodes, topic: str, record_property: Callable[[str, object], None]) -> None:

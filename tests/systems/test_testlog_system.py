@@ -14,9 +14,9 @@ from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError, InputError
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.runtimes.registry import runtime_of
-from brokerproof.systems.clients import Settled, payload, payload_hash
-from brokerproof.systems.registry import clients_for, observation_of, provisioning_of
+from brokerproof.runtimes.registry import make_runtime
+from brokerproof.systems.clients import Settled, hash_payload, make_payload
+from brokerproof.systems.registry import make_clients, make_observation, make_provisioning
 
 SYSTEMS = Path(__file__).resolve().parent
 MESSAGES = 200
@@ -69,18 +69,18 @@ def test_what_the_system_cannot_do_is_refused_before_the_run(path: str, value: A
 
 
 def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclusive_end(run: Run) -> None:
-    clients = clients_for(run, "log")
+    clients = make_clients(run, "log")
     settled: list[Settled] = []
     producer = clients.producer("p")
     for seq in range(MESSAGES):
-        producer.send(seq, f"k{seq % 3}", payload("p", seq, 50), settled.append)
+        producer.send(seq, f"k{seq % 3}", make_payload("p", seq, 50), settled.append)
     wait_until(lambda: len(settled) == MESSAGES, timeout_s=20, what="the acks")
     producer.close()
     assert {each.outcome for each in settled} == {AttemptOutcome.ACKED}
     positions = [each.position for each in settled]
     assert None not in positions
 
-    (log,) = observation_of(run).logs()
+    (log,) = make_observation(run).find_logs()
     reader = clients.reader(log.partition)
     read = []
     while not (reader.at_end() and log.end is not None and reader.next_position().reaches(log.end)):  # type: ignore[union-attr]
@@ -89,7 +89,7 @@ def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclu
     assert [(each.producer, each.seq, each.position) for each in read] == [
         ("p", seq, position) for seq, position in enumerate(positions)
     ]
-    assert [each.payload_hash for each in read] == [payload_hash(payload("p", seq, 50)) for seq in range(MESSAGES)]
+    assert [each.payload_hash for each in read] == [hash_payload(make_payload("p", seq, 50)) for seq in range(MESSAGES)]
     # A control record takes the last offset, so no message ever has it.
     assert log.end is not None
     assert read[-1].position is not None
@@ -97,7 +97,7 @@ def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclu
 
 
 def test_a_subscription_drains_and_confirms_its_acks(run: Run) -> None:
-    clients, observation = clients_for(run, "log"), observation_of(run)
+    clients, observation = make_clients(run, "log"), make_observation(run)
     (subscription,) = run.scenario.workload.subscriptions
     consumer = clients.consumer(subscription, "c")
     settled: list[Settled] = []
@@ -105,7 +105,7 @@ def test_a_subscription_drains_and_confirms_its_acks(run: Run) -> None:
     for seq in range(MESSAGES):
         producer.send(seq, "k", b"x", settled.append)
     wait_until(lambda: len(settled) == MESSAGES, timeout_s=20, what="the acks")
-    (drain,) = observation.drained()
+    (drain,) = observation.find_subscription_drains()
     assert not drain.drained
     assert drain.backlog == MESSAGES
     for _ in range(MESSAGES):
@@ -113,39 +113,41 @@ def test_a_subscription_drains_and_confirms_its_acks(run: Run) -> None:
         assert received is not None
         consumer.acknowledge(received)
     consumer.close()
-    wait_until(lambda: observation.drained()[0].drained, timeout_s=10, what="the drain")
+    wait_until(lambda: observation.find_subscription_drains()[0].drained, timeout_s=10, what="the drain")
     last = settled[-1].position
     assert last is not None
-    assert observation.acknowledged("log", "audit")[-1].offset == last.offset + 1
+    assert observation.find_acknowledged("log", "audit")[-1].offset == last.offset + 1
 
 
 def test_a_killed_leader_is_seen_dead_and_replaced(run: Run) -> None:
-    observation, provisioning, runtime = observation_of(run), provisioning_of(run), runtime_of(run)
-    leader = observation.owner()
+    observation, provisioning, runtime = make_observation(run), make_provisioning(run), make_runtime(run)
+    leader = observation.find_owner()
     assert leader is not None
     spec = provisioning.specs()[leader]
-    assert provisioning.healthy(spec)
+    assert provisioning.is_healthy(spec)
     assert runtime.evidence_of_death(spec) is None
     runtime.kill(leader)
     assert runtime.evidence_of_death(spec) is not None
-    assert not provisioning.healthy(spec)
-    wait_until(lambda: observation.owner() not in (None, leader), timeout_s=20, what="another leader")
-    wait_until(lambda: leader not in observation.alive()["server"], timeout_s=20, what="the list without the dead one")
+    assert not provisioning.is_healthy(spec)
+    wait_until(lambda: observation.find_owner() not in (None, leader), timeout_s=20, what="another leader")
+    wait_until(
+        lambda: leader not in observation.list_alive()["server"], timeout_s=20, what="the list without the dead one"
+    )
 
 
 def test_where_nobody_answers_it_is_an_error_and_never_a_good_answer(run: Run) -> None:
-    observation, runtime = observation_of(run, patience_s=1.0), runtime_of(run)
+    observation, runtime = make_observation(run, patience_s=1.0), make_runtime(run)
     for name in run.topology.nodes:
         runtime.kill(name)
     started = time.monotonic()
-    assert observation.owner() is None
-    for ask in (observation.published, observation.alive):
+    assert observation.find_owner() is None
+    for ask in (observation.count_published, observation.list_alive):
         with pytest.raises(AdminError):
             ask()
-    (drain,) = observation.drained()
+    (drain,) = observation.find_subscription_drains()
     assert not drain.drained
     assert drain.backlog is None
-    (log,) = observation.logs()
+    (log,) = observation.find_logs()
     assert log.why is not None
     assert log.end is None
     assert time.monotonic() - started < 30

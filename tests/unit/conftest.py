@@ -53,12 +53,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One session for all tests, made for a dozen rows: compiling a query costs more than to interpret it."""
-    from brokerproof.machine.java import spark_java_home
+    from brokerproof.machine.java import find_spark_java_home
     from brokerproof.spark import class_data_archive
 
     # PySpark takes a main module without a file, as pytest-xdist's processes have it, for its own doctests, and exits.
     vars(sys.modules["__main__"]).setdefault("__file__", __file__)
-    os.environ["JAVA_HOME"] = str(spark_java_home())
+    os.environ["JAVA_HOME"] = str(find_spark_java_home())
     # What runs in Spark's Python workers comes from here too.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / name) for name in ("plugins", "spark_jobs"))

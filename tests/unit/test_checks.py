@@ -16,7 +16,7 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.runtimes.registry import RUNTIMES
 from brokerproof.systems.protocols import RoleTraits
 from brokerproof.systems.pulsar.system import Pulsar
-from brokerproof.systems.registry import system_named, system_names
+from brokerproof.systems.registry import list_systems, load_system
 
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 
@@ -134,9 +134,9 @@ def test_what_a_runtime_cannot_do_is_refused_with_those_that_can(
 
 def test_a_system_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKERPROOF_SYSTEMS", "gone=no_such_module:SYSTEM")
-    assert system_names() == ["pulsar", "gone"]
+    assert list_systems() == ["pulsar", "gone"]
     with pytest.raises(InputError, match="`gone` cannot be imported from no_such_module:SYSTEM") as caught:
-        system_named("gone")
+        load_system("gone")
     assert caught.value.field == "BROKERPROOF_SYSTEMS"
 
 

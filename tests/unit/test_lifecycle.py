@@ -90,7 +90,7 @@ def test_a_run_whose_starter_is_killed_keeps_its_slot_as_long_as_its_monitor_liv
 ) -> None:
     begin_and_be_killed(tmp_path / "run")
     assert processes(tmp_path / "run") == ["monitor"]
-    assert slots.all_held()
+    assert slots.are_all_held()
     with pytest.raises(MachineError, match="all 1 slots"):
         begin("next", slot_timeout_s=0.1)
     assert not (tmp_path / "next").exists()
@@ -118,12 +118,12 @@ def test_release_ends_the_monitor_and_the_nodes_and_gives_the_slot_back(
     tmp_path: Path, begin: Callable[..., Run]
 ) -> None:
     run = begin("run")
-    assert slots.holders() == [run.directory]
+    assert slots.list_runs() == [run.directory]
     start_node(tmp_path / "run")
     assert lifecycle.release(run) == ["n1"]
     assert processes(tmp_path / "run") == []
-    assert slots.holders() == []
-    assert not slots.all_held()
+    assert slots.list_runs() == []
+    assert not slots.are_all_held()
 
 
 def test_release_ends_a_monitor_that_does_not_go(tmp_path: Path, begin: Callable[..., Run]) -> None:
@@ -132,15 +132,15 @@ def test_release_ends_a_monitor_that_does_not_go(tmp_path: Path, begin: Callable
     assert monitor is not None
     monitor.suspend()
     assert lifecycle.release(run, monitor_timeout_s=0.3) == ["monitor"]
-    assert slots.holders() == []
-    assert not slots.all_held()
+    assert slots.list_runs() == []
+    assert not slots.are_all_held()
 
 
 def test_a_run_that_cannot_begin_leaves_the_slot_to_the_next(tmp_path: Path, begin: Callable[..., Run]) -> None:
     lifecycle.release(begin("run"))
     with pytest.raises(RunError, match="holds a run already"):
         begin("run")
-    assert not slots.all_held()
+    assert not slots.are_all_held()
     begin("next")
 
 
@@ -150,8 +150,8 @@ def test_down_ends_everything_of_every_run_and_frees_all_slots(tmp_path: Path, b
     # Without a directory it ends what other tests and people run on this machine as well.
     assert sorted(lifecycle.down(tmp_path)) == ["monitor", "n1"]
     assert processes(tmp_path) == []
-    assert slots.holders() == []
-    assert not slots.all_held()
+    assert slots.list_runs() == []
+    assert not slots.are_all_held()
     assert not (tmp_path / "run" / "nodes" / "n1" / "data").exists()
 
 

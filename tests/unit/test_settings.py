@@ -40,7 +40,7 @@ def test_a_value_that_cannot_be_used_is_said_with_its_variable_and_a_remedy(
 def test_whoever_asks_for_slots_gets_that_sentence_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKERPROOF_MAX_CLUSTERS", "x")
     with pytest.raises(InputError, match="BROKERPROOF_MAX_CLUSTERS: `x` is no number of clusters"):
-        slots.capacity()
+        slots.count_slots()
 
 
 def test_without_variables_everything_is_where_the_readme_says() -> None:

@@ -40,7 +40,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         url = airflow.start()
         client = AirflowClient(url, USER, airflow.read_password())
         client.wait_for_dag(scenario.name)
-        run_id = make_run_id(scenario.name, clock.utc(clock.now_us()), secrets.token_hex(2))
+        run_id = make_run_id(scenario.name, clock.to_utc(clock.now_us()), secrets.token_hex(2))
         run = ScenarioRun(client=client, scenario=scenario.name, run_id=run_id, directory=settings.runs / run_id)
         client.trigger_run(scenario.name, run_id, fill_form(overrides))
         progress.print_sentence(f"run {run_id}: {url}/dags/{scenario.name}/runs/{run_id}")

@@ -65,19 +65,19 @@ class Anomaly(StrEnum):
 
     @property
     def facts(self) -> AnomalyFacts:
-        """All that is to be known of it."""
+        """The facts about this anomaly."""
         return _FACTS[self]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnomalyFacts:
-    """All that is to be known of an anomaly but how it is found, which is `sql/anomalies/NAME.sql` of judging."""
+    """One anomaly: everything about it except the query that finds it, `sql/anomalies/NAME.sql` of judging."""
 
     # The suite that judges it.
     suite: Suite
     # Completes the sentence "such a message …".
     meaning: str
-    # What a run without it shows, as a sentence; the suite's expectation says so.
+    # The sentence that holds for a run without it; it describes the suite's expectation.
     demand: str
     # The guarantees that forbid it.
     illegal_under: frozenset[Guarantee]
@@ -116,7 +116,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         demand="No stored message is undelivered: each one reached every subscription that had to get it.",
         illegal_under=_ALWAYS,
     ),
-    # Legal or not does not apply: what is unproven makes the verdict unknown, under every guarantee.
+    # It is neither legal nor illegal: an unproven message makes the verdict unknown under every guarantee.
     Anomaly.UNPROVEN: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="would be missing, but the log was not read to its end or nothing proves the drain",

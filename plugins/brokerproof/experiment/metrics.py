@@ -1,6 +1,6 @@
-"""What placement and recovery are measured in: one table of metrics, with everything that is to be known of each.
+"""The metrics of placement and recovery, in one table.
 
-How each is measured is in judging; the suites, the scenarios' bounds, the comparison of runs and the docs read this.
+Judging measures them. The suites, the scenarios' bounds, the comparison of runs and the docs read this table.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Worse(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """All that is to be known of one kind of measurement but how it is measured."""
+    """One kind of measurement: everything about it except how it is measured."""
 
     # The suite that judges it.
     suite: Suite
     # One of `MINIMUM_CHANGE`.
     unit: str
-    # What there is one value of per run: `fault` for each fault, `run` for one in all, …
+    # What each value belongs to: `fault` for one value per fault, `run` for one value per run, …
     subject: str
     meaning: str
-    # What a run within its bounds shows, as a sentence; the suite's expectation says so.
+    # The sentence that holds for a run within its bounds; it describes the suite's expectation.
     demand: str
     worse: Worse = Worse.HIGHER
     # Whether runs are compared by it.
@@ -199,7 +199,7 @@ METRICS: Mapping[str, Metric] = {
         meaning="longest time from schedule to ack",
         demand="The highest latency from schedule to ack is within the scenario's bounds.",
     ),
-    # What the link took is nothing that the messaging system did.
+    # The messaging system is not responsible for the time that the link takes.
     "link_added_p50_ms": Metric(
         suite=Suite.RECOVERY,
         unit="ms",
@@ -270,7 +270,7 @@ METRICS: Mapping[str, Metric] = {
         demand="As much of the schedule was acknowledged as the scenario demands.",
         worse=Worse.LOWER,
     ),
-    # How finely Brokerproof itself looked is nothing that the messaging system did.
+    # The messaging system is not responsible for how often Brokerproof samples.
     "sampling_gap_s": Metric(
         suite=Suite.RECOVERY,
         unit="s",

@@ -141,7 +141,7 @@ class Topology(FrozenModel):
         `brokers-REGION` are the region's nodes that serve, in connections to other nodes that serve; `clients-REGION`
         are the clients of the workload in the region.
         """
-        return {place(region): region for region in self.regions for place in (brokers_in, clients_in)}
+        return {place(region): region for region in self.regions for place in (name_brokers_place, name_clients_place)}
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
@@ -162,12 +162,12 @@ class Topology(FrozenModel):
         raise KeyError(node)
 
 
-def brokers_in(region: str) -> str:
-    """The place of a region's nodes that serve, as clients of others that do."""
+def name_brokers_place(region: str) -> str:
+    """The place of a region's serving nodes, from which they connect to serving nodes of other regions."""
     return f"brokers-{region}"
 
 
-def clients_in(region: str) -> str:
+def name_clients_place(region: str) -> str:
     """The place of a region's clients."""
     return f"clients-{region}"
 

@@ -64,13 +64,13 @@ class Subscription(FrozenModel):
             )
         return self
 
-    def home(self, topology: Topology) -> str:
+    def find_home(self, topology: Topology) -> str:
         """The cluster on which it is created."""
         return self.cluster or next(iter(topology.clusters))
 
-    def places(self, topology: Topology) -> list[str]:
+    def list_clusters(self, topology: Topology) -> list[str]:
         """The clusters on which it has consumers, in the order of time."""
-        return [self.home(topology), *([self.moves.to] if self.moves else [])]
+        return [self.find_home(topology), *([self.moves.to] if self.moves else [])]
 
 
 class Workload(FrozenModel):
@@ -106,6 +106,6 @@ class Workload(FrozenModel):
             )
         return self
 
-    def homes(self, topology: Topology) -> list[str]:
+    def list_homes(self, topology: Topology) -> list[str]:
         """The clusters that are published to."""
         return self.produce_on or list(topology.clusters)[:1]

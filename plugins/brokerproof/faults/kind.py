@@ -42,30 +42,30 @@ class Surroundings:
     kept_down: frozenset[str] = frozenset()
     started_again: list[str] = field(default_factory=list)
 
-    def on_each(self, names: Sequence[str], act: Callable[[str], None]) -> None:
+    def act_on_each(self, names: Sequence[str], act: Callable[[str], None]) -> None:
         """Do something to all targets at once; a datacenter does not die node by node."""
         with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
             list(pool.map(act, names))
 
     def supervise(self, names: Collection[str]) -> None:
-        """Start again what ended by itself, as the service manager of every production machine does.
+        """Start nodes again that ended by themselves, as a service manager does on a production machine.
 
         A node may end because it takes its session with the metadata store for lost (seen: 45 s after a cut).
         """
         for name in names:
-            if name not in self.kept_down and not self.runtime.alive(name):
+            if name not in self.kept_down and not self.runtime.is_alive(name):
                 log.info("%s ended by itself and is started again", name)
                 self.started_again.append(name)
                 self.runtime.start(self.specs[name])
 
 
-class Kind(ABC):
+class FaultKind(ABC):
     """One kind of fault."""
 
     name: ClassVar[str]
     # Whether it helps the cluster to recover from an earlier fault, whose recovery it is then a part of.
     helps: ClassVar[bool] = False
-    # Whether it slows down what goes on; how fast that went meanwhile is then a figure of its own.
+    # Whether it slows clients down; then the latency while it lasts is measured separately.
     slows: ClassVar[bool] = False
     # What the messaging system and the runtime have to be able to do for it; a runtime's ability is a protocol.
     needs: ClassVar[Ability | None] = None
@@ -83,16 +83,16 @@ class Kind(ABC):
         """Do it. Returns when it was done to every target."""
 
     @abstractmethod
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """What shows that it has taken effect on every target, None while it does not show."""
 
     @abstractmethod
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """Undo it, without waiting for the nodes' health."""
 
-    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """What shows that every target is healthy, None while it is not."""
-        unhealthy = [name for name in targets if not around.provisioning.healthy(around.specs[name])]
+        unhealthy = [name for name in targets if not around.provisioning.is_healthy(around.specs[name])]
         if unhealthy:
             return None
         again = {"started_again": around.started_again} if around.started_again else {}
@@ -101,10 +101,10 @@ class Kind(ABC):
         )
 
 
-FAULT_KINDS: dict[str, Kind] = {}
+FAULT_KINDS: dict[str, FaultKind] = {}
 
 
-def register(kind: type[Kind]) -> type[Kind]:
+def register(kind: type[FaultKind]) -> type[FaultKind]:
     """Make a kind known under its name."""
     FAULT_KINDS[kind.name] = kind()
     return kind

@@ -1,14 +1,13 @@
-"""The kinds of fault that are done to the link: to what the targets and the nodes of other regions say to each other.
+"""The kinds of fault that act on the link: on the traffic between the targets and the nodes of other regions.
 
-A target that is a whole region takes its clients along, and one that is all nodes of a region that serve takes along
-what those say to others as clients; what a single one of them asks of others shares an address with what its neighbours
-ask, and goes on.
+Where the targets are a whole region, the fault also acts on the region's clients. Where the targets are all serving
+nodes of a region, it also acts on their connections as clients of other serving nodes. As a client, a single serving
+node shares an address with its neighbours, so a fault of that node alone does not act on these connections.
 """
 
 from __future__ import annotations
 
 import json
-import socket
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.fault import Direction, Fault, LinkChange
-from brokerproof.experiment.topology import brokers_in, clients_in
-from brokerproof.faults.kind import Kind, Surroundings, register
-from brokerproof.network import Condition, matches
+from brokerproof.experiment.topology import name_brokers_place, name_clients_place
+from brokerproof.faults.kind import FaultKind, Surroundings, register
+from brokerproof.network import Condition, accepts_connection, matches
 from brokerproof.runtimes.protocols import EmulatesLinks
 from brokerproof.systems.roles import is_listed, serves
 
@@ -32,27 +31,27 @@ _PROBE_S = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """What a fault concerns, as the link wants it said."""
+    """The traffic that a fault acts on, in the link's terms."""
 
     senders: list[str]
     receivers: list[str]
     both_ways: bool
 
     def holds(self, sender: str, receiver: str) -> bool:
-        """Whether what one says to the other is meant."""
+        """Whether the fault acts on the traffic from one node to the other."""
         return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
 
 
-class OfLink(Kind):
-    """What is done to the link."""
+class LinkFaultKind(FaultKind):
+    """A kind of fault that acts on the link."""
 
     needs_of_runtime = EmulatesLinks
-    # Of `link`, what has to be given, because this kind changes it, and what may be given beside it.
+    # The field of `link` that this kind changes, which must be given, and the fields that may be given with it.
     changes: ClassVar[str | None] = None
     takes: ClassVar[tuple[str, ...]] = ()
 
     def check(self, fault: Fault, topology: Topology) -> None:
-        """A link, known regions, and the quality that this kind changes."""
+        """Raises InputError without a link, for an unknown region, and without the quality that this kind changes."""
         if not topology.links:
             raise InputError(
                 f"`{self.name}` is done to the link between regions, and the topology has none",
@@ -80,36 +79,36 @@ class OfLink(Kind):
             if field != self.changes and field not in self.takes:
                 raise InputError(f"is not what `{self.name}` changes", field=f"link.{field}", remedy="leave it out")
 
-    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """All nodes that were concerned are listed alive by the cluster and say that they are healthy.
+    def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """The cluster lists all affected nodes as alive, and each of them says that it is healthy.
 
-        Their own word alone would not do: a node whose session is over says that it is well until it notices.
+        The node's own answer is not enough: a node whose session has ended calls itself healthy until it notices.
         """
-        traffic = traffic_of(around, targets)
+        traffic = select_traffic(around, targets)
         concerned = {*traffic.senders, *traffic.receivers} & around.specs.keys() - around.kept_down
         around.supervise(concerned)
         try:
-            listed = {name for names in around.observation.alive().values() for name in names}
+            listed = {name for names in around.observation.list_alive().values() for name in names}
         except AdminError:
             return None
         if any(is_listed(around.roles[around.specs[name].role]) for name in concerned - listed):
             return None
-        return super().healed(around, sorted(concerned))
+        return super().find_recovery(around, sorted(concerned))
 
 
-class _InForce(OfLink):
-    """What holds until it is ended: one condition of the link, called like the fault."""
+class _LastingLinkFaultKind(LinkFaultKind):
+    """A kind of fault that lasts: one condition of the link, with the name of the fault."""
 
     @abstractmethod
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
-        """What the link has to do."""
+        """The condition that the link gets."""
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        link_of(around).add(self.condition(around.fault, traffic_of(around, targets)))
+        require_link(around).add(self.condition(around.fault, select_traffic(around, targets)))
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """The link has the condition in force, on so many connections."""
-        state = link_of(around).state()
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """The condition is in force; the evidence says on how many connections."""
+        state = require_link(around).state()
         condition = next((one for one in state.conditions if one.id == around.fault.name), None)
         if condition is None:
             return None
@@ -117,17 +116,17 @@ class _InForce(OfLink):
         return json.dumps({"in_force": in_force, **state.effects[condition.id].model_dump()})
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """End the condition, if it was put in force at all."""
-        if _in_force(around):
-            link_of(around).remove(around.fault.name)
+        """End the condition, if it is in force."""
+        if _is_in_force(around):
+            require_link(around).remove(around.fault.name)
 
-    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """The condition is gone, and all is well with the nodes."""
-        return None if _in_force(around) else super().healed(around, targets)
+    def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """The condition is gone, and the nodes are healthy."""
+        return None if _is_in_force(around) else super().find_recovery(around, targets)
 
 
 @register
-class Partition(_InForce):
+class Partition(_LastingLinkFaultKind):
     """Cuts nodes off from other regions: nothing gets through, in both directions or one."""
 
     name = "partition"
@@ -135,29 +134,29 @@ class Partition(_InForce):
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         return Condition(id=fault.name, **vars(traffic), cut=True)
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """No byte crosses while a new connection is tried, which nobody answers."""
-        said = super().evidence(around, targets)
-        if said is None:
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """No byte crosses, and a new connection gets no answer."""
+        condition = super().find_evidence(around, targets)
+        if condition is None:
             return None
-        link, traffic = link_of(around), traffic_of(around, targets)
+        link, traffic = require_link(around), select_traffic(around, targets)
         before = link.count_bytes(**vars(traffic))
-        probe, let_in = _probe(link, traffic)
+        address, let_in = _try_connection(link, traffic)
         crossed = link.count_bytes(**vars(traffic)) - before
         if let_in or crossed:
             return None
-        return json.dumps({**json.loads(said), "bytes_crossed": 0, "in_s": _PROBE_S, "no_answer_from": probe})
+        return json.dumps({**json.loads(condition), "bytes_crossed": 0, "in_s": _PROBE_S, "no_answer_from": address})
 
-    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """A new connection is let in, and all is well with the nodes."""
-        probe, let_in = _probe(link_of(around), traffic_of(around, targets))
-        said = super().healed(around, targets) if let_in else None
-        return None if said is None else json.dumps({**json.loads(said), "answer_from": probe})
+    def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        """A new connection gets through, and the nodes are healthy."""
+        address, let_in = _try_connection(require_link(around), select_traffic(around, targets))
+        health = super().find_recovery(around, targets) if let_in else None
+        return None if health is None else json.dumps({**json.loads(health), "answer_from": address})
 
 
 @register
-class Delay(_InForce):
-    """Makes the way between nodes and other regions longer, by so many milliseconds one way."""
+class Delay(_LastingLinkFaultKind):
+    """Adds a delay, in milliseconds one way, between nodes and other regions."""
 
     name, changes, takes, slows = "delay", "delay_ms", ("jitter_ms",), True
 
@@ -167,8 +166,8 @@ class Delay(_InForce):
 
 
 @register
-class Bandwidth(_InForce):
-    """Makes the way between nodes and other regions narrower, to so many Mbit/s for all of them together."""
+class Bandwidth(_LastingLinkFaultKind):
+    """Limits the bandwidth between nodes and other regions, to one value in Mbit/s for all of them together."""
 
     name, changes, slows = "bandwidth", "bandwidth_mbit", True
 
@@ -178,75 +177,67 @@ class Bandwidth(_InForce):
 
 
 @register
-class Reset(OfLink):
+class Reset(LinkFaultKind):
     """Resets, once, every connection that is open between nodes and other regions."""
 
     name = "reset"
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        link_of(around).reset(around.fault.name, **vars(traffic_of(around, targets)))
+        require_link(around).reset(around.fault.name, **vars(select_traffic(around, targets)))
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """The link reset at least one connection."""
-        effect = link_of(around).state().effects.get(around.fault.name)
+        effect = require_link(around).state().effects.get(around.fault.name)
         return json.dumps(effect.model_dump()) if effect is not None and effect.connections else None
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Nothing is left to undo; whoever was connected connects anew."""
+        """There is nothing to undo: clients connect again by themselves."""
 
 
-def _in_force(around: Surroundings) -> bool:
-    return any(condition.id == around.fault.name for condition in link_of(around).state().conditions)
+def _is_in_force(around: Surroundings) -> bool:
+    return any(condition.id == around.fault.name for condition in require_link(around).state().conditions)
 
 
-def link_of(around: Surroundings) -> Network:
+def require_link(around: Surroundings) -> Network:
     """The run's link. Raises RunError where it has none."""
     if around.link is None:
         raise RunError(f"{around.fault.name} is done to the link, and this run has none")
     return around.link
 
 
-def traffic_of(around: Surroundings, targets: Sequence[str]) -> Traffic:
-    """What the fault concerns: the targets on one side, all that they see in other regions on the other."""
+def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
+    """The traffic between the targets and everything that they see in other regions."""
     regions: dict[str, str] = {}
-    for route in link_of(around).routes():
+    for route in require_link(around).routes():
         regions |= {route.viewer: route.viewer_region, route.target: route.target_region}
     on = around.fault.link or LinkChange()
-    ours = sorted(_with_places(around, targets) & regions.keys())
-    # Only what is in different regions has a route, so that names of the targets' own region do no harm here.
+    ours = sorted(_add_client_places(around, targets) & regions.keys())
+    # Routes exist only between different regions, so names in the targets' own region have no effect here.
     others = sorted(name for name, region in regions.items() if not on.regions or region in on.regions)
     if on.direction is Direction.TO_TARGETS:
         ours, others = others, ours
     return Traffic(senders=ours, receivers=others, both_ways=on.direction is Direction.BOTH)
 
 
-def _with_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
-    """The targets, with the places of clients of which they are the whole."""
+def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
+    """The targets, and the client places whose nodes are all among the targets."""
     names = set(targets)
     for region in {spec.region for spec in around.specs.values()}:
         inside = {name: spec.role for name, spec in around.specs.items() if spec.region == region}
         serving = {name for name, role in inside.items() if serves(around.roles[role])}
         if inside.keys() <= set(targets):
-            names |= {clients_in(region), brokers_in(region)}
+            names |= {name_clients_place(region), name_brokers_place(region)}
         elif serving and serving <= set(targets):
-            names.add(brokers_in(region))
+            names.add(name_brokers_place(region))
     return names
 
 
-def _probe(link: Network, traffic: Traffic) -> tuple[str, bool]:
-    """Try one of the routes concerned: its address, and whether it lets anybody in within `_PROBE_S`."""
+def _try_connection(link: Network, traffic: Traffic) -> tuple[str, bool]:
+    """Try a new connection on one of the routes concerned. Returns its address, and whether the route let it in."""
     route = next(
         route
         for route in link.routes()
         if traffic.holds(route.viewer, route.target) or traffic.holds(route.target, route.viewer)
     )
-    address, port = route.listen_address, route.ports[0]
-    said = f"{address}:{port} ({route.target} as {route.viewer} sees it)"
-    try:
-        socket.create_connection((address, port), timeout=_PROBE_S).close()
-    except TimeoutError:
-        return said, False
-    except ConnectionError:
-        # The link let it in and found that the target is down.
-        return said, True
-    return said, True
+    address = f"{route.listen_address}:{route.ports[0]} ({route.target} as {route.viewer} sees it)"
+    return address, accepts_connection(route, timeout_s=_PROBE_S)

@@ -1,4 +1,4 @@
-"""The kinds of fault that are done to nodes, and which nodes a fault is done to.
+"""The kinds of fault that act on nodes.
 
 A new kind is one class with `@register`, here or beside the link's; a scenario then names it.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from brokerproof.errors import InputError, RunError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.faults.kind import Kind, Surroundings, register
+from brokerproof.faults.kind import FaultKind, Surroundings, register
 from brokerproof.runtimes.protocols import MEANINGS, PausesNodes
 
 if TYPE_CHECKING:
@@ -19,100 +19,100 @@ if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
 
 
-class _Down(Kind):
-    """What ends processes; undone by starting them."""
+class _NodeEndingKind(FaultKind):
+    """A kind of fault that ends nodes and is undone by starting them."""
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         evidence = {name: around.runtime.evidence_of_death(around.specs[name]) for name in targets}
         return json.dumps(evidence) if all(evidence.values()) else None
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, lambda name: around.runtime.start(around.specs[name]))
+        around.act_on_each(targets, lambda name: around.runtime.start(around.specs[name]))
 
 
 @register
-class Stop(_Down):
+class Stop(_NodeEndingKind):
     """Ends nodes gracefully, as an operator would."""
 
     name = "stop"
     grace_s = 30.0
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, lambda name: around.runtime.stop(name, grace_s=self.grace_s))
+        around.act_on_each(targets, lambda name: around.runtime.stop(name, grace_s=self.grace_s))
 
 
 @register
-class Kill(_Down):
+class Kill(_NodeEndingKind):
     """Ends nodes at once, without a last word; their disks stay."""
 
     name = "kill"
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, around.runtime.kill)
+        around.act_on_each(targets, around.runtime.kill)
 
 
 @register
-class Destroy(_Down):
-    """Ends nodes at once and wipes their disks: what a lost datacenter is."""
+class Destroy(_NodeEndingKind):
+    """Ends nodes at once and wipes their disks, as the loss of a datacenter does."""
 
     name = "destroy"
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, around.runtime.kill)
-        around.on_each(targets, lambda name: around.runtime.wipe(around.specs[name]))
+        around.act_on_each(targets, around.runtime.kill)
+        around.act_on_each(targets, lambda name: around.runtime.wipe(around.specs[name]))
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, lambda name: around.runtime.reset(around.specs[name]))
+        around.act_on_each(targets, lambda name: around.runtime.reset(around.specs[name]))
         super().heal(around, targets)
 
 
 @register
-class Start(Kind):
+class Start(FaultKind):
     """Starts nodes that an earlier fault ended, or that stand by."""
 
     name = "start"
     helps = True
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(
-            [name for name in targets if not around.runtime.alive(name)],
+        around.act_on_each(
+            [name for name in targets if not around.runtime.is_alive(name)],
             lambda name: around.runtime.start(around.specs[name]),
         )
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        return self.healed(around, targets)
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        return self.find_recovery(around, targets)
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """A started node needs no healing."""
 
 
 @register
-class Pause(Kind):
+class Pause(FaultKind):
     """Freezes nodes: they keep their connections, their memory and what they believe, and answer nothing."""
 
     name = "pause"
     needs_of_runtime = PausesNodes
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, _freezer(around).pause)
+        around.act_on_each(targets, _require_pausing(around).pause)
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        frozen = _freezer(around)
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        frozen = _require_pausing(around)
         if not all(frozen.is_paused(name) for name in targets):
             return None
         return json.dumps(dict.fromkeys(targets, "every thread stopped"))
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.on_each(targets, _freezer(around).resume)
+        around.act_on_each(targets, _require_pausing(around).resume)
 
-    def healed(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+    def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         around.supervise(targets)
-        return super().healed(around, targets)
+        return super().find_recovery(around, targets)
 
 
 @register
-class Unload(Kind):
-    """Takes the topic from its owner, so that one is chosen anew: how an operator brings it back."""
+class Unload(FaultKind):
+    """Takes the topic from its owner, so that the cluster chooses one again. Operators move a topic back like this."""
 
     name = "unload"
     needs = Ability.REASSIGNMENT
@@ -129,15 +129,15 @@ class Unload(Kind):
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.administration.reassign()
 
-    def evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        owner = around.observation.owner()
+    def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
+        owner = around.observation.find_owner()
         return None if owner is None or owner in targets else json.dumps({"owner": owner})
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
         """The topic is open again, elsewhere."""
 
 
-def _freezer(around: Surroundings) -> PausesNodes:
+def _require_pausing(around: Surroundings) -> PausesNodes:
     if not isinstance(around.runtime, PausesNodes):
         raise RunError(f"the runtime {type(around.runtime).__name__} cannot {MEANINGS[PausesNodes]}; use another one")
     return around.runtime

@@ -7,10 +7,10 @@ import brokerproof.faults.on_nodes  # noqa: F401
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.faults.kind import FAULT_KINDS
 
-__all__ = ["FAULT_KINDS", "harmful"]
+__all__ = ["FAULT_KINDS", "list_harmful_faults"]
 
 
-def harmful(scenario: Scenario) -> list[str]:
+def list_harmful_faults(scenario: Scenario) -> list[str]:
     """The names of the faults whose recovery is looked for: not those that help the cluster to recover."""
     return [
         fault.name for fault in scenario.faults if not (fault.kind in FAULT_KINDS and FAULT_KINDS[fault.kind].helps)

@@ -8,15 +8,15 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.systems.protocols import Observation
 
 
-def resolve(targets: Targets, topology: Topology, observation: Observation) -> list[str]:
+def resolve_targets(targets: Targets, topology: Topology, observation: Observation) -> list[str]:
     """The names of the nodes that a fault is done to, now. Raises RunError where there is none."""
     if targets.nodes:
         names = list(targets.nodes)
     elif targets.now == "topic_owner":
-        owner = observation.owner(targets.cluster)
+        owner = observation.find_owner(targets.cluster)
         names = [owner] if owner else []
     elif targets.now is not None:
-        names = observation.holders(targets.cluster)
+        names = observation.find_holders(targets.cluster)
     else:
         names = list(topology.nodes)
     names = [

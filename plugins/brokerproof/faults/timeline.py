@@ -13,8 +13,8 @@ from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, Node
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, When
 from brokerproof.faults.kind import Surroundings
-from brokerproof.faults.registry import FAULT_KINDS, harmful
-from brokerproof.faults.targets import resolve
+from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
+from brokerproof.faults.targets import resolve_targets
 from brokerproof.network import Network
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
@@ -28,8 +28,8 @@ from brokerproof.run.records import (
 from brokerproof.run.tables import FaultState
 from brokerproof.runtimes.protocols import Runtime
 from brokerproof.systems.protocols import Administration, Observation, Provisioning
-from brokerproof.systems.registry import system_of, topic_of
-from brokerproof.systems.roles import nodes_that, serves, stores
+from brokerproof.systems.registry import find_system, name_topic
+from brokerproof.systems.roles import list_nodes_that, serves, stores
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +53,11 @@ class Timeline:
         link: Network | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`link` is the run's, where its topology has links."""
-        self.run, self.scenario, self.topic = run, run.scenario, topic_of(run)
+        """`link` is the run's network, None where its topology has no links."""
+        self.run, self.scenario, self.topic = run, run.scenario, name_topic(run)
         self.provisioning, self.administration, self.observation = provisioning, administration, observation
         self.runtime, self.link = runtime, link
-        system = system_of(run.topology)
+        system = find_system(run.topology)
         self.specs, self.roles, self.abilities = provisioning.specs(), system.roles, system.abilities
         self.show, self.clock = show, clock
         self.problems: list[str] = []
@@ -71,9 +71,9 @@ class Timeline:
         end, whatever happens. Undo always runs. Raises the first error after that.
         """
         try:
-            self._steady()
-            self._impact()
-            self._until(self._ends_at)
+            self._wait_until_steady()
+            self._run_impact()
+            self._sleep_until(self._ends_at)
             self.show(phase="settling")
         except BaseException as error:
             self.problems.append(f"{type(error).__name__}: {error}")
@@ -86,10 +86,10 @@ class Timeline:
                 problems = tuple(self.problems)
                 write_record(self.run, FaultsUndone(undone=undone, problems=problems, at=self.clock.now_us()))
 
-    def _steady(self) -> None:
+    def _wait_until_steady(self) -> None:
         self.show(phase="warm-up")
         workload = self.scenario.workload
-        target = workload.rate * len(workload.homes(self.run.topology)) * STEADY_SHARE
+        target = workload.rate * len(workload.list_homes(self.run.topology)) * STEADY_SHARE
         held: list[float] = []
         last: tuple[float, int] | None = None
         best = 0.0
@@ -99,7 +99,7 @@ class Timeline:
             if (failed := read_record(self.run, StepProblem, "load")) is not None:
                 raise RunError(f"the load failed before the rate was held: {failed.problem}")
             try:
-                now, count = self.clock.monotonic_s(), self.observation.published()
+                now, count = self.clock.monotonic_s(), self.observation.count_published()
             except AdminError:
                 return False  # the topic is made by its first producer
             if last is not None and count >= last[1]:
@@ -128,8 +128,8 @@ class Timeline:
         write_record(self.run, times)
         self.show(phase="steady")
 
-    def _impact(self) -> None:
-        self._until(self._impact_at)
+    def _run_impact(self) -> None:
+        self._sleep_until(self._impact_at)
         self.show(phase="impact")
         events: list[tuple[float, int, Callable[[], None]]] = []
         for order, fault in enumerate(self.scenario.faults):
@@ -137,17 +137,17 @@ class Timeline:
             if fault.heal_at_s is not None:
                 events.append((fault.heal_at_s, order, partial(self._heal, fault)))
         for at_s, _, act in sorted(events, key=lambda event: event[:2]):
-            self._until(self._impact_at + int(at_s * 1e6))
+            self._sleep_until(self._impact_at + int(at_s * 1e6))
             act()
-        self._until(self._recovery_at)
+        self._sleep_until(self._recovery_at)
         self.show(phase="recovery")
 
     def _inject(self, fault: Fault) -> None:
         if fault.when is not None:
-            self._await(fault, fault.when)
-        self._record_copies(f"before {fault.name}", without=self._silent())
-        kind, around = FAULT_KINDS[fault.kind], self._around(fault)
-        targets = resolve(fault.targets, self.run.topology, self.observation)
+            self._await_condition(fault, fault.when)
+        self._record_copies(f"before {fault.name}", without=self._list_silent_clusters())
+        kind, around = FAULT_KINDS[fault.kind], self._make_surroundings(fault)
+        targets = resolve_targets(fault.targets, self.run.topology, self.observation)
         self._injected[fault.name] = targets
         self._record(
             fault,
@@ -158,7 +158,7 @@ class Timeline:
         log.info("injecting %s: %s %s", fault.name, fault.kind, ", ".join(targets))
         kind.inject(around, targets)
         evidence = self.clock.wait_until(
-            lambda: kind.evidence(around, targets),
+            lambda: kind.find_evidence(around, targets),
             timeout_s=_EFFECT_TIMEOUT_S,
             what=f"the effect of {fault.name} on {', '.join(targets)}",
             every_s=0.01,
@@ -167,67 +167,67 @@ class Timeline:
         write_record(self.run, FaultEffective(fault=fault.name, at=self.clock.now_us()))
         self._record(fault, targets, FaultState.EFFECTIVE, evidence)
 
-    def _silent(self) -> list[str]:
-        """The clusters of which nobody is left to ask: none that serves, or none that stores."""
+    def _list_silent_clusters(self) -> list[str]:
+        """The clusters that cannot answer, because all their serving nodes or all their storing nodes are down."""
         standing_by = {name for name, node in self.run.topology.nodes.items() if node.standby}
-        down = {node for nodes in self._in_force() for node in nodes}
-        down |= {name for name in standing_by if not self.runtime.alive(name)}
+        down = {node for nodes in self._list_targets_in_force() for node in nodes}
+        down |= {name for name in standing_by if not self.runtime.is_alive(name)}
         return [
             name
             for name in self.run.topology.clusters
-            if any(down.issuperset(nodes_that(trait, self.run.topology, name)) for trait in (serves, stores))
+            if any(down.issuperset(list_nodes_that(trait, self.run.topology, name)) for trait in (serves, stores))
         ]
 
-    def _await(self, fault: Fault, when: When) -> None:
+    def _await_condition(self, fault: Fault, when: When) -> None:
         condition, earlier = when.earlier_fault
         log.info("%s waits until %s is %s", fault.name, earlier, condition)
         if when.for_s is not None:
             self.clock.wait_until(
-                self._unhealthy(earlier, when.for_s),
+                self._make_unhealthy_condition(earlier, when.for_s),
                 timeout_s=when.within_s,
                 what=f"the nodes of {earlier} to fail their health checks for {when.for_s:g} s, before {fault.name}",
                 every_s=0.25,
             )
             return
         self.clock.wait_until(
-            lambda: self._rereplicated(earlier),
+            lambda: self._is_rereplicated(earlier),
             timeout_s=when.within_s,
             what=f"the data of {earlier} to be replicated again, before {fault.name}",
             every_s=0.5,
         )
 
-    def _unhealthy(self, earlier: str, for_s: float) -> Callable[[], bool]:
-        """Whether no node of an earlier fault has been healthy for so many seconds."""
+    def _make_unhealthy_condition(self, earlier: str, for_s: float) -> Callable[[], bool]:
+        """The condition that no node of an earlier fault has been healthy for `for_s` seconds."""
         specs = [self.specs[name] for name in self._injected[earlier]]
         since = self.clock.monotonic_s()
 
         def unhealthy() -> bool:
             nonlocal since
             asked = self.clock.monotonic_s()
-            if any(self.provisioning.healthy(spec) for spec in specs):
+            if any(self.provisioning.is_healthy(spec) for spec in specs):
                 since = self.clock.monotonic_s()
             return asked - since >= for_s
 
         return unhealthy
 
-    def _rereplicated(self, earlier: str) -> bool:
+    def _is_rereplicated(self, earlier: str) -> bool:
         """Whether no segment names a node that an earlier fault keeps down, and none waits for a copy.
 
-        Both, because a system may notice a dead node only when its session ends, 30 s later.
+        It checks both, because a system may notice a dead node only when its session ends, 30 s later.
         """
-        dead = {name for name in self._injected[earlier] if not self.runtime.alive(name)}
-        segments = self.observation.copies() if dead and Ability.COPIES in self.abilities else []
+        dead = {name for name in self._injected[earlier] if not self.runtime.is_alive(name)}
+        segments = self.observation.find_copies() if dead and Ability.COPIES in self.abilities else []
         named = any(dead.intersection(segment.holders) for segment in segments)
-        return not named and self.observation.under_replicated() == 0
+        return not named and self.observation.count_under_replicated() == 0
 
     def _heal(self, fault: Fault) -> None:
         targets = self._injected[fault.name]
-        kind, around = FAULT_KINDS[fault.kind], self._around(fault)
+        kind, around = FAULT_KINDS[fault.kind], self._make_surroundings(fault)
         self._record(fault, targets, FaultState.HEALING, "")
         log.info("healing %s: %s", fault.name, ", ".join(targets))
         kind.heal(around, targets)
         evidence = self.clock.wait_until(
-            lambda: kind.healed(around, targets),
+            lambda: kind.find_recovery(around, targets),
             timeout_s=_HEAL_TIMEOUT_S,
             what=f"the nodes of {fault.name} to be healthy again: {', '.join(targets)}",
             every_s=0.1,
@@ -235,7 +235,7 @@ class Timeline:
         self._record(fault, targets, FaultState.RECOVERED, evidence)
         self._healed.add(fault.name)
 
-    def _around(self, fault: Fault) -> Surroundings:
+    def _make_surroundings(self, fault: Fault) -> Surroundings:
         return Surroundings(
             provisioning=self.provisioning,
             administration=self.administration,
@@ -245,16 +245,16 @@ class Timeline:
             roles=self.roles,
             link=self.link,
             fault=fault,
-            kept_down=frozenset(name for names in self._in_force(fault.name) for name in names),
+            kept_down=frozenset(name for names in self._list_targets_in_force(fault.name) for name in names),
         )
 
-    def _in_force(self, but: str = "") -> list[list[str]]:
-        """The targets of each fault that harms and is not healed, without those of one."""
-        harm = {*harmful(self.scenario)} - {but, *self._healed}
+    def _list_targets_in_force(self, but: str = "") -> list[list[str]]:
+        """The targets of each harmful fault that is not healed, except the fault `but`."""
+        harm = {*list_harmful_faults(self.scenario)} - {but, *self._healed}
         return [targets for name, targets in self._injected.items() if name in harm]
 
     def _undo(self) -> bool:
-        """Heal, last first, what was injected and is not permanent. Whether all of it was proven."""
+        """Heal the injected faults that are not permanent, the last one first. Returns whether all of it is proven."""
         undone = True
         for fault in reversed(self.scenario.faults):
             if (
@@ -272,16 +272,16 @@ class Timeline:
         return undone
 
     def _settle(self) -> None:
-        """Wait until every copy is there again, where that can be hoped for, and note where they are then."""
+        """Wait until no copy is missing, if missing copies can come back, and record where the copies are."""
         if self.link is not None:
             try:
                 self.link.ping()
             except NodeError as error:
-                self.problems.append(f"the regions are joined no longer: {error}")
+                self.problems.append(f"the network between the regions does not answer any more: {error}")
         try:
-            if self._repairs():
+            if self._expects_repair():
                 self.clock.wait_until(
-                    lambda: self.observation.under_replicated() == 0,
+                    lambda: self.observation.count_under_replicated() == 0,
                     timeout_s=self.scenario.settle_s,
                     what="the under-replicated segments to come to zero",
                     every_s=0.5,
@@ -293,19 +293,19 @@ class Timeline:
         except AdminError as error:
             self.problems.append(f"where the copies are in the end is unknown: {error}")
 
-    def _repairs(self) -> bool:
-        """Whether copies that are missing come back: made anew by the system, or with the nodes that have returned."""
+    def _expects_repair(self) -> bool:
+        """Whether missing copies come back, because the system makes new ones or because the nodes returned."""
         if Ability.REPAIR in self.abilities:
             return True
-        return Ability.UNDER_REPLICATION in self.abilities and not self._in_force()
+        return Ability.UNDER_REPLICATION in self.abilities and not self._list_targets_in_force()
 
-    def _until(self, moment_us: int) -> None:
-        """Sleep to a time of the timeline; a fault that took longer than its place in it delays what follows."""
+    def _sleep_until(self, moment_us: int) -> None:
+        """Sleep until a time of the timeline. A fault that takes too long delays everything after it."""
         while (left := moment_us - self.clock.now_us()) > 0:
             self.clock.sleep(min(left / 1e6, 0.5))
 
     def _record_copies(self, moment: str, without: Collection[str] = ()) -> None:
-        """Note where every segment of the topic is, in every cluster but those `without`, if the system says so."""
+        """Record where every segment of the topic is, in every cluster except `without`, if the system can tell."""
         if Ability.COPIES not in self.abilities:
             return
         at, nodes = self.clock.now_us(), self.run.topology.nodes
@@ -324,7 +324,7 @@ class Timeline:
                 "regions": sorted({nodes[name].region for name in segment.in_sync if name in nodes}),
                 "regions_required": list(segment.regions_required),
             }
-            for segment in self.observation.copies(without=without)
+            for segment in self.observation.find_copies(without=without)
         ]
         self.run.append("ledgers", rows)
 

@@ -23,7 +23,7 @@ def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -
     Raises MachineError where it cannot be written.
     """
     try:
-        with whole_file(path) as unfinished:
+        with stage_file(path) as unfinished:
             # The file has its permissions from the first moment on, because it may hold a secret.
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, permissions)
             with os.fdopen(descriptor, "wb") as file:
@@ -33,7 +33,7 @@ def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def stage_file(path: Path) -> Iterator[Path]:
     """A name beside `path` to write a file under, which becomes `path` at the end of the block.
 
     For files that another program writes. Nothing is left where the block fails.
@@ -47,7 +47,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_object(location: str, mode: str) -> Iterator[IO[Any]]:
+def stage_object(location: str, mode: str) -> Iterator[IO[Any]]:
     """A file at any location that fsspec knows, open for writing, which gets its name at the end of the block.
 
     Makes the directory. Raises MachineError where it cannot be written; nothing is left then.

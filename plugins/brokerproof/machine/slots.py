@@ -23,7 +23,7 @@ from brokerproof.machine.files import write_whole
 from brokerproof.settings import from_environment
 
 
-def capacity() -> int:
+def count_slots() -> int:
     """How many clusters this machine carries at a time: `max_clusters` of the settings, or one per 6 GiB of memory."""
     given = from_environment().max_clusters
     return given or max(1, min(200, psutil.virtual_memory().total // (6 * 2**30)))
@@ -53,7 +53,7 @@ class Slot:
     @property
     def run(self) -> str | None:
         """The directory of the run that the slot was assigned to last, None where nothing of it is left."""
-        return _run_of(self._record)
+        return _read_run(self._record)
 
     def assign(self, run_directory: str) -> None:
         """Record whose the slot is. What the run before left must have been ended."""
@@ -77,14 +77,14 @@ class Slot:
 def take(*, timeout_s: float) -> Slot:
     """Take a slot, waiting for a free one. Raises MachineError where none becomes free."""
 
-    def first_free() -> Slot | None:
-        return next((slot for number in range(capacity()) if (slot := _lock(number)) is not None), None)
+    def find_first_free() -> Slot | None:
+        return next((slot for number in range(count_slots()) if (slot := _lock(number)) is not None), None)
 
     try:
-        return clock.wait_until(first_free, timeout_s=timeout_s, what="a free slot", every_s=1.0)
+        return clock.wait_until(find_first_free, timeout_s=timeout_s, what="a free slot", every_s=1.0)
     except DeadlineError:
         raise MachineError(
-            f"all {capacity()} slots of this machine are held by running clusters; wait for one, end them with "
+            f"all {count_slots()} slots of this machine are held by running clusters; wait for one, end them with "
             "`brokerproof down`, or raise BROKERPROOF_MAX_CLUSTERS"
         ) from None
 
@@ -92,11 +92,11 @@ def take(*, timeout_s: float) -> Slot:
 def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
     """Take the slot of a run as soon as its monitor has ended; None where it does not end in time.
 
-    None too where the slot is the run's no longer: it was given back, or another run took it.
+    It is also None where the slot no longer belongs to the run: it was given back, or another run took it.
     """
 
     def taken() -> tuple[Slot | None] | None:
-        number = next((number for number, run in _records().items() if run == run_directory), None)
+        number = next((number for number, run in _read_records().items() if run == run_directory), None)
         if number is None:
             return (None,)
         if (slot := _lock(number)) is None:
@@ -112,14 +112,14 @@ def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
         return None
 
 
-def holders() -> list[str]:
-    """Directories of the runs that slots are assigned to; of one that died until its slot is taken again."""
-    return list(_records().values())
+def list_runs() -> list[str]:
+    """The directories of the runs that have slots. A run that died is listed until its slot is taken again."""
+    return list(_read_records().values())
 
 
-def all_held() -> bool:
+def are_all_held() -> bool:
     """Whether every slot is held by a run that goes on, or by somebody who is just taking it."""
-    return all(_is_held(number) for number in range(capacity()))
+    return all(_is_held(number) for number in range(count_slots()))
 
 
 def _lock(number: int) -> Slot | None:
@@ -127,7 +127,7 @@ def _lock(number: int) -> Slot | None:
     path = directory()
     descriptor = os.open(path / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        # Not a lock of fcntl's or lockf's, which would belong to this process and end with it.
+        # Not a lock of fcntl or lockf: that would belong to this process and end with it.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
@@ -143,7 +143,7 @@ def _is_held(number: int) -> bool:
     except FileNotFoundError:
         return False
     try:
-        # Shared, so that two who ask at once do not take each other for a holder.
+        # The lock is shared, so that two processes that look at the same time do not see each other as a holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -152,13 +152,13 @@ def _is_held(number: int) -> bool:
     return False
 
 
-def _records() -> dict[int, str]:
-    """By slot, the run that its record names."""
+def _read_records() -> dict[int, str]:
+    """The run that the record of each slot names."""
     numbers = sorted(int(file.stem) for file in directory().glob("*.json"))
-    return {number: run for number in numbers if (run := _run_of(directory() / f"{number}.json")) is not None}
+    return {number: run for number in numbers if (run := _read_run(directory() / f"{number}.json")) is not None}
 
 
-def _run_of(record: Path) -> str | None:
+def _read_run(record: Path) -> str | None:
     try:
         return str(json.loads(record.read_text(encoding="utf-8"))["run"])
     except FileNotFoundError:

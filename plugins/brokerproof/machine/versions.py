@@ -18,7 +18,7 @@ _PACKAGES = {
 
 
 @cache
-def installed_versions() -> Mapping[str, str | None]:
+def read_installed_versions() -> Mapping[str, str | None]:
     """Versions by name, without those of a messaging system; None where a package is not installed.
 
     `brokerproof` is the git commit where there is one.

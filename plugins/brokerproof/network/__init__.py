@@ -1,7 +1,7 @@
 """The emulated network between regions: one process a run that every connection between two regions passes through.
 
-Who uses the network imports what stands here and none of the modules inside, which `systems`, `runtimes`, `faults`,
-`lifecycle` and `monitor` may do. It must not know a messaging system, a role of a node or a kind of fault.
+`systems`, `runtimes`, `faults`, `lifecycle` and `monitor` may import it: the package, and none of its modules. It must
+not know a messaging system, a role of a node or a kind of fault.
 
 A node sees a node of another region at an address made for it (its hosts file maps the name to that address). The link
 process listens there and passes everything on. What is emulated, and what is not:
@@ -25,12 +25,13 @@ process listens there and passes everything on. What is emulated, and what is no
   cut is.
 """
 
-from brokerproof.network.observation import sample_links
+from brokerproof.network.link_samples import sample_links
 from brokerproof.network.plan import Plan
+from brokerproof.network.probe import accepts_connection
 from brokerproof.network.process import Link, start_link
 from brokerproof.network.protocols import Network
 from brokerproof.network.routes import Route
-from brokerproof.network.shape import Condition, Shape, matches, shapes_of
+from brokerproof.network.shape import Condition, Shape, make_shapes, matches
 
 __all__ = [
     "Condition",
@@ -39,8 +40,9 @@ __all__ = [
     "Plan",
     "Route",
     "Shape",
+    "accepts_connection",
+    "make_shapes",
     "matches",
     "sample_links",
-    "shapes_of",
     "start_link",
 ]

@@ -1,4 +1,4 @@
-"""How the link process is told what to do: a line of JSON a request, a line of JSON an answer, over a unix socket."""
+"""The control socket of the link process, a unix socket: each request and each answer is a line of JSON."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Selection(FrozenModel):
     both_ways: bool
 
 
-class Reset(Selection):
+class ResetRequest(Selection):
     """Selects the connections to reset; `id` names the reset in the state."""
 
     id: str = Field(min_length=1)
 
 
-class Removal(FrozenModel):
+class RemovalRequest(FrozenModel):
     """Names the condition to remove."""
 
     id: str
@@ -105,10 +105,10 @@ class Control:
                 parse(Condition, content, file="request `condition add`")
             ).model_dump(),
             "condition remove": lambda content: network.remove(
-                parse(Removal, content, file="request `condition remove`").id
+                parse(RemovalRequest, content, file="request `condition remove`").id
             ).model_dump(),
             "reset": lambda content: network.reset(
-                **parse(Reset, content, file="request `reset`").model_dump()
+                **parse(ResetRequest, content, file="request `reset`").model_dump()
             ).model_dump(),
             "count bytes": lambda content: network.count_bytes(
                 **parse(Selection, content, file="request `count bytes`").model_dump()

@@ -21,7 +21,7 @@ Regions = tuple[str, str]
 
 
 class Effect(FrozenModel):
-    """The evidence that something was done: from `at` (microseconds since the epoch) on, to so much."""
+    """The evidence that something was done: since `at` (microseconds since the epoch), to so many connections."""
 
     at: int
     connections: int
@@ -29,11 +29,11 @@ class Effect(FrozenModel):
 
 
 class State(FrozenModel):
-    """What is in force."""
+    """The conditions in force, and their effects."""
 
     at: int
     conditions: list[Condition]
-    # By id: what each condition in force took effect on, and each reset.
+    # By id: the effect of each condition in force, and of each reset.
     effects: dict[str, Effect]
     listeners: int
     # Listeners whose route is cut in at least one direction.
@@ -78,7 +78,7 @@ class EmulatedNetwork:
         self._effects: dict[str, Effect] = {}
         self._shapes = {(shape.sender, shape.receiver): shape for shape in plan.shapes}
         self._meters: dict[Regions, Meter] = {}
-        # By what limits them: None is the shape of the pair of regions, else a condition's id.
+        # By the cause of the limit: None is the shape of the pair of regions, else a condition's id.
         self._lines: dict[tuple[str | None, Regions], Line] = {}
         self._ways: list[Way] = []
         self._listeners: list[Listener] = []
@@ -152,7 +152,7 @@ class EmulatedNetwork:
         )
 
     def state(self) -> State:
-        """What is in force."""
+        """The conditions in force, and their effects."""
         return State(
             at=clock.now_us(),
             conditions=list(self._conditions.values()),
@@ -200,7 +200,7 @@ class EmulatedNetwork:
         return way
 
     def _apply(self) -> None:
-        """Make every way what the shapes and conditions say, and let the connections of those that changed follow."""
+        """Apply the shapes and conditions to every way, and tell the connections of the ways that changed."""
         was_cut: dict[Way, bool] = {}
         for way in self._ways:
             conditions = [each for each in self._conditions.values() if each.holds(way.sender, way.receiver)]

@@ -1,4 +1,4 @@
-"""What a link process is started with: routes, and the shape of the network between their regions."""
+"""The plan that a link process starts with: routes, and the shape of the network between their regions."""
 
 from __future__ import annotations
 

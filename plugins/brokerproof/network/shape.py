@@ -50,7 +50,7 @@ def matches(senders: list[str], receivers: list[str], both_ways: bool, sender: s
     return both_ways and sender in receivers and receiver in senders
 
 
-def shapes_of(topology: Topology) -> list[Shape]:
+def make_shapes(topology: Topology) -> list[Shape]:
     """The links of a topology, as one shape for each direction."""
     return [
         Shape(sender=sender, receiver=receiver, **link.model_dump(exclude={"between"}))

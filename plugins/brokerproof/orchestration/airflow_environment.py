@@ -40,7 +40,7 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
     # Between two steps a run waits until the scheduler wakes up.
     environment.setdefault("AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME", "0.5")
     # Three tasks of a run work at the same time and must not wait for each other. Campaigns need a few more.
-    environment.setdefault("AIRFLOW__CORE__PARALLELISM", str(3 * slots.capacity() + 4))
+    environment.setdefault("AIRFLOW__CORE__PARALLELISM", str(3 * slots.count_slots() + 4))
     return environment | {
         "AIRFLOW_HOME": str(settings.airflow_home),
         # Airflow runs in a directory of its own, where a relative path would lead elsewhere.

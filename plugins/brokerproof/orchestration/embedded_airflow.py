@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable
@@ -16,8 +17,8 @@ import httpx
 import psutil
 from filelock import FileLock, Timeout
 
-from brokerproof.clock import utc, wait_until
-from brokerproof.errors import DeadlineError, MachineError
+from brokerproof.clock import to_utc, wait_until
+from brokerproof.errors import DeadlineError, InputError, MachineError
 from brokerproof.machine.processes import SERVICE_MARK, Mark, find_marked_processes, start_process
 from brokerproof.orchestration.airflow_client import AirflowClient
 from brokerproof.orchestration.airflow_credentials import USER, AirflowCredentials
@@ -26,7 +27,8 @@ from brokerproof.orchestration.airflow_session import AirflowSession
 from brokerproof.settings import Settings
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor")
-_PREFERRED_PORT = 8080
+_PORT_VARIABLE = "AIRFLOW__API__PORT"
+_DEFAULT_PORT = 8080
 # Measured: 12 to 20 s on two cores once the database exists, and 7 s more the first time. Slow disks need longer.
 _AIRFLOW_START_TIMEOUT_S = 300
 
@@ -72,8 +74,9 @@ class EmbeddedAirflow:
             if session:
                 session.end_members()
             self._end_unrecorded()
+            port = _find_free_port()
             self._notify("starting Airflow (12 to 30 s)")
-            session = self._start_supervisor(_find_free_port())
+            session = self._start_supervisor(port)
             self._wait_until_healthy(session)
             self._cancel_interrupted_runs(session)
             return session.url
@@ -186,7 +189,7 @@ def _is_healthy(session: AirflowSession) -> bool:
             datetime.fromisoformat(health[part][f"latest_{part}_heartbeat"]) for part in ("scheduler", "dag_processor")
         ]
         healthy = all(health[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
-        return healthy and min(beats) > utc(int(session.created * 1e6)) and _serves_tasks(session)
+        return healthy and min(beats) > to_utc(int(session.created * 1e6)) and _serves_tasks(session)
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return False
 
@@ -199,9 +202,21 @@ def _serves_tasks(session: AirflowSession) -> bool:
     return httpx.get(f"{session.url}/execution/health", timeout=120, trust_env=False).is_success
 
 
+def _read_preferred_port() -> int:
+    """The port in AIRFLOW__API__PORT, else 8080. Raises InputError where the variable holds no port."""
+    text = os.environ.get(_PORT_VARIABLE) or str(_DEFAULT_PORT)
+    if not re.fullmatch(r"\d{1,5}", text, re.ASCII) or int(text) > 65535:
+        raise InputError(
+            f"`{text}` is no port",
+            field=_PORT_VARIABLE,
+            remedy="write a whole number from 1 to 65535, or unset the variable",
+        )
+    return int(text)
+
+
 def _find_free_port() -> int:
-    """AIRFLOW__API__PORT or 8080 where it is free, else a port that the kernel chooses."""
-    for wanted in (int(os.environ.get("AIRFLOW__API__PORT", _PREFERRED_PORT)), 0):
+    """The preferred port where it is free, else a port that the kernel chooses."""
+    for wanted in (_read_preferred_port(), 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from brokerproof.orchestration.step import StepOperator
+from brokerproof.run.directory import Run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-# Imported only when a task runs: Airflow parses the DAG files all the time, and parsing must not import drivers.
-LIFECYCLE = "brokerproof.lifecycle"
-
 
 class LifecycleOperator(StepOperator):
-    """Call the function of brokerproof.lifecycle that has the name of the task."""
+    """Do the step of brokerproof.lifecycle that belongs to the task's id."""
 
     def execute(self, context: Context) -> None:
         """Do the step."""
-        lifecycle = importlib.import_module(LIFECYCLE)
+        do_step = _load_steps()[self.task_id]
         with self.record_work(context) as run:
-            getattr(lifecycle, self.task_id)(run)
+            do_step(run)
+
+
+def _load_steps() -> Mapping[str, Callable[[Run], object]]:
+    """The steps by task id."""
+    # Imported only when a task runs: Airflow parses the DAG files all the time, and parsing must not import drivers.
+    from brokerproof import lifecycle
+
+    return {
+        "provision": lifecycle.provision,
+        "configure": lifecycle.configure,
+        "break_it": lifecycle.break_it,
+        "release": lifecycle.release,
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.machine import slots
 from brokerproof.orchestration.form import read_overrides
-from brokerproof.orchestration.lifecycle_operator import LIFECYCLE
 from brokerproof.orchestration.run_id import derive_run_id
 from brokerproof.orchestration.step import fail_with_sentence
 from brokerproof.run.records import StepSeconds, write_record
@@ -40,18 +38,19 @@ class ReserveOperator(BaseOperator):
 
     def execute(self, context: Context) -> str:
         """Check the scenario and reserve. A failure has one sentence and leaves nothing behind."""
-        lifecycle = importlib.import_module(LIFECYCLE)
+        # Imported only when a task runs, as in lifecycle_operator.py.
+        from brokerproof import lifecycle
 
         settings = from_environment()
         dag_run = context["dag_run"]
         run_id = derive_run_id(self.scenario, dag_run.run_id, context["ti"].try_number)
         file = settings.scenario_file(self.scenario)
         started_at = clock.now_us()
-        if slots.all_held():
+        if slots.are_all_held():
             # The task ends for a moment, because a waiting task takes one of Airflow's places for tasks, and the run
             # that holds the slot may need that place to end.
-            log.info("all %d slots are held; trying again in %d s", slots.capacity(), _ASK_FOR_SLOT_EVERY_S)
-            raise AirflowRescheduleException(clock.utc(clock.now_us()) + timedelta(seconds=_ASK_FOR_SLOT_EVERY_S))
+            log.info("all %d slots are held; trying again in %d s", slots.count_slots(), _ASK_FOR_SLOT_EVERY_S)
+            raise AirflowRescheduleException(clock.to_utc(clock.now_us()) + timedelta(seconds=_ASK_FOR_SLOT_EVERY_S))
         with fail_with_sentence(context):
             unchanged, _ = load_scenario(file, settings.topologies)
             run = lifecycle.reserve(
@@ -60,7 +59,7 @@ class ReserveOperator(BaseOperator):
                 run_id=run_id,
                 topologies=settings.topologies,
                 overrides=read_overrides(context["params"], unchanged),
-                triggered_at=clock.microseconds(dag_run.run_after),
+                triggered_at=clock.to_microseconds(dag_run.run_after),
             )
         write_record(run, StepSeconds(step="reserve", started_at=started_at, finished_at=clock.now_us()))
         return run.directory

@@ -8,7 +8,7 @@ from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Subscription
-from brokerproof.systems.registry import system_of
+from brokerproof.systems.registry import find_system
 
 
 def write_page(scenario: Scenario, topology: Topology) -> str:
@@ -40,21 +40,21 @@ def _list_names(heading: str, names: Sequence[str]) -> str:
 
 def _describe_workload(scenario: Scenario, topology: Topology) -> str:
     workload = scenario.workload
-    homes = workload.homes(topology)
+    homes = workload.list_homes(topology)
     several = len(topology.clusters) > 1
     clusters = f" on each of {', '.join(homes)}" if len(homes) > 1 else f" on {homes[0]}" if several else ""
     subscriptions = ", ".join(_describe_subscription(one, topology, several=several) for one in workload.subscriptions)
     return (
         f"**Workload**: {workload.rate:,} messages/s of {workload.size:,} bytes with {workload.keys:,} keys from "
         f"{workload.producers} producers{_name_region(workload.region)}{clusters} to "
-        f"`{system_of(topology).topic(workload)}`; subscriptions "
+        f"`{find_system(topology).topic(workload)}`; subscriptions "
         f"{subscriptions}"
     )
 
 
 def _describe_subscription(one: Subscription, topology: Topology, *, several: bool) -> str:
     traits = [str(one.type), *(["state replicated"] if one.replicated else [])]
-    cluster = f" on {one.home(topology)}" if several else ""
+    cluster = f" on {one.find_home(topology)}" if several else ""
     moves = f", from {one.moves.after_s:g} s after `{one.moves.after}` on {one.moves.to}" if one.moves else ""
     return f"`{one.name}` ({', '.join(traits)}){cluster}{moves}{_name_region(one.region)}"
 

@@ -35,7 +35,7 @@ def compute_durations(run: Run, judging: Mapping[str, float]) -> Durations:
 def read_trigger_time(run: Run) -> datetime:
     """When somebody triggered the run: `triggered_at` of run.json (microseconds), else when its directory was made."""
     triggered_at = run.facts.triggered_at
-    return run.facts.created_at if triggered_at is None else clock.utc(triggered_at)
+    return run.facts.created_at if triggered_at is None else clock.to_utc(triggered_at)
 
 
 def find_verdict_time(run: Run) -> datetime | None:
@@ -46,11 +46,11 @@ def find_verdict_time(run: Run) -> datetime | None:
     times = {step: span for step, span in _read_step_times(run).items() if step != "release"}
     first = _read_first_total_s(run)
     if first is not None:
-        first_end = clock.microseconds(read_trigger_time(run)) + round(first * 1e6)
+        first_end = clock.to_microseconds(read_trigger_time(run)) + round(first * 1e6)
         if (times.get("verify", (None, None))[0] or 0) > first_end:
-            return clock.utc(first_end)
+            return clock.to_utc(first_end)
     ends = [end for _, end in times.values() if end is not None]
-    return clock.utc(max(ends)) if ends else None
+    return clock.to_utc(max(ends)) if ends else None
 
 
 def _read_first_total_s(run: Run) -> float | None:

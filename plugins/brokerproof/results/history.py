@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,26 +24,10 @@ from brokerproof.results.history_database import (
 )
 from brokerproof.results.history_migration import migrate_schema
 from brokerproof.results.history_rows import make_history_rows
-from brokerproof.results.history_schema import RecordedMeasurement, RecordedRun
+from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.regressions import WINDOW, RunComparison, compare_run
 from brokerproof.run.directory import Run
 from brokerproof.settings import from_environment
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """One run's value in a series of measurements; `value` is None where it could not be measured."""
-
-    run_id: str
-    started_at: datetime
-    subject: str
-    value: float | None
-    unit: str
-    minimum: float | None
-    maximum: float | None
-    verdict: str
-    met: bool
-    system_version: str
 
 
 def open_history(url: str | None = None, *, path: Path | None = None) -> History:
@@ -135,33 +117,6 @@ class History:
         counted = select(RecordedRun.scenario, func.count().label("runs")).group_by(RecordedRun.scenario)
         with self._begin() as session:
             return {row.scenario: row.runs for row in session.execute(counted.order_by(RecordedRun.scenario))}
-
-    def read_series(self, scenario: str, metric: str, subject: str | None = None) -> list[Point]:
-        """A metric in the scenario's runs, oldest first, for one subject (a fault, a phase) or for all."""
-        chosen = (
-            select(RecordedRun, RecordedMeasurement)
-            .join(RecordedMeasurement.run)
-            .where(RecordedRun.scenario == scenario, RecordedMeasurement.metric == metric)
-            .order_by(RecordedRun.started_at, RecordedRun.id, RecordedMeasurement.id)
-        )
-        if subject is not None:
-            chosen = chosen.where(RecordedMeasurement.subject == subject)
-        with self._begin() as session:
-            return [
-                Point(
-                    run_id=run.run_id,
-                    started_at=run.started_at,
-                    subject=row.subject,
-                    value=row.value,
-                    unit=row.unit,
-                    minimum=row.minimum,
-                    maximum=row.maximum,
-                    verdict=run.verdict,
-                    met=run.met,
-                    system_version=run.system_version,
-                )
-                for run, row in session.execute(chosen)
-            ]
 
     def compare(self, run: RecordedRun) -> RunComparison:
         """Compare a run with the runs before it; regressions.py states the rule."""

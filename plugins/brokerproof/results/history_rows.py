@@ -12,7 +12,7 @@ import pyarrow as pa
 from brokerproof import clock
 from brokerproof.errors import RunError
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.machine.versions import installed_versions, read_package_version
+from brokerproof.machine.versions import read_installed_versions, read_package_version
 from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.results.comparability import compute_digest
 from brokerproof.results.durations import find_verdict_time, read_trigger_time
@@ -28,7 +28,7 @@ from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, Judgement, read_judgement
-from brokerproof.systems.registry import system_of
+from brokerproof.systems.registry import find_system
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         suites={str(name): str(verdict) for name, verdict in outcome.suites.items()},
         started_at=read_trigger_time(run),
         finished_at=find_verdict_time(run),
-        recorded_at=clock.utc(clock.now_us()),
+        recorded_at=clock.to_utc(clock.now_us()),
         total_s=outcome.seconds.total,
         phases_s=outcome.seconds.phases,
         overhead_s=outcome.seconds.overhead,
@@ -76,8 +76,8 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         parameters=parameters,
         comparable=compute_digest(parameters),
         versions={
-            **installed_versions(),
-            **{package: read_package_version(package) for package in system_of(topology).packages},
+            **read_installed_versions(),
+            **{package: read_package_version(package) for package in find_system(topology).packages},
             **run.facts.versions,
             topology.system: scenario.version,
         },

@@ -21,7 +21,7 @@ def list_shortfalls(
     else:
         shortfalls = []
     for anomaly, minimum in expect.at_least.items():
-        count = judgement.counts.of(anomaly) if judgement else 0
+        count = judgement.counts.count_anomaly(anomaly) if judgement else 0
         if count < minimum:
             shortfalls.append(f"{anomaly} was found {count:,} times, expected at least {minimum:,}")
     for suite in expect.failed_suites:
@@ -43,7 +43,9 @@ def explain_outcome(
     if not shortfalls:
         parts.append(f"{verdict}, as expected")
         if judgement:
-            parts += [f"{anomaly} was found {judgement.counts.of(anomaly):,} times" for anomaly in expect.at_least]
+            parts += [
+                f"{anomaly} was found {judgement.counts.count_anomaly(anomaly):,} times" for anomaly in expect.at_least
+            ]
         parts += [f"suite {suite} failed" for suite in expect.failed_suites]
     elif judgement and expect.verdict is Verdict.PASSED:
         held = (Verdict.PASSED, Verdict.NOT_APPLICABLE)

@@ -35,6 +35,6 @@ class Counts(Totals):
     legal: dict[Anomaly, Count]
     illegal: dict[Anomaly, Count]
 
-    def of(self, anomaly: Anomaly) -> int:
+    def count_anomaly(self, anomaly: Anomaly) -> int:
         """How many there were, legal or not."""
         return self.legal.get(anomaly, 0) + self.illegal.get(anomaly, 0)

@@ -26,7 +26,7 @@ from brokerproof.errors import RunError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import parse
-from brokerproof.machine.files import whole_object
+from brokerproof.machine.files import stage_object
 from brokerproof.run.facts import RunFacts
 from brokerproof.run.strict_model import load_object, parse_strictly
 from brokerproof.run.tables import SCHEMAS
@@ -46,7 +46,7 @@ class Run:
             raise RunError(f"{directory} holds a run already; choose another run id")
         content = RunFacts(
             run_id=run_id,
-            created_at=clock.utc(clock.now_us()),
+            created_at=clock.to_utc(clock.now_us()),
             scenario=scenario.model_dump(mode="json"),
             topology=topology.model_dump(mode="json"),
             **facts,
@@ -104,7 +104,7 @@ class Run:
 
     def write_text(self, name: str, content: str) -> None:
         """Write a file, whole or not at all. Raises MachineError where it cannot be written."""
-        with whole_object(self.path(name), "w") as file:
+        with stage_object(self.path(name), "w") as file:
             file.write(content)
 
     def append(self, table: str, rows: list[dict[str, Any]]) -> None:
@@ -113,5 +113,5 @@ class Run:
             return
         schema = SCHEMAS[table]
         columns = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
-        with whole_object(self.path("tables", table, f"part-{clock.now_us()}.parquet"), "wb") as file:
+        with stage_object(self.path("tables", table, f"part-{clock.now_us()}.parquet"), "wb") as file:
             pq.write_table(pa.Table.from_arrays(columns, schema=schema), file)

@@ -1,4 +1,4 @@
-"""What a run was judged to: a verdict for every suite, the counts and the measurements.
+"""The judgement of a run: a verdict for every suite, the counts and the measurements.
 
 `verify` writes it. The outcome, the history, the command line and the figures read it.
 """
@@ -12,7 +12,7 @@ from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.run.counts import Count, Counts
 from brokerproof.run.directory import Run
-from brokerproof.run.measurement import Measured, Measurement
+from brokerproof.run.measurement import FiniteOrNone, Measurement
 from brokerproof.run.records import Record, read_record
 from brokerproof.run.strict_model import StrictModel
 
@@ -35,7 +35,7 @@ class Check(StrictModel):
 
 
 class SuiteJudgement(StrictModel):
-    """A suite's verdict, and how many of its expectations were written and evaluated; of those that apply."""
+    """A suite's verdict, and how many of the expectations that apply were written and evaluated."""
 
     verdict: Verdict
     why: str
@@ -53,7 +53,7 @@ class SuiteJudgement(StrictModel):
 
 
 class Judgement(Record):
-    """What a run was judged to."""
+    """The judgement of a run."""
 
     KIND = "judgement"
 
@@ -64,7 +64,7 @@ class Judgement(Record):
     suites: dict[Suite, SuiteJudgement]
     counts: Counts
     # By fault and metric, from the measurements.
-    recovery: dict[str, dict[str, Measured]]
+    recovery: dict[str, dict[str, FiniteOrNone]]
     measurements: tuple[Measurement, ...]
     # Wall time of each step of judging.
     seconds: dict[str, float]
@@ -92,7 +92,7 @@ class JudgingFailure(Record):
 
 
 def read_judgement(run: Run) -> Judgement:
-    """What `verify` left. Raises RunError where that is nothing, damaged, another run's, or only why it could not."""
+    """The judgement that `verify` left. Raises RunError where it is missing, damaged, another run's, or a failure."""
     try:
         judgement = read_record(run, Judgement)
     except RunError as error:
@@ -106,7 +106,7 @@ def read_judgement(run: Run) -> Judgement:
 
 
 def _read_failure(run: Run) -> str:
-    """Why the run could not be judged; empty where that is not what stands in the place of a judgement."""
+    """Why the run could not be judged; empty where there is no record of a failure."""
     try:
         failure = read_record(run, JudgingFailure)
     except RunError:

@@ -20,7 +20,7 @@ def _drop_non_finite(value: Any) -> Any:
 
 
 # NaN and infinity, which JSON does not have, become what they mean: not measured.
-Measured = Annotated[float | None, BeforeValidator(_drop_non_finite)]
+FiniteOrNone = Annotated[float | None, BeforeValidator(_drop_non_finite)]
 
 
 class Measurement(StrictModel):
@@ -30,8 +30,10 @@ class Measurement(StrictModel):
     suite: Suite
     metric: str = Field(description="name of the metric, see measurements.md")
     subject: str = Field(description="the fault, phase, region, … that was measured")
-    value: Measured = Field(description="null where it could not be measured: with a bound `unknown`, never `passed`")
+    value: FiniteOrNone = Field(
+        description="null where it could not be measured: with a bound `unknown`, never `passed`"
+    )
     unit: str
-    minimum: Measured = Field(description="the bound from below that is in force")
-    maximum: Measured = Field(description="the bound from above that is in force")
+    minimum: FiniteOrNone = Field(description="the bound from below that is in force")
+    maximum: FiniteOrNone = Field(description="the bound from above that is in force")
     evidence: str = Field(description="what the value rests on, or why there is none")

@@ -1,8 +1,8 @@
 """What is sampled while a run goes on: one vocabulary for the system, the link, the monitor and judging.
 
 A sample is a row of the table `observations`. Its source is `KIND:NAME`, or `link` for the process of the link as a
-whole. Its metric is a name of `Metric`; a metric of which a source has several is `METRIC:SUBJECT`. A run that was
-recorded before these names stood is read through `translate`.
+whole. Its metric is a name of `SampledMetric`, or `METRIC:SUBJECT` where a source has several values of it.
+`translate_names` gives the samples of older runs these names.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Source(StrEnum):
     NODE = "node"
     # From one region to another, `REGION>OTHER`; without a name, the process that carries all links.
     LINK = "link"
-    # A sampler speaks of itself only where nobody answered it.
+    # A sampler that got no answer.
     SAMPLER = "sampler"
 
-    def of(self, name: str) -> str:
+    def join_name(self, name: str) -> str:
         """The source of this kind that has a name."""
         return f"{self}:{name}"
 
 
-class Metric(StrEnum):
+class SampledMetric(StrEnum):
     """What can be sampled. A value is a number, a name, or a JSON list of names."""
 
     # Of a cluster. Nodes that the cluster itself lists as alive, by role (JSON list).
@@ -69,14 +69,14 @@ class Metric(StrEnum):
     # Of a sampler: the error where nobody answered.
     NO_ANSWER = "no_answer"
 
-    def of(self, subject: str) -> str:
+    def join_subject(self, subject: str) -> str:
         """The metric of one subject: a role, a subscription, a way."""
         return f"{self}:{subject}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What was said about `source` at `at` (microseconds, when the answer arrived)."""
+    """One sampled value of `source`; `at` is when the answer arrived, in microseconds."""
 
     at: int
     source: str
@@ -88,45 +88,45 @@ class Sample:
         return {"run_id": run_id, "at": self.at, "source": self.source, "metric": self.metric, "value": self.value}
 
 
-def topic_source(topic: str, cluster: str | None = None) -> str:
+def make_topic_source(topic: str, cluster: str | None = None) -> str:
     """The source of a topic; with the cluster where the run has several, because each of them may hold the topic."""
-    return Source.TOPIC.of(topic if cluster is None else f"{topic}@{cluster}")
+    return Source.TOPIC.join_name(topic if cluster is None else f"{topic}@{cluster}")
 
 
-def split(name: str) -> tuple[str, str]:
+def split_name(name: str) -> tuple[str, str]:
     """(kind, name) of a source, or (metric, subject) of a metric. The second is empty where there is none."""
     first, _, second = name.partition(":")
     return first, second
 
 
-def list_value(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     """A value that lists names."""
     return json.dumps(sorted(names))
 
 
-def names_in(value: str) -> list[str]:
+def parse_names(value: str) -> list[str]:
     """The names in a value that lists them."""
     return [str(name) for name in json.loads(value)]
 
 
-# What runs recorded before the vocabulary stood call things.
+# The names that runs recorded before this vocabulary use.
 _OLD_METRICS: Mapping[str, str] = {
-    "alive_brokers": Metric.ALIVE.of("broker"),
-    "alive_bookies": Metric.ALIVE.of("bookie"),
-    "under_replicated_ledgers": Metric.UNDER_REPLICATED,
+    "alive_brokers": SampledMetric.ALIVE.join_subject("broker"),
+    "alive_bookies": SampledMetric.ALIVE.join_subject("bookie"),
+    "under_replicated_ledgers": SampledMetric.UNDER_REPLICATED,
 }
 _OLD_SOURCES: Mapping[str, Source] = {"bookie": Source.NODE}
 
 
-def translate(source: str, metric: str) -> tuple[str, str]:
-    """The source and the metric of a stored sample in the words of today."""
-    kind, name = split(source)
+def translate_names(source: str, metric: str) -> tuple[str, str]:
+    """The source and the metric of a stored sample under the names of today."""
+    kind, name = split_name(source)
     if kind in _OLD_SOURCES:
-        source = _OLD_SOURCES[kind].of(name)
+        source = _OLD_SOURCES[kind].join_name(name)
     return source, str(_OLD_METRICS.get(metric, metric))
 
 
-def stored_spellings(metrics: Collection[Metric]) -> list[str]:
-    """The first words, up to a colon, under which a stored run may hold samples of these metrics."""
-    old = [spelling for spelling, metric in _OLD_METRICS.items() if split(metric)[0] in metrics]
+def list_stored_names(metrics: Collection[SampledMetric]) -> list[str]:
+    """The names, up to a colon, under which a stored run may hold samples of these metrics."""
+    old = [name for name, metric in _OLD_METRICS.items() if split_name(metric)[0] in metrics]
     return [*map(str, metrics), *old]

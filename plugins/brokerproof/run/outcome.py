@@ -7,12 +7,12 @@ from pydantic import Field
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.scenario import ExpectedOutcome
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.run.measurement import Measured
+from brokerproof.run.measurement import FiniteOrNone
 from brokerproof.run.records import Record
 from brokerproof.run.strict_model import StrictModel
 
 # By time, then by cluster or by way between two regions, then by quantile: milliseconds.
-LatenciesByTime = dict[str, dict[str, dict[str, Measured]]]
+LatenciesByTime = dict[str, dict[str, dict[str, FiniteOrNone]]]
 
 
 class Durations(StrictModel):
@@ -29,7 +29,7 @@ class Durations(StrictModel):
 
 
 class Outcome(Record):
-    """What a run came to, and whether and why that is what its scenario expects."""
+    """The result of a run, and whether and why it is what its scenario expects."""
 
     KIND = "outcome"
 
@@ -46,7 +46,7 @@ class Outcome(Record):
     not_applicable: dict[str, str] = Field(default_factory=dict)
     # The totals, and every anomaly under `legal` and under `illegal`; None where nothing was counted.
     counts: dict[str, int | dict[str, int | None] | None]
-    recovery: dict[str, dict[str, Measured]]
+    recovery: dict[str, dict[str, FiniteOrNone]]
     latency: LatenciesByTime
     link: LatenciesByTime
     seconds: Durations

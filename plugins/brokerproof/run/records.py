@@ -36,11 +36,11 @@ class Record(StrictModel):
 
     @classmethod
     def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """What a run recorded before there were versions holds, in today's shape. Fields of today stay as they are."""
+        """The content of a record without a version, in today's shape. Fields that exist today stay as they are."""
         return _only_known(cls, {cls.KEY: key, **content} if cls.KEY else content)
 
 
-Kind = TypeVar("Kind", bound=Record)
+RecordModel = TypeVar("RecordModel", bound=Record)
 
 
 def write_record(run: Run, record: Record) -> None:
@@ -53,7 +53,7 @@ def write_record(run: Run, record: Record) -> None:
     run.write_text("/".join(_path(type(record), key)), json.dumps(content, indent=1))
 
 
-def read_record(run: Run, kind: type[Kind], key: str | int | None = None) -> Kind | None:
+def read_record(run: Run, kind: type[RecordModel], key: str | int | None = None) -> RecordModel | None:
     """The record of a kind, None where no step left it. Raises RunError where it breaks its model."""
     path = _path(kind, key)
     try:
@@ -64,7 +64,9 @@ def read_record(run: Run, kind: type[Kind], key: str | int | None = None) -> Kin
     return parse_record(kind, load_object(text, file=file), file=file, key=None if key is None else str(key))
 
 
-def parse_record(kind: type[Kind], content: Mapping[str, Any], *, file: str, key: str | None = None) -> Kind:
+def parse_record(
+    kind: type[RecordModel], content: Mapping[str, Any], *, file: str, key: str | None = None
+) -> RecordModel:
     """`content`, as JSON has it, as a record. Raises RunError that names `file` and the field."""
     version = content.get("version")
     if version is None:
@@ -149,7 +151,7 @@ class RunReleased(Record):
 
 
 class ObservationsRequested(Record):
-    """Somebody reads the table `observations` next and waits for what was sampled up to this moment."""
+    """A step reads the table `observations` next and waits for the samples up to this moment."""
 
     KIND = "observe_until"
 
@@ -157,7 +159,7 @@ class ObservationsRequested(Record):
 
 
 class ObservationsWritten(Record):
-    """What was sampled up to the moment of the request is in the table."""
+    """The samples up to the moment of the request are in the table."""
 
     KIND = "observed"
 
@@ -179,7 +181,7 @@ class PhaseTimes(Record):
 
 
 class FaultEffective(Record):
-    """A fault took effect; for clients that the scenario lets react to it."""
+    """A fault took effect. Clients that the scenario lets react to it wait for this."""
 
     KIND, KEY = "effective", "fault"
 
@@ -201,7 +203,7 @@ class FaultsUndone(Record):
 
 
 class ProducerEnd(Record):
-    """What one producer came to, in its own words. Attempts that it scheduled are acked, failed or unknown."""
+    """The end of one producer. Each attempt that it scheduled is acked, failed or unknown."""
 
     KIND, KEY = "load", "task"
 
@@ -217,7 +219,7 @@ class ProducerEnd(Record):
 
 
 class LoadEnd(Record):
-    """What the load came to: whether every producer went through its whole schedule, and why not."""
+    """The end of the load: whether every producer went through its whole schedule, and why not."""
 
     KIND = "load"
 
@@ -229,7 +231,7 @@ class LoadEnd(Record):
 
     @classmethod
     def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """Producers had no number then, and told twice whether they finished."""
+        """In such runs producers had no number, and two fields said whether they finished."""
         content = super().upgrade(content, key)
         return content | {"producers": _numbered(ProducerEnd, content.get("producers"))}
 
@@ -238,7 +240,7 @@ class LoadEnd(Record):
 
 
 class ConsumerEnd(Record):
-    """What one consumer came to."""
+    """The end of one consumer."""
 
     KIND, KEY = "consume", "task"
 
@@ -329,7 +331,7 @@ class LogsRead(Record):
 
     @classmethod
     def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """Logs had no number then, and their end was the position of the last message."""
+        """In such runs logs had no number, and their end was the position of the last message."""
         content = super().upgrade(content, key)
         logs = content.get("logs")
         if isinstance(logs, list):

@@ -25,7 +25,7 @@ def record_step(run: Run, step: str) -> Iterator[None]:
         _leave_problem(run, step, f"{type(error).__name__}: {error}")
         raise
     finally:
-        # Never instead of the step's own exception.
+        # An error here must not replace the step's own exception.
         with suppress(MachineError):
             write_record(run, StepSeconds(step=step, started_at=started_at, finished_at=clock.now_us()))
 

@@ -6,7 +6,7 @@ by `(producer, seq)`; `seq` starts at 0 and has no gaps; a key belongs to one pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -20,6 +20,9 @@ _POSITION = [("ledger_id", pa.int64()), ("entry_id", pa.int64()), ("batch_index"
 _PLACE = [("run_id", pa.string()), ("cluster", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
 _MESSAGE = [("producer", pa.string()), ("seq", pa.int64()), ("key", pa.string()), ("payload_hash", pa.int64())]
 
+# Rows of a table on their way to a file or to another process.
+Batches = Iterator[pa.RecordBatch]
+
 
 class AttemptOutcome(StrEnum):
     """What a producer knows about an attempt."""
@@ -27,10 +30,6 @@ class AttemptOutcome(StrEnum):
     ACKED = "acked"
     FAILED = "failed"
     UNKNOWN = "unknown"
-
-
-# Judging's name of it, until it imports the one above.
-Outcome = AttemptOutcome
 
 
 class FaultState(StrEnum):

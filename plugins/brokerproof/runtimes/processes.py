@@ -70,7 +70,7 @@ class ProcessRuntime:
 
     def start(self, spec: NodeSpec) -> None:
         """Start the process, after the node's `format` program where it has no data; output goes to log/node.log."""
-        if self.alive(spec.name):
+        if self.is_alive(spec.name):
             raise NodeError(f"node {spec.name} runs already")
         directory = self.directory(spec.name)
         if spec.format is not None and not any(any((directory / folder).iterdir()) for folder in spec.data):
@@ -90,7 +90,7 @@ class ProcessRuntime:
             send_signal(process, signal.SIGCONT)
             send_signal(process, signal.SIGTERM)
         try:
-            wait_until(lambda: not self.alive(name), timeout_s=grace_s, what=f"node {name} to stop")
+            wait_until(lambda: not self.is_alive(name), timeout_s=grace_s, what=f"node {name} to stop")
         except DeadlineError:
             self.kill(name)
 
@@ -99,7 +99,7 @@ class ProcessRuntime:
         for process in self._processes(name):
             send_signal(process, signal.SIGKILL)
         wait_until(
-            lambda: not self.alive(name), timeout_s=10, what=f"node {name} to be gone after SIGKILL", every_s=0.01
+            lambda: not self.is_alive(name), timeout_s=10, what=f"node {name} to be gone after SIGKILL", every_s=0.01
         )
 
     def pause(self, name: str) -> None:
@@ -118,7 +118,7 @@ class ProcessRuntime:
 
     def wipe(self, spec: NodeSpec) -> None:
         """Remove the node's data directories and make them anew, empty."""
-        if self.alive(spec.name):
+        if self.is_alive(spec.name):
             raise NodeError(f"node {spec.name} still runs; its data is not wiped under it")
         for folder in spec.data:
             data = self.directory(spec.name) / folder
@@ -137,13 +137,13 @@ class ProcessRuntime:
         if failure := self._run(_PROGRAMS, program.command, _environment({}), timeout_s=program.timeout_s):
             raise NodeError(f"{program.purpose} failed: {failure}")
 
-    def alive(self, name: str) -> bool:
+    def is_alive(self, name: str) -> bool:
         """Whether the process of the pid file runs (a zombie does not)."""
         return any(True for _ in self._processes(name))
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
         """The process is gone, and the node's first port refuses connections where it has one."""
-        if self.alive(spec.name):
+        if self.is_alive(spec.name):
             return None
         if not spec.ports:
             return "process gone"
@@ -192,7 +192,7 @@ class ProcessRuntime:
         """
         for file in sorted(self.nodes.glob("*/node.json")):
             directory = file.parent
-            if self.alive(directory.name):
+            if self.is_alive(directory.name):
                 continue
             for folder in (*json.loads(file.read_text(encoding="utf-8"))["data"], "tmp"):
                 if (directory / folder).is_dir():

@@ -77,7 +77,7 @@ class Runtime(Protocol):
     def execute(self, program: Program) -> None:
         """Run a program beside the nodes and wait for its end. Raises NodeError where it fails or takes too long."""
 
-    def alive(self, name: str) -> bool:
+    def is_alive(self, name: str) -> bool:
         """Whether the node's process runs."""
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:

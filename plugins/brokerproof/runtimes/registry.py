@@ -18,7 +18,7 @@ def runtimes_that_can(ability: type) -> list[str]:
     return [name for name, runtime in RUNTIMES.items() if issubclass(runtime, ability)]
 
 
-def runtime_of(run: Run) -> Runtime:
+def make_runtime(run: Run) -> Runtime:
     """Where the run's nodes live."""
     name = run.scenario.runtime
     if name not in RUNTIMES:
@@ -26,7 +26,7 @@ def runtime_of(run: Run) -> Runtime:
     return RUNTIMES[name](Path(run.path("nodes")))
 
 
-def links_of(runtime: Runtime) -> EmulatesLinks:
+def require_links(runtime: Runtime) -> EmulatesLinks:
     """The runtime as one that puts links between regions. Raises RunError where it cannot."""
     if not isinstance(runtime, EmulatesLinks):
         raise RunError(f"the runtime {type(runtime).__name__} cannot {MEANINGS[EmulatesLinks]}; use another one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from brokerproof.errors import BrokerproofError, RunError
-from brokerproof.machine.files import whole_file
+from brokerproof.machine.files import stage_file
 from brokerproof.settings import from_environment
 from brokerproof.spark.class_data_archive import locate_archive
 from brokerproof.spark.submission import submit_locally
@@ -15,7 +15,7 @@ def dump_archive() -> None:
     """Run the warm-up job and keep the archive that Java writes. Raises RunError where the job or the dump fails."""
     path = locate_archive()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as unfinished:
+    with stage_file(path) as unfinished:
         options = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"
         submit_locally(from_environment(), "warm_up", [], conf={"spark.driver.extraJavaOptions": options})
         if not unfinished.exists():

@@ -55,11 +55,11 @@ def build_spark_environment(settings: Settings, temporary: Path) -> dict[str, st
     `temporary` is the directory for the files that only the job itself reads.
     """
     # Imported here: the search for Java takes a while, and every parse of the DAG files would pay for it.
-    from brokerproof.machine.java import spark_java_home
+    from brokerproof.machine.java import find_spark_java_home
 
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "JAVA_HOME": str(spark_java_home()),
+        "JAVA_HOME": str(find_spark_java_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": settings.python_path(os.environ.get("PYTHONPATH")),

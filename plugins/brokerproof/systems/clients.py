@@ -30,7 +30,7 @@ class Position(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What the client said about one attempt."""
+    """The client's result of one attempt."""
 
     outcome: AttemptOutcome
     error: str | None = None
@@ -93,7 +93,8 @@ class Reader(Protocol):
     def next_position(self) -> Position | None:
         """The position before which everything was read, None before anything is known.
 
-        It may lie behind what is no message, and then reaches a log's end though the last message lies before it.
+        It may lie behind entries that are no messages, so it can reach a log's end although the last message does
+        not.
         """
 
     def close(self) -> None:
@@ -116,12 +117,12 @@ class Clients(Protocol):
         """Close the connections."""
 
 
-def payload(producer: str, seq: int, size: int) -> bytes:
-    """`size` bytes that no other message has, cheap to make: a digest of who and when, repeated."""
+def make_payload(producer: str, seq: int, size: int) -> bytes:
+    """`size` bytes that no other message has: a digest of producer and seq, repeated, because that is cheap."""
     seed = xxhash.xxh3_128_digest(f"{producer}/{seq}".encode())
     return (seed * (size // len(seed) + 1))[:size]
 
 
-def payload_hash(content: bytes) -> int:
+def hash_payload(content: bytes) -> int:
     """64 bits over a payload, as a signed number."""
     return xxhash.xxh3_64_intdigest(content) - 2**63

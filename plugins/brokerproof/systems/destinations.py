@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
-from brokerproof.systems.registry import system_of
+from brokerproof.systems.registry import find_system
 
 
-def clusters_reached(topology: Topology, workload: Workload) -> list[str]:
+def list_clusters_reached(topology: Topology, workload: Workload) -> list[str]:
     """The clusters whose logs have to hold messages."""
-    system = system_of(topology)
+    system = find_system(topology)
     topic = system.topic(workload)
-    homes = workload.homes(topology)
-    return list(dict.fromkeys(name for home in homes for name in system.reached(topology, home, topic)))
+    homes = workload.list_homes(topology)
+    return list(dict.fromkeys(name for home in homes for name in system.list_reached(topology, home, topic)))
 
 
-def replication_ways(topology: Topology, workload: Workload) -> list[tuple[str, str]]:
+def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[str, str]]:
     """(home, other) for each cluster that is published to and each other one that must get its messages."""
-    system = system_of(topology)
+    system = find_system(topology)
     topic = system.topic(workload)
     return [
         (home, other)
-        for home in workload.homes(topology)
-        for other in system.reached(topology, home, topic)
+        for home in workload.list_homes(topology)
+        for other in system.list_reached(topology, home, topic)
         if other != home
     ]

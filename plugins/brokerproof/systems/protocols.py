@@ -72,7 +72,7 @@ class SegmentCopies:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Log:
+class TopicLog:
     """One log that has to be read back."""
 
     cluster: str
@@ -101,11 +101,11 @@ class Provisioning(Protocol):
         `execute` runs a program and raises NodeError where it fails. Raises NodeError.
         """
 
-    def healthy(self, spec: NodeSpec) -> bool:
+    def is_healthy(self, spec: NodeSpec) -> bool:
         """Whether the node itself says that it is healthy."""
 
-    def ready(self, spec: NodeSpec) -> bool:
-        """Whether the node serves; what is waited for until the cluster is configured."""
+    def is_ready(self, spec: NodeSpec) -> bool:
+        """Whether the node serves. A start waits for this as long as the cluster is not configured."""
 
     def describe_health(self, spec: NodeSpec) -> str:
         """How the node is asked for its health, for errors and evidence, such as a URL."""
@@ -133,60 +133,61 @@ class Administration(Protocol):
         """
 
     def unload(self, cluster: str) -> None:
-        """Make that the topic is read from disks next in a cluster, and not from a cache."""
+        """Make sure that the next reader of the topic in a cluster is served from disks and not from a cache."""
 
 
 class Observation(Protocol):
     """What a run's clusters say about themselves. A method raises AdminError where nobody answers."""
 
-    def owner(self, cluster: str | None = None) -> str | None:
+    def find_owner(self, cluster: str | None = None) -> str | None:
         """The node that owns the topic now (the first partition of a partitioned one), in a cluster or in the first
         that is published to. None where nobody owns it or nobody answers."""
 
-    def holders(self, cluster: str | None = None) -> list[str]:
+    def find_holders(self, cluster: str | None = None) -> list[str]:
         """The nodes that the newest messages of the topic are stored on, in a cluster or in the first that is
         published to. Needs `Ability.COPIES`."""
 
-    def alive(self) -> dict[str, list[str]]:
+    def list_alive(self) -> dict[str, list[str]]:
         """Nodes that the clusters themselves list as alive, by role; roles that serve or store, all of them."""
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """Functions that each take one observation; asked side by side, so that none waits for another.
+        """Functions that each take one observation. They run side by side, so that none waits for another.
 
-        They raise where nobody answers, which is recorded as such.
+        A function raises where nobody answers, and its error is recorded.
         """
 
-    def under_replicated(self) -> int:
+    def count_under_replicated(self) -> int:
         """Segments waiting for another copy, in all clusters. Needs `Ability.UNDER_REPLICATION`."""
 
-    def copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
+    def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
         """Where every segment of the topic is now, in every cluster but those `without`. Needs `Ability.COPIES`."""
 
-    def published(self) -> int:
-        """Messages that the topic's owners took in from producers since they own it, in all clusters published to.
+    def count_published(self) -> int:
+        """The number of messages that the topic's owners took in from producers, in all clusters published to.
 
-        A counter that starts again with each owner.
+        It is a counter that starts again with each owner.
         """
 
-    def drained(self) -> list[SubscriptionDrain]:
+    def find_subscription_drains(self) -> list[SubscriptionDrain]:
         """For each partition and subscription, whether it has got everything.
 
-        A subscription that moves counts where it goes. One of a cluster that does not answer has not, and says why.
+        A subscription that moves counts on the cluster that it moves to. Where a cluster does not answer, its
+        subscriptions have not drained, and `why` says so.
         """
 
-    def replicated(self) -> list[ReplicationDrain]:
+    def find_replication_drains(self) -> list[ReplicationDrain]:
         """For each way that the topic is replicated, whether everything has arrived; nothing without such a way.
 
-        Where nobody can be asked it has not.
+        Where nobody answers, it has not arrived.
         """
 
-    def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+    def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """For each partition, the position before which the cluster knows everything to be acknowledged.
 
         Needs `Ability.CONFIRMED_ACKS`.
         """
 
-    def logs(self) -> list[Log]:
+    def find_logs(self) -> list[TopicLog]:
         """The logs that have to be read back: of every partition, in every cluster that messages had to reach."""
 
 
@@ -232,7 +233,7 @@ class System(Protocol):
     def topic(self, workload: Workload) -> str:
         """The full name of the workload's topic."""
 
-    def reached(self, topology: Topology, home: str, topic: str) -> list[str]:
+    def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         """The clusters whose logs have to hold what is published to a topic in `home`, `home` first."""
 
     def warm_up(self, version: str) -> WarmUp | None:

@@ -18,14 +18,14 @@ from brokerproof.systems.protocols import Administration, Observation, Provision
 _BUILT_IN: Mapping[str, str] = {"pulsar": "brokerproof.systems.pulsar.system:PULSAR"}
 
 
-def system_names() -> list[str]:
+def list_systems() -> list[str]:
     """The systems that a topology can name: the built-in ones and those of `BROKERPROOF_SYSTEMS`."""
-    return list(_places())
+    return list(_list_places())
 
 
-def system_named(name: str) -> System:
+def load_system(name: str) -> System:
     """The system of a name. Raises InputError where there is none, or where its module cannot be imported."""
-    places = _places()
+    places = _list_places()
     if name not in places:
         raise InputError(f"no system is called `{name}`", field="system", remedy=suggest_name(name, places))
     module, _, attribute = places[name].partition(":")
@@ -40,40 +40,40 @@ def system_named(name: str) -> System:
     return system
 
 
-def system_of(topology: Topology) -> System:
+def find_system(topology: Topology) -> System:
     """The system that a topology is for. Raises InputError."""
-    return system_named(topology.system)
+    return load_system(topology.system)
 
 
-def abilities_of(run: Run) -> frozenset[Ability]:
+def list_abilities(run: Run) -> frozenset[Ability]:
     """What the run's system can do beyond what every system can."""
-    return system_of(run.topology).abilities
+    return find_system(run.topology).abilities
 
 
-def topic_of(run: Run) -> str:
+def name_topic(run: Run) -> str:
     """The full name of the run's topic."""
-    return system_of(run.topology).topic(run.scenario.workload)
+    return find_system(run.topology).topic(run.scenario.workload)
 
 
-def provisioning_of(run: Run) -> Provisioning:
+def make_provisioning(run: Run) -> Provisioning:
     """What starts the run's nodes."""
-    return system_of(run.topology).provisioning(run)
+    return find_system(run.topology).provisioning(run)
 
 
-def administration_of(run: Run) -> Administration:
+def make_administration(run: Run) -> Administration:
     """What changes the run's clusters."""
-    return system_of(run.topology).administration(run)
+    return find_system(run.topology).administration(run)
 
 
-def observation_of(run: Run, *, patience_s: float = 10.0) -> Observation:
+def make_observation(run: Run, *, patience_s: float = 10.0) -> Observation:
     """What asks the run's clusters; it waits `patience_s` seconds for a node's answer before it asks the next one."""
-    return system_of(run.topology).observation(run, patience_s=patience_s)
+    return find_system(run.topology).observation(run, patience_s=patience_s)
 
 
-def clients_for(run: Run, cluster: str, region: str | None = None) -> Clients:
+def make_clients(run: Run, cluster: str, region: str | None = None) -> Clients:
     """Connections to a cluster of the run, from a region or, without one, from beside the cluster."""
-    return system_of(run.topology).clients(run, cluster, region)
+    return find_system(run.topology).clients(run, cluster, region)
 
 
-def _places() -> dict[str, str]:
+def _list_places() -> dict[str, str]:
     return {**_BUILT_IN, **from_environment().systems}

@@ -8,7 +8,7 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.systems.protocols import RoleTraits, System
-from brokerproof.systems.registry import system_of
+from brokerproof.systems.registry import find_system
 
 Trait = Callable[[RoleTraits], bool]
 
@@ -33,14 +33,14 @@ def is_listed(traits: RoleTraits) -> bool:
     return traits.serves or traits.stores
 
 
-def roles_that(system: System, trait: Trait) -> list[str]:
+def list_roles_that(system: System, trait: Trait) -> list[str]:
     """The roles of a system that have a trait."""
     return [role for role, traits in system.roles.items() if trait(traits)]
 
 
-def nodes_that(trait: Trait, topology: Topology, cluster: str) -> list[str]:
+def list_nodes_that(trait: Trait, topology: Topology, cluster: str) -> list[str]:
     """The nodes of a cluster whose role has a trait, those included that all clusters share."""
-    roles = roles_that(system_of(topology), trait)
+    roles = list_roles_that(find_system(topology), trait)
     nodes = {**topology.shared_metadata, **topology.clusters[cluster].nodes}
     return [name for name, node in nodes.items() if node.role in roles]
 
@@ -56,14 +56,14 @@ def check_roles(topology: Topology, system: System) -> None:
                 remedy=suggest_name(node.role, system.roles),
             )
         if node.standby and not system.roles[node.role].may_stand_by:
-            able = [f"{role}s" for role in roles_that(system, lambda traits: traits.may_stand_by)]
+            able = [f"{role}s" for role in list_roles_that(system, lambda traits: traits.may_stand_by)]
             raise InputError(
                 f"a {node.role} on standby has not what the others wrote meanwhile",
                 field=f"{at}.standby",
                 remedy=f"leave it out; only {' and '.join(able)} can stand by" if able else "leave it out",
             )
     for name, node in topology.shared_metadata.items():
-        if node.role not in roles_that(system, coordinates):
+        if node.role not in list_roles_that(system, coordinates):
             raise InputError(
                 f"is a {node.role}", field=f"shared_metadata.{name}.role", remedy="put it into its cluster's nodes"
             )
@@ -81,13 +81,13 @@ def check_roles(topology: Topology, system: System) -> None:
 
 def _check_cluster(cluster: Cluster, system: System, *, at: str, shared: Collection[str]) -> None:
     for trait in (serves, stores):
-        _check_some(cluster, roles_that(system, trait), at)
-    serving = roles_that(system, serves)
+        _check_some(cluster, list_roles_that(system, trait), at)
+    serving = list_roles_that(system, serves)
     if all(node.standby for node in cluster.nodes.values() if node.role in serving):
         raise InputError(
             f"every {' and '.join(serving)} is on standby", field=at, remedy="leave `standby` out of one of them"
         )
-    coordinating = roles_that(system, coordinates)
+    coordinating = list_roles_that(system, coordinates)
     own = [name for name, node in cluster.nodes.items() if node.role in coordinating]
     if not shared:
         _check_some(cluster, coordinating, at, or_else=", or `shared_metadata` for all clusters")
@@ -101,7 +101,7 @@ def _check_cluster(cluster: Cluster, system: System, *, at: str, shared: Collect
 
 def _check_some(cluster: Cluster, roles: list[str], at: str, *, or_else: str = "") -> None:
     if roles and not any(node.role in roles for node in cluster.nodes.values()):
-        said = " or ".join(f"`{role}`" for role in roles)
+        names = " or ".join(f"`{role}`" for role in roles)
         raise InputError(
-            f"no node has the role {said}", field=at, remedy=f"add a node with `role: {roles[0]}`{or_else}"
+            f"no node has the role {names}", field=at, remedy=f"add a node with `role: {roles[0]}`{or_else}"
         )

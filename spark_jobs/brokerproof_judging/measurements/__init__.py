@@ -1,4 +1,4 @@
-"""What placement and recovery came to, as values with the bounds that the scenario sets on them.
+"""The measurements of placement and recovery, with the bounds that the scenario sets on them.
 
-`judgement` may import it. It reads samples, fault times and judged messages; it must not know suites.
+`run_judging` may import it. It reads samples, fault times and judged messages; it must not know suites.
 """

@@ -1,9 +1,9 @@
-"""How long it took after a fault until copies were made anew, backlogs were drained and clusters agreed again."""
+"""The time after a fault until missing copies were replaced, backlogs were drained and clusters agreed again."""
 
 from __future__ import annotations
 
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import Metric, Source
+from brokerproof.run.observations import SampledMetric, Source
 
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
@@ -16,7 +16,7 @@ def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> 
     clusters = {name for name, each in run.topology.clusters.items() if each.nodes.keys() & set(fault.targets)}
     times: list[int] = []
     waiting: list[Series] = []
-    for cluster, values in samples.find_series(Source.CLUSTER, Metric.UNDER_REPLICATED):
+    for cluster, values in samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED):
         after = [(at, int(value)) for at, value in values if at >= fault.span.start_us]
         rose = next((at for at, count in after if count > 0), None)
         if (clusters and cluster not in clusters) or rose is None:
@@ -38,7 +38,7 @@ def measure_backlog_drain(times: RunTimes, samples: Samples, fault: EffectiveFau
     arrivals: list[int] = []
     waiting: list[Series] = []
     sampled = False
-    for _, values in samples.find_by_subject(Source.TOPIC, Metric.BACKLOG):
+    for _, values in samples.find_by_subject(Source.TOPIC, SampledMetric.BACKLOG):
         usual = _find_usual(times, fault, values)
         after = [(at, int(value)) for at, value in values if at > fault.span.start_us]
         sampled = sampled or bool(after)
@@ -61,7 +61,7 @@ def measure_backlog_drain(times: RunTimes, samples: Samples, fault: EffectiveFau
 
 def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) -> Reading:
     """From the return of a fault's nodes until every replication backlog was at what it had been at most before."""
-    backlogs = dict(samples.find_by_subject(Source.TOPIC, Metric.REPLICATION_BACKLOG))
+    backlogs = dict(samples.find_by_subject(Source.TOPIC, SampledMetric.REPLICATION_BACKLOG))
     if not backlogs:
         return Reading(value=None, evidence="no replication was sampled")
     if fault.healed_us is None:

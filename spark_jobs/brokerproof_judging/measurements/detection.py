@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import Metric, Source, names_in, split
-from brokerproof.systems.registry import system_of
-from brokerproof.systems.roles import coordinates, is_listed, nodes_that, roles_that
+from brokerproof.run.observations import SampledMetric, Source, parse_names, split_name
+from brokerproof.systems.registry import find_system
+from brokerproof.systems.roles import coordinates, is_listed, list_nodes_that, list_roles_that
 
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault
@@ -15,29 +15,29 @@ from brokerproof_judging.measurements.waiting import read_absence, read_last_arr
 
 def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
     """Until the first sample in which no target is listed alive, in every list that a target belongs to."""
-    listed = roles_that(system_of(run.topology), is_listed)
+    listed = list_roles_that(find_system(run.topology), is_listed)
     lists: dict[tuple[str, str], set[str]] = {}
     for target in fault.targets:
         node = run.topology.nodes.get(target)
         if node is not None and node.role in listed:
-            source = Source.CLUSTER.of(run.topology.cluster_of(target))
-            lists.setdefault((source, Metric.ALIVE.of(node.role)), set()).add(target)
+            source = Source.CLUSTER.join_name(run.topology.cluster_of(target))
+            lists.setdefault((source, SampledMetric.ALIVE.join_subject(node.role)), set()).add(target)
     if not lists:
         return Reading(value=None, evidence=f"no target is a {' or a '.join(listed)}, and others are listed nowhere")
     for source, metric in lists:
-        # The cluster's own nodes say who lives, or where they are gone its metadata store; without either the lists are
-        # silent until somebody is back.
-        cluster, role = split(source)[1], split(metric)[1]
+        # The cluster's nodes list who is alive, and its metadata store does where they are gone. Without both of them
+        # there are no lists until a node is back.
+        cluster, role = split_name(source)[1], split_name(metric)[1]
         nodes = run.topology.clusters[cluster].nodes
         running = {name for name, node in nodes.items() if node.role == role and not node.standby}
-        if running.union(nodes_that(coordinates, run.topology, cluster)) <= set(fault.targets):
+        if running.union(list_nodes_that(coordinates, run.topology, cluster)) <= set(fault.targets):
             why = f"neither a {role} of {cluster} nor its metadata store was left to say who lives"
             return Reading(value=None, evidence=why)
     after = {
         name: [(at, value) for at, value in samples.series.get(name, []) if at >= fault.span.start_us] for name in lists
     }
     gone = [
-        next((at for at, value in after[name] if not targets.intersection(names_in(value))), None)
+        next((at for at, value in after[name] if not targets.intersection(parse_names(value))), None)
         for name, targets in lists.items()
     ]
     if any(at is None for at in gone):
@@ -52,9 +52,9 @@ def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> R
     times: list[int] = []
     waiting: list[Series] = []
     owner_known = False
-    for _, values in samples.find_series(Source.TOPIC, Metric.OWNER):
+    for _, values in samples.find_series(Source.TOPIC, SampledMetric.OWNER):
         for cluster in run.topology.clusters:
-            # Two clusters may own a topic of one name each; a node tells whose sample it is.
+            # Two clusters may have a topic of the same name. The owner tells to which of them a sample belongs.
             here = [(at, owner) for at, owner in values if owner in run.topology.clusters[cluster].nodes]
             before = [owner for at, owner in here if at <= effect]
             owner_known = owner_known or bool(before)

@@ -1,4 +1,4 @@
-"""What became of the messages of a subscription that moved from one cluster to another."""
+"""What happened to the messages of a subscription that moved from one cluster to another."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from brokerproof.run.tables import AttemptOutcome
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measured_values import MeasuredValue, measured_value
+from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
 
 
 def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
     """By subscription: messages that it got on both clusters, and acked ones that it got on neither.
 
-    What it missed is not known while the log that it moved to, its replication or its drain is unproven for one of
-    them.
+    The number of missed messages is unknown if the log that it moved to, the replication or the drain is unproven for
+    one of them.
     """
     for each in run.scenario.workload.subscriptions:
         if each.moves is None:
             continue
-        before, after = (F.col("cluster") == cluster for cluster in each.places(run.topology))
+        before, after = (F.col("cluster") == cluster for cluster in each.list_clusters(run.topology))
         here = F.col("subscription") == each.name
         got_before = F.coalesce(F.max(F.when(here & before, F.col("deliveries"))), F.lit(0)) > 0
         got_after = F.coalesce(F.max(F.when(here & after, F.col("deliveries"))), F.lit(0)) > 0
@@ -42,11 +42,11 @@ def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
             )
             .collect()[0]
         )
-        clusters = " and ".join(each.places(run.topology))
+        clusters = " and ".join(each.list_clusters(run.topology))
         evidence = f"delivered on {clusters}, of {row.had} that were delivered before it moved"
-        yield measured_value("repeated_by_move", each.name, float(row.repeated), evidence)
+        yield make_measured_value("repeated_by_move", each.name, float(row.repeated), evidence)
         if row.unproven:
-            yield measured_value("missed_by_move", each.name, None, f"{row.unproven} of them are unproven")
+            yield make_measured_value("missed_by_move", each.name, None, f"{row.unproven} of them are unproven")
         else:
             evidence = f"delivered on neither of {clusters}"
-            yield measured_value("missed_by_move", each.name, float(row.missed), evidence)
+            yield make_measured_value("missed_by_move", each.name, float(row.missed), evidence)

@@ -90,6 +90,6 @@ def _read_rto(acks: Throughput, rate_per_s: float) -> Reading:
 
 def _read_longest_gap(events: Throughput, event: str) -> Reading:
     gap, cut_off = events.find_longest_gap()
-    # A lower bound is what a maximum needs, and what was not seen after the span is not this fault's to tell.
+    # A gap that the span cuts off is a lower bound, which is enough for a maximum. The rest belongs to the next fault.
     why = f"no {event} until the next fault or the end" if cut_off else f"between two, or up to the first {event}"
     return Reading(value=gap, evidence=why)

@@ -1,4 +1,4 @@
-"""What the emulated link itself added to what crossed it, so that a latency can be told apart from it."""
+"""The delay that the emulated link itself added, so that a latency can be told apart from it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import Metric, Source
+from brokerproof.run.observations import SampledMetric, Source
 
-from brokerproof_judging.measurements.measured_values import MeasuredValue, measured_value
+from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import RunTimes
 from brokerproof_judging.measurements.samples import Samples
 
-_QUANTILES = {"link_added_p50_ms": (Metric.ADDED_P50_MS, 0.5), "link_added_p99_ms": (Metric.ADDED_P99_MS, 0.99)}
+_QUANTILES = {
+    "link_added_p50_ms": (SampledMetric.ADDED_P50_MS, 0.5),
+    "link_added_p99_ms": (SampledMetric.ADDED_P99_MS, 0.99),
+}
 
 
 def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """By way (`REGION>OTHER`) and phase, and the time that each fault lasted which slows things down.
+    """By way (`REGION>OTHER`), for each phase and for the time of each fault that slows clients down.
 
     Each sample of the link has the quantiles of what it timed since the sample before. The quantile of a longer time
     counts each passage with that of its own sample: near the median, and not below the 99th percentile. Nothing is
@@ -24,8 +27,8 @@ def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[Measur
     """
     ways = [f"{here}>{there}" for link in run.topology.links for here, there in (link.between, link.between[::-1])]
     for way in ways:
-        source = Source.LINK.of(way)
-        counts = dict(samples.series.get((source, Metric.TIMED), ()))
+        source = Source.LINK.join_name(way)
+        counts = dict(samples.series.get((source, SampledMetric.TIMED), ()))
         for metric, (of_sample, quantile) in _QUANTILES.items():
             values = samples.series.get((source, of_sample), ())
             for when, span in {**times.phases, **times.slowed}.items():
@@ -33,10 +36,10 @@ def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[Measur
                 passages = sum(weight for _, weight in timed)
                 evidence = f"{passages} passages timed, in {len(timed)} samples" if passages else "nothing was timed"
                 value = find_weighted_quantile(timed, quantile) if passages else None
-                yield measured_value(metric, f"{way}/{when}", value, evidence)
+                yield make_measured_value(metric, f"{way}/{when}", value, evidence)
 
 
 def find_weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: float) -> float:
-    """The smallest value that so large a part of all weight is not above; of (value, weight), not all of weight 0."""
+    """The smallest value that this part of all weight does not exceed; of (value, weight), not all of weight 0."""
     values, weights = zip(*((value, weight) for value, weight in weighted if weight), strict=True)
     return float(np.quantile(values, quantile, weights=weights, method="inverted_cdf"))

@@ -1,4 +1,4 @@
-"""What each fault took: acked messages that no cluster holds any more."""
+"""The losses of each fault: acked messages that no cluster holds any more."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def find_missing_everywhere(messages: DataFrame) -> DataFrame:
     """
     wanting = messages.filter("subscription IS NULL AND outcome = 'acked' AND size(anomalies) > 0")
     return (
-        # Few of many: what has an anomaly is looked for in all logs, and not everything grouped by message.
+        # Few messages have an anomaly, so only these are looked for in all logs and grouped.
         messages.filter("subscription IS NULL")
         .join(wanting.select("topic", "producer", "seq").distinct(), ["topic", "producer", "seq"], "left_semi")
         .groupBy("topic", "producer", "seq")

@@ -9,17 +9,17 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Bound, Scenario
 from brokerproof.run.directory import Run
 from brokerproof.run.measurement import Measurement
-from brokerproof.systems.registry import abilities_of
+from brokerproof.systems.registry import list_abilities
 
 from brokerproof_judging.applicability import find_lacking
 
-# Subject of what there is one of per run, and of a bound on something of which nothing was measured.
-RUN, END, NOTHING = "run", "end_of_run", "nothing"
+# The subjects of a value for the whole run, of one for its end, and of a bound without any measured value.
+RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """A value and what it rests on; `at_least` where the real one is higher, because the wait for it was cut off."""
+    """A value and its evidence; `at_least` where the real value is higher, because the wait for it was cut off."""
 
     value: float | None
     evidence: str
@@ -35,24 +35,24 @@ class MeasuredValue:
     reading: Reading
 
 
-def measured_value(metric: str, subject: str, value: float | None, evidence: str) -> MeasuredValue:
-    """A value as it is, not cut off."""
+def make_measured_value(metric: str, subject: str, value: float | None, evidence: str) -> MeasuredValue:
+    """A value that was not cut off."""
     return MeasuredValue(metric=metric, subject=subject, reading=Reading(value=value, evidence=evidence))
 
 
 def make_measurements(run: Run, values: Iterable[MeasuredValue]) -> list[Measurement]:
     """Rows of the table `measurements`, with those that the scenario bounds and nobody measured.
 
-    Without what does not apply to the run's messaging system.
+    Metrics that do not apply to the run's messaging system are left out.
     """
-    abilities = abilities_of(run)
+    abilities = list_abilities(run)
     found = list(values)
     subjects = {(each.metric, each.subject) for each in found}
     metrics = {each.metric for each in found}
     for key in run.scenario.bounds:
         metric, _, subject = key.partition("/")
         if (subject and (metric, subject) not in subjects) or (not subject and metric not in metrics):
-            found.append(measured_value(metric, subject or NOTHING, None, f"nothing was measured of `{key}`"))
+            found.append(make_measured_value(metric, subject or NO_SUBJECT, None, f"nothing was measured of `{key}`"))
     return [_make_measurement(run, each) for each in found if find_lacking(each.metric, abilities) is None]
 
 
@@ -61,7 +61,7 @@ def _make_measurement(run: Run, measured: MeasuredValue) -> Measurement:
     metric, reading = METRICS[measured.metric], measured.reading
     value = reading.value
     if reading.at_least and value is not None and (bound is None or bound.max is None or value <= bound.max):
-        # Too short a look proves nothing, unless it was already longer than what is allowed.
+        # A wait that was cut off proves nothing, unless it already lasted longer than the bound allows.
         value = None
     return Measurement(
         run_id=run.run_id,
@@ -82,6 +82,6 @@ def _find_bound(scenario: Scenario, measured: MeasuredValue) -> Bound | None:
         # Naming the region under `owner` is the expectation; it needs no second line under `bounds`.
         return Bound(min=1.0)
     if bound is None and measured.metric == "lost_later_messages" and scenario.destroyed:
-        # What a destroyed cluster took with it is bounded by `rpo_messages`; nothing excuses what was acked later.
+        # `rpo_messages` bounds what a destroyed cluster took with it; a message that was acked later must not be lost.
         return Bound(max=0.0)
     return bound

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import Metric, Source
+from brokerproof.run.observations import SampledMetric, Source
 from brokerproof.run.records import LogsRead, read_record
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measured_values import END, NOTHING, MeasuredValue, measured_value
+from brokerproof_judging.measurements.measured_values import END, NO_SUBJECT, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
 from brokerproof_judging.measurements.samples import Samples
 
@@ -37,27 +37,29 @@ def measure_spread(copies: DataFrame) -> Iterator[MeasuredValue]:
     for row in sorted(rows, key=lambda row: str(row.moment)):
         some = f", such as {', '.join(map(str, row.some))}" if row.some else ""
         evidence = f"{row.missing} of {row.segments} segments{some}"
-        yield measured_value("ledgers_not_spanning", row.moment, row.missing, evidence)
+        yield make_measured_value("ledgers_not_spanning", row.moment, row.missing, evidence)
     if not rows:
-        yield measured_value("ledgers_not_spanning", NOTHING, None, "no step recorded where the copies are")
+        yield make_measured_value("ledgers_not_spanning", NO_SUBJECT, None, "no step recorded where the copies are")
 
 
 def measure_under_replication(samples: Samples) -> MeasuredValue:
     """Under-replicated segments of all clusters at the last sample of each."""
-    last = {cluster: values[-1] for cluster, values in samples.find_series(Source.CLUSTER, Metric.UNDER_REPLICATED)}
+    last = {
+        cluster: values[-1] for cluster, values in samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED)
+    }
     if not last:
-        return measured_value("under_replicated_ledgers", END, None, "it was not sampled")
+        return make_measured_value("under_replicated_ledgers", END, None, "it was not sampled")
     evidence = ", ".join(f"{cluster} {value}" for cluster, (_, value) in sorted(last.items()))
     total = sum(int(value) for _, value in last.values())
-    return measured_value("under_replicated_ledgers", END, total, f"last sample: {evidence}")
+    return make_measured_value("under_replicated_ledgers", END, total, f"last sample: {evidence}")
 
 
 def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """By phase and for the read-back, the part of what was read from disks that nodes in the owner's own region served.
+    """By phase and for the read-back, the part of the bytes read from disks that nodes in the owner's region served.
 
     What a node read between two samples counts for the span that the later one is in, and for the read-back where
     the two touch it. The owner is the last one sampled by then; where brokers of two regions own topics of a cluster,
-    nobody can tell who read, and nothing is counted.
+    the reader is unknown, and nothing is counted.
     """
     spans = dict(times.phases)
     if (read := read_record(run, LogsRead)) is not None:
@@ -65,7 +67,7 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
     owners = _OwnerRegions(run, samples)
     local: dict[str, int] = defaultdict(int)
     total: dict[str, int] = defaultdict(int)
-    for node, values in samples.find_series(Source.NODE, Metric.BYTES_READ):
+    for node, values in samples.find_series(Source.NODE, SampledMetric.BYTES_READ):
         if node not in run.topology.nodes:
             continue
         cluster, region = run.topology.cluster_of(node), run.topology.nodes[node].region
@@ -84,7 +86,7 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
     for name in spans:
         share = local[name] / total[name] if total[name] else None
         evidence = f"{local[name]} of {total[name]} bytes" if total[name] else "nothing was read from disks"
-        yield measured_value("local_read_share", name, share, evidence)
+        yield make_measured_value("local_read_share", name, share, evidence)
 
 
 def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
@@ -95,21 +97,21 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
             continue
         span = times.phases.get(phase)
         if span is None:
-            yield measured_value("owner_in_region", phase, None, NEVER_STEADY)
+            yield make_measured_value("owner_in_region", phase, None, NEVER_STEADY)
             continue
         start = span.end_us - (span.end_us - span.start_us) // 3
         owners = [
             owner
-            for _, values in samples.find_series(Source.TOPIC, Metric.OWNER)
+            for _, values in samples.find_series(Source.TOPIC, SampledMetric.OWNER)
             for at, owner in values
             if start <= at < span.end_us
         ]
         if not owners:
-            yield measured_value("owner_in_region", phase, None, "the owner was not sampled then")
+            yield make_measured_value("owner_in_region", phase, None, "the owner was not sampled then")
             continue
         there = sum(owner in run.topology.nodes and run.topology.nodes[owner].region == region for owner in owners)
         evidence = f"{there} of {len(owners)} samples in {region}"
-        yield measured_value("owner_in_region", phase, there / len(owners), evidence)
+        yield make_measured_value("owner_in_region", phase, there / len(owners), evidence)
 
 
 class _OwnerRegions:
@@ -117,14 +119,14 @@ class _OwnerRegions:
 
     def __init__(self, run: Run, samples: Samples) -> None:
         self._series: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
-        for _, values in samples.find_series(Source.TOPIC, Metric.OWNER):
+        for _, values in samples.find_series(Source.TOPIC, SampledMetric.OWNER):
             for cluster, content in run.topology.clusters.items():
                 here = [(at, content.nodes[owner].region) for at, owner in values if owner in content.nodes]
                 if here:
                     self._series[cluster].append(here)
 
     def find_region(self, cluster: str, at_us: int) -> str | None:
-        """The region, None where it is not known or not one."""
+        """The region, None where it is unknown or where there are several."""
         regions = set()
         for series in self._series[cluster]:
             index = bisect_right(series, at_us, key=lambda each: each[0])

@@ -1,4 +1,4 @@
-"""How publishing went in each phase, and while a fault slowed it down."""
+"""Latency and rate of publishing in each phase, and latency while a fault slowed it down."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from brokerproof.run.tables import AttemptOutcome
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measured_values import MeasuredValue, measured_value
+from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, PHASES, RunTimes, Span
 
 _LATENCIES = ("publish_latency_p50_ms", "publish_latency_p99_ms", "publish_latency_max_ms")
@@ -18,17 +18,17 @@ _LATENCIES = ("publish_latency_p50_ms", "publish_latency_p99_ms", "publish_laten
 def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterator[MeasuredValue]:
     """Latency from schedule to first ack, and the share of the schedule that was acked.
 
-    Of each phase, and the latency also of the time that each fault lasted which slows things down. With several
-    clusters published to, all of that together and, as `PHASE/CLUSTER` and `FAULT/CLUSTER`, the latency of each. A
-    message belongs to the time that it was scheduled in. The schedule is the target rate times the phase's length, so
-    that what was never tried counts as not held.
+    Both are measured for each phase, and the latency also for the time of each fault that slows clients down. If
+    several clusters are published to, there is one value for all of them and, as `PHASE/CLUSTER` and `FAULT/CLUSTER`,
+    a latency of each. A message belongs to the time that it was scheduled in. The schedule is the target rate times the
+    phase's length, so a message that was never tried counts as not held.
     """
     if not times.phases:
         for phase in PHASES:
             for metric in (*_LATENCIES, "rate_held"):
-                yield measured_value(metric, phase, None, NEVER_STEADY)
+                yield make_measured_value(metric, phase, None, NEVER_STEADY)
         return
-    homes = run.scenario.workload.homes(run.topology)
+    homes = run.scenario.workload.list_homes(run.topology)
     apart = homes if len(homes) > 1 else []
     spans = {**times.phases, **times.slowed}
     found = _find_latencies(messages, spans, apart=bool(apart))
@@ -38,12 +38,12 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
             evidence = f"{row.acked} messages acked" if row else "no message of this time's schedule was acked"
             subject = when if home is None else f"{when}/{home}"
             for metric, value in zip(_LATENCIES, (*row.quantiles, row.longest) if row else (None,) * 3, strict=True):
-                yield measured_value(metric, subject, None if value is None else value / 1000, evidence)
+                yield make_measured_value(metric, subject, None if value is None else value / 1000, evidence)
     for phase, span in times.phases.items():
         row = found.get((phase, None))
         planned, acked = compute_target_rate(run) * span.seconds, row.acked if row else 0
         share = min(1.0, acked / planned) if planned else None
-        yield measured_value("rate_held", phase, share, f"{acked} acked of {planned:.0f} scheduled")
+        yield make_measured_value("rate_held", phase, share, f"{acked} acked of {planned:.0f} scheduled")
 
 
 def _find_latencies(

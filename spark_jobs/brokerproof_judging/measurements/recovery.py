@@ -1,4 +1,4 @@
-"""What each fault cost and how long it took to come back: all metrics of which there is one value a fault."""
+"""Losses and recovery times of each fault: all metrics with one value for each fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof_judging.measurements.catching_up import measure_agreement, meas
 from brokerproof_judging.measurements.detection import measure_detection, measure_reassignment
 from brokerproof_judging.measurements.interruption import ClientEvents, measure_interruption
 from brokerproof_judging.measurements.losses import measure_losses
-from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, measured_value
+from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, make_measured_value
 from brokerproof_judging.measurements.run_times import RunTimes
 from brokerproof_judging.measurements.samples import Samples
 
@@ -26,7 +26,7 @@ def measure_faults(
     """Every metric of every fault, null with the reason where it could not be measured; `messages` is the table."""
     for ineffective in times.ineffective:
         for metric in FAULT_METRICS:
-            yield measured_value(metric, ineffective.name, None, ineffective.why)
+            yield make_measured_value(metric, ineffective.name, None, ineffective.why)
     losses = measure_losses(messages, times.effective)
     for fault in times.effective:
         readings: dict[str, Reading] = {

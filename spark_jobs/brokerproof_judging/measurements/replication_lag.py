@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.systems.destinations import replication_ways
+from brokerproof.systems.destinations import list_replication_ways
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measured_values import MeasuredValue, measured_value
+from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, PHASES, RunTimes
 
 _LAGS = ("replication_lag_p50_ms", "replication_lag_p99_ms", "replication_lag_max_ms")
@@ -19,11 +19,11 @@ _LAGS = ("replication_lag_p50_ms", "replication_lag_p99_ms", "replication_lag_ma
 def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> Iterator[MeasuredValue]:
     """By way (`HOME>OTHER`) and the phase of the schedule: time from the ack at home to the first delivery there.
 
-    One value a message and subscription of the other cluster, whose own delivery is part of it: clients are not told
-    when a broker stored a replicated message. A message that was delivered there before its ack arrived has a lag of
-    0. Nothing is measured of a way without a subscription at its end.
+    There is one value for each message and subscription of the other cluster. It includes the delivery there: clients
+    do not learn when a broker stored a replicated message. A message that was delivered there before its ack arrived
+    has a lag of 0. A way without a subscription at its end has no value.
     """
-    ways = replication_ways(run.topology, run.scenario.workload)
+    ways = list_replication_ways(run.topology, run.scenario.workload)
     if not ways:
         return
     lag = F.unix_micros("first_received_at") - F.unix_micros("settled_at")
@@ -53,7 +53,7 @@ def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> I
             values = (*row.quantiles, row.longest) if row and row.delivered else (None,) * 3
             evidence = f"{row.delivered} of {row.acked} deliveries" if row else "nothing had to be delivered there"
             for metric, value in zip(_LAGS, values, strict=True):
-                yield measured_value(
+                yield make_measured_value(
                     metric,
                     f"{home}>{other}/{phase}",
                     None if value is None else value / 1000,

@@ -1,4 +1,4 @@
-"""Everything that is measured of a run. A new measurement yields its values here."""
+"""All measurements of a run. A new measurement yields its values here."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from brokerproof_judging.measurements.sampling import measure_sampling_gap
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedRun:
-    """What is measured from the jobs' own records, before anything is judged."""
+class RecordedEvents:
+    """The times, samples and events that the jobs recorded; measuring them needs no judged messages."""
 
     times: RunTimes
     samples: Samples
     events: ClientEvents
 
 
-def read_recorded_run(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) -> RecordedRun:
+def read_recorded_events(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) -> RecordedEvents:
     """From the run's records; `tables` has `publishes` and `deliveries`."""
     times = read_run_times(run, table_io.read_table(spark, run, "faults"))
-    return RecordedRun(
+    return RecordedEvents(
         times=times,
         samples=read_samples(table_io.read_table(spark, run, "observations")),
         events=count_client_events(spark, times, tables["publishes"], tables["deliveries"]),
     )
 
 
-def measure_run(run: Run, recorded: RecordedRun, copies: DataFrame, messages: DataFrame) -> Iterator[MeasuredValue]:
+def measure_run(run: Run, recorded: RecordedEvents, copies: DataFrame, messages: DataFrame) -> Iterator[MeasuredValue]:
     """All values; `copies` is the table `ledgers`, `messages` the table of judged messages."""
     times, samples = recorded.times, recorded.samples
     yield from measure_spread(copies)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from brokerproof.faults.kind import Kind
-from brokerproof.faults.registry import FAULT_KINDS, harmful
+from brokerproof.faults.kind import FaultKind
+from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
 from brokerproof.run.directory import Run
 from brokerproof.run.records import PhaseTimes, read_record
 from brokerproof.run.tables import FaultState
@@ -51,7 +51,7 @@ class EffectiveFault:
     healed_us: int | None = None
 
     def seconds_until(self, at_us: int) -> float:
-        """From the effect to a moment."""
+        """The seconds from the effect to a moment."""
         return (at_us - self.span.start_us) / 1e6
 
 
@@ -67,7 +67,7 @@ class IneffectiveFault:
 class RunTimes:
     """The phases by name, none where the load never became steady, and the faults.
 
-    Without those that help the cluster to recover (starting what stands by): they are a part of the recovery.
+    Faults that help the cluster to recover (a start of standby nodes) are left out: they are a part of recovery.
     """
 
     phases: Mapping[str, Span] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class RunTimes:
 
     @property
     def slowed(self) -> dict[str, Span]:
-        """By fault, the time that it lasted, of those that slow things down."""
+        """The time of each fault that slows clients down, by name."""
         return {fault.name: fault.slowed for fault in self.effective if fault.slowed is not None}
 
     def name_phase(self, at_us: Column) -> Column:
@@ -102,8 +102,8 @@ def read_run_times(run: Run, changes: DataFrame) -> RunTimes:
     ]
     effective: list[EffectiveFault] = []
     ineffective: list[IneffectiveFault] = []
-    for name in dict.fromkeys([*harmful(run.scenario), *histories]):
-        history = histories.get(name, _History())
+    for name in dict.fromkeys([*list_harmful_faults(run.scenario), *histories]):
+        history = histories.get(name, _FaultHistory())
         at = history.effective_us
         if name in helping:
             continue
@@ -127,10 +127,10 @@ def read_run_times(run: Run, changes: DataFrame) -> RunTimes:
 
 
 @dataclass(kw_only=True)
-class _History:
-    """What a fault's changes of state say about it."""
+class _FaultHistory:
+    """The history of a fault, from its changes of state."""
 
-    kind: Kind | None = None
+    kind: FaultKind | None = None
     targets: tuple[str, ...] = ()
     # When it first took effect and healing first began, and when it last recovered.
     effective_us: int | None = None
@@ -138,12 +138,12 @@ class _History:
     healed_us: int | None = None
 
 
-def _read_histories(changes: DataFrame) -> dict[str, _History]:
-    histories: dict[str, _History] = {}
-    # As numbers: Spark hands times out without their zone.
+def _read_histories(changes: DataFrame) -> dict[str, _FaultHistory]:
+    histories: dict[str, _FaultHistory] = {}
+    # Times are read as numbers, because Spark hands them out without their zone.
     rows = changes.select("fault", "kind", "targets", "state", F.unix_micros("at").alias("at_us")).collect()
     for row in sorted(rows, key=lambda row: row.at_us):
-        history = histories.setdefault(row.fault, _History())
+        history = histories.setdefault(row.fault, _FaultHistory())
         history.kind = FAULT_KINDS.get(row.kind, history.kind)
         history.targets = tuple(row.targets or ()) or history.targets
         if row.state == FaultState.EFFECTIVE and history.effective_us is None:

@@ -6,21 +6,21 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from brokerproof.run.observations import Metric, Source, split, stored_spellings, translate
+from brokerproof.run.observations import SampledMetric, Source, list_stored_names, split_name, translate_names
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-# The others are only counted: that something was sampled, and when.
+# Of the others, only the times of the samples are used.
 _READ = {
-    Metric.OWNER,
-    Metric.ALIVE,
-    Metric.UNDER_REPLICATED,
-    Metric.BACKLOG,
-    Metric.REPLICATION_BACKLOG,
-    Metric.BYTES_READ,
-    Metric.TIMED,
-    Metric.ADDED_P50_MS,
-    Metric.ADDED_P99_MS,
+    SampledMetric.OWNER,
+    SampledMetric.ALIVE,
+    SampledMetric.UNDER_REPLICATED,
+    SampledMetric.BACKLOG,
+    SampledMetric.REPLICATION_BACKLOG,
+    SampledMetric.BYTES_READ,
+    SampledMetric.TIMED,
+    SampledMetric.ADDED_P50_MS,
+    SampledMetric.ADDED_P99_MS,
 }
 
 Series = list[tuple[int, str]]
@@ -36,26 +36,26 @@ class Samples:
     def find_series(self, kind: Source, metric: str) -> Iterator[tuple[str, Series]]:
         """(name, values) of every source of a kind that has the metric."""
         for (source, known), values in self.series.items():
-            if known == metric and source.startswith(kind.of("")):
-                yield source.removeprefix(kind.of("")), values
+            if known == metric and source.startswith(kind.join_name("")):
+                yield source.removeprefix(kind.join_name("")), values
 
-    def find_by_subject(self, kind: Source, metric: Metric) -> Iterator[tuple[str, Series]]:
+    def find_by_subject(self, kind: Source, metric: SampledMetric) -> Iterator[tuple[str, Series]]:
         """(subject, values) of a metric that sources of a kind have several of, such as one per subscription."""
         for (source, known), values in self.series.items():
-            name, subject = split(known)
-            if name == metric and split(source)[0] == kind:
+            name, subject = split_name(known)
+            if name == metric and split_name(source)[0] == kind:
                 yield subject, values
 
 
 def read_samples(observations: DataFrame) -> Samples:
     """From the table `observations`."""
-    read = F.split_part("metric", F.lit(":"), F.lit(1)).isin(stored_spellings(_READ))
+    read = F.split_part("metric", F.lit(":"), F.lit(1)).isin(list_stored_names(_READ))
     value = F.when(read, F.col("value")).alias("value")
     series: dict[tuple[str, str], Series] = defaultdict(list)
     times: dict[str, set[int]] = defaultdict(set)
     for row in observations.select(F.unix_micros("at").alias("at"), "source", "metric", value).collect():
-        source, metric = translate(row.source, row.metric)
-        times[split(source)[0]].add(row.at)
+        source, metric = translate_names(row.source, row.metric)
+        times[split_name(source)[0]].add(row.at)
         if row.value is not None:
             series[source, metric].append((row.at, row.value))
     return Samples(

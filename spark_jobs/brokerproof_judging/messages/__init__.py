@@ -1,4 +1,4 @@
 """What happened to every message: attempts, copies, deliveries, and the anomalies that they show.
 
-`judgement` may import it. What it asks of messages is SQL, part by part; it must not know suites or bounds.
+`run_judging` may import it. Its queries on messages are SQL and work part by part; it must not know suites or bounds.
 """

@@ -1,7 +1,7 @@
 """Anomalies that only a comparison of messages shows: two at one position, a log that went back, order.
 
-Which rows are compared is said here, in Spark, because they are not those of one message; what they show is a query in
-`sql/anomalies/`.
+This module selects the rows to compare, in Spark, because they belong to several messages. A query in `sql/anomalies/`
+finds the anomaly in them.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import partial, reduce
 
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.run.tables import AttemptOutcome
+from brokerproof.run.tables import AttemptOutcome, Batches
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from brokerproof_judging import table_io
-from brokerproof_judging.database import Batches, Connection, define_values, select_batches
-from brokerproof_judging.messages.facts import find_anomaly
+from brokerproof_judging.database import DuckDB, define_values, select_batches
 from brokerproof_judging.messages.message_columns import IN_LOG, PLACE, POSITION, name_messages
+from brokerproof_judging.messages.message_facts import find_anomaly
 from brokerproof_judging.messages.sql_files import define_macros, read_query
 from brokerproof_judging.partitioned_sql import Parts, work_on_parts
 
@@ -37,8 +37,8 @@ _FINDINGS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared:
-    """What a comparison may look at: what the jobs recorded, and the places that facts.py wrote."""
+class ComparisonInput:
+    """The input of comparisons: the tables of the jobs, and the places that message_facts.py wrote."""
 
     publishes: DataFrame
     stored: DataFrame
@@ -53,14 +53,14 @@ class Comparison:
     The query may find a place more than once.
     """
 
-    rows: Callable[[Compared], DataFrame]
+    rows: Callable[[ComparisonInput], DataFrame]
     together: Sequence[str]
 
 
 def find_by_comparison(
-    spark: SparkSession, compared: Compared, parts: Parts, anomalies: Sequence[Anomaly]
+    spark: SparkSession, compared: ComparisonInput, parts: Parts, anomalies: Sequence[Anomaly]
 ) -> DataFrame:
-    """What the comparisons of these anomalies find."""
+    """The findings of the comparisons for these anomalies."""
     found = [
         work_on_parts(
             parts.split_by(comparison.rows(compared), comparison.together),
@@ -73,28 +73,28 @@ def find_by_comparison(
     return reduce(DataFrame.unionAll, found, spark.createDataFrame([], _FINDINGS))
 
 
-def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: Connection) -> Batches:
+def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: DuckDB) -> Batches:
     del part
     define_macros(connection)
     define_values(connection, {"clock_error_us": clock_error_us})
     return find_anomaly(connection, anomaly)
 
 
-def _stored_or_named(compared: Compared) -> DataFrame:
+def _select_named_positions(compared: ComparisonInput) -> DataFrame:
     """Every position that a message is stored at or that an ack named."""
     columns = [*_PLACE_IN_LOG, "who", "number"]
     stored = name_messages(compared.stored)
-    return _acks_with_position(compared.publishes).select(*columns).unionAll(stored.select(*columns))
+    return _select_acks_with_position(compared.publishes).select(*columns).unionAll(stored.select(*columns))
 
 
-def _sent_and_settled(compared: Compared) -> DataFrame:
+def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
     """When attempts were sent and settled, second by second.
 
     An attempt is compared with every ack settled more than the clocks' error before it was sent. The highest of those
     positions is a running maximum in time; to find it without pushing a whole log through one task, each second of the
-    log is looked at for itself on top of the maximum of all seconds before it.
+    log is compared separately, starting from the maximum of all seconds before it.
     """
-    acks = _acks_with_position(compared.publishes)
+    acks = _select_acks_with_position(compared.publishes)
     settled = table_io.to_microseconds("settled_at")
     sent = table_io.to_microseconds("sent_at") - compared.clock_error_us
     names = ["kind", *_SECOND, "moment", "who", "number", *POSITION]
@@ -103,15 +103,15 @@ def _sent_and_settled(compared: Compared) -> DataFrame:
         for kind, at in (("settled", settled), ("sent", sent))
     ]
     both = events[0].unionAll(events[1])
-    return both.unionByName(_highest_before_seconds(both), allowMissingColumns=True)
+    return both.unionByName(_find_highest_before_seconds(both), allowMissingColumns=True)
 
 
-def _highest_before_seconds(events: DataFrame) -> DataFrame:
+def _find_highest_before_seconds(events: DataFrame) -> DataFrame:
     """For every second of a log in which something was sent or settled, the highest position settled before it."""
-    # What every task has of a second, so that only few rows are grouped again.
+    # The highest position in each task's part of a second, so that only few rows are grouped again.
     some = work_on_parts(
         events.select("kind", *_SECOND, *POSITION),
-        _highest_by_second,
+        _find_highest_by_second,
         "cluster string, topic string, partition int, second bigint, "
         "ledger_id bigint, entry_id bigint, batch_index int",
     )
@@ -126,31 +126,33 @@ def _highest_before_seconds(events: DataFrame) -> DataFrame:
     )
 
 
-def _highest_by_second(part: int, connection: Connection) -> Batches:
+def _find_highest_by_second(part: int, connection: DuckDB) -> Batches:
     del part
     return select_batches(connection, read_query("highest_position_by_second"))
 
 
-def _acks_with_position(publishes: DataFrame) -> DataFrame:
+def _select_acks_with_position(publishes: DataFrame) -> DataFrame:
     return name_messages(publishes).filter((F.col("outcome") == AttemptOutcome.ACKED) & F.col("ledger_id").isNotNull())
 
 
-def _first_copies(compared: Compared) -> DataFrame:
+def _select_first_copies(compared: ComparisonInput) -> DataFrame:
     """The published messages that are stored, where their first copies are."""
     in_log = compared.places.filter(F.col("subscription") == IN_LOG)
-    return in_log.filter("stored_partition IS NOT NULL").select(*_in_order())
+    return in_log.filter("stored_partition IS NOT NULL").select(*_list_order_columns())
 
 
-def _first_deliveries(compared: Compared) -> DataFrame:
+def _select_first_deliveries(compared: ComparisonInput) -> DataFrame:
     """The published messages that are stored, with their first deliveries."""
     return (
         compared.places.filter(F.col("subscription") != IN_LOG)
         .filter("stored_partition IS NOT NULL AND deliveries > 0")
-        .select(*_in_order(), "consumer", "incarnation", "arrival", F.col("first_received_at").alias("moment"))
+        .select(
+            *_list_order_columns(), "consumer", "incarnation", "arrival", F.col("first_received_at").alias("moment")
+        )
     )
 
 
-def _in_order() -> list[object]:
+def _list_order_columns() -> list[object]:
     return [
         *PLACE,
         "key",
@@ -160,8 +162,8 @@ def _in_order() -> list[object]:
 
 
 COMPARISONS: Mapping[Anomaly, Comparison] = {
-    Anomaly.POSITION_CONFLICT: Comparison(rows=_stored_or_named, together=_PLACE_IN_LOG),
-    Anomaly.POSITION_REGRESSED: Comparison(rows=_sent_and_settled, together=_SECOND),
-    Anomaly.STORED_OUT_OF_ORDER: Comparison(rows=_first_copies, together=_KEY),
-    Anomaly.DELIVERED_OUT_OF_ORDER: Comparison(rows=_first_deliveries, together=_KEY),
+    Anomaly.POSITION_CONFLICT: Comparison(rows=_select_named_positions, together=_PLACE_IN_LOG),
+    Anomaly.POSITION_REGRESSED: Comparison(rows=_select_attempt_events, together=_SECOND),
+    Anomaly.STORED_OUT_OF_ORDER: Comparison(rows=_select_first_copies, together=_KEY),
+    Anomaly.DELIVERED_OUT_OF_ORDER: Comparison(rows=_select_first_deliveries, together=_KEY),
 }

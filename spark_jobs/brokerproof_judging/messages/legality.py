@@ -17,16 +17,16 @@ def list_forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
 
     The row without a cluster holds for every other place: logs, and subscriptions that the scenario does not know.
     """
-    rows = [{"cluster": None, "subscription": IN_LOG, "forbidden": _forbidden_at(scenario, None)}]
+    rows = [{"cluster": None, "subscription": IN_LOG, "forbidden": _list_forbidden_at(scenario, None)}]
     rows += [
-        {"cluster": cluster, "subscription": each.name, "forbidden": _forbidden_at(scenario, each.type)}
+        {"cluster": cluster, "subscription": each.name, "forbidden": _list_forbidden_at(scenario, each.type)}
         for each in scenario.workload.subscriptions
-        for cluster in each.places(topology)
+        for cluster in each.list_clusters(topology)
     ]
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
-def _forbidden_at(scenario: Scenario, subscription: SubscriptionType | None) -> list[str]:
+def _list_forbidden_at(scenario: Scenario, subscription: SubscriptionType | None) -> list[str]:
     return [
         str(anomaly)
         for anomaly in Anomaly

@@ -1,6 +1,6 @@
-"""Which message a row is about, and where: the names of columns that all of judging shares.
+"""The names of the columns that say which message a row is about, and where. All of judging shares them.
 
-What reads these columns in SQL is in `sql/macros.sql`.
+The SQL that reads these columns is in `sql/macros.sql`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ POSITION = ("ledger_id", "entry_id", "batch_index")
 # The columns of a place, for tables that are written on the way.
 PLACE_FIELDS = [(name, pa.int64() if name == "number" else pa.string()) for name in PLACE]
 
-# `subscription` of a message in a log; not null, so that places can be joined on.
+# `subscription` of a message in a log. It is not null, so that rows can be joined by place.
 IN_LOG = ""
 
 # A message without a readable name is told from others by its position. No producer's name has this character.
@@ -25,7 +25,7 @@ _NAMELESS_MARK = "\u0001"
 
 
 def name_messages(frame: DataFrame) -> DataFrame:
-    """With `who` and `number` for the message, never null, and its position in one spelling.
+    """The frame with `who` and `number` of the message, which are never null, and with positions in one form.
 
     `who` and `number` are producer and seq; a message without them gets one name per position. The batch index is -1
     outside a batch; a negative segment (a deduplicated retry's answer) is no position.

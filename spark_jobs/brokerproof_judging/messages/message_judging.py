@@ -1,4 +1,4 @@
-"""Judges the messages of a run in two steps: the facts about each, then what comparisons add, as the run's tables."""
+"""Judges the messages of a run in two steps: the facts about each message, then comparisons between messages."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof_judging import table_io
 from brokerproof_judging.applicability import list_applicable_anomalies
-from brokerproof_judging.evidence import Evidence, subscriptions
-from brokerproof_judging.messages.comparisons import COMPARISONS, Compared, find_by_comparison
-from brokerproof_judging.messages.facts import PLACES, FactsOfPart
+from brokerproof_judging.evidence import Evidence, list_subscriptions
+from brokerproof_judging.messages.comparisons import COMPARISONS, ComparisonInput, find_by_comparison
 from brokerproof_judging.messages.legality import list_forbidden
+from brokerproof_judging.messages.message_facts import PLACES, FactsOfPart
 from brokerproof_judging.messages.publish_record import PartSummary
-from brokerproof_judging.messages.records import unite_records
 from brokerproof_judging.messages.result_tables import ResultTablesOfPart, add_up_counts
+from brokerproof_judging.messages.united_records import unite_records
 from brokerproof_judging.partitioned_sql import choose_parts, collect_answers, start_workers, work_on_parts
 
 RECORDED_TABLES = ("publishes", "stored", "deliveries")
 
-_WORKERS_IMPORT = ("brokerproof_judging.messages.comparisons", "brokerproof_judging.messages.result_tables")
+_WORKER_MODULES = ("brokerproof_judging.messages.comparisons", "brokerproof_judging.messages.result_tables")
 
 
 def start_judging_workers(spark: SparkSession) -> None:
-    """Have Spark's workers import what judging messages takes, while the first query is still being planned."""
-    start_workers(spark, *_WORKERS_IMPORT)
+    """Let Spark's workers import the modules of judging while the first query is still being planned."""
+    start_workers(spark, *_WORKER_MODULES)
 
 
 class MessageJudging:
-    """Both steps, the first of which has to come first.
+    """Both steps, in this order.
 
-    They write through `replacement`: what is only needed on the way, and the tables `messages` and `anomalies`.
+    They write intermediate tables, `messages` and `anomalies` through `replacement`.
     """
 
     def __init__(
@@ -49,19 +49,19 @@ class MessageJudging:
         self._parts = choose_parts(spark, sum(sizes.values()))
         self._evidence = evidence
         self._anomalies = list_applicable_anomalies(run)
-        self._places, self._findings = (replacement.path_beside(name) for name in ("places", "findings"))
+        self._places, self._findings = (replacement.locate_beside(name) for name in ("places", "findings"))
 
     def work_out_facts(self) -> list[PartSummary]:
-        """Write the facts about every message and what they show. Returns what is to be known of the publishes."""
+        """Write the facts about every message and what they show. Returns summaries of the publishes."""
         facts = FactsOfPart(
             places=self._places,
             findings=self._findings,
             topology=self._run.topology,
             subscriptions=[
                 (each.cluster, each.name, each.moved_from)
-                for each in subscriptions(self._run.scenario, self._run.topology)
+                for each in list_subscriptions(self._run.scenario, self._run.topology)
             ],
-            evidence=self._evidence.tables(),
+            evidence=self._evidence.make_tables(),
             faults_undone=self._evidence.undone.given,
             clock_error_us=self._run.facts.clock_error_us,
             anomalies=[str(anomaly) for anomaly in self._anomalies if anomaly not in COMPARISONS],
@@ -71,9 +71,9 @@ class MessageJudging:
         return [PartSummary(**json.loads(answer)) for answer in answers]
 
     def write_tables(self) -> Counts:
-        """Compare messages with each other and write the tables. Returns how many there are of everything."""
+        """Compare messages with each other and write the tables. Returns the counts."""
         schema = table_io.to_spark_schema(PLACES)
-        compared = Compared(
+        compared = ComparisonInput(
             publishes=self._recorded["publishes"],
             stored=self._recorded["stored"],
             places=self._spark.read.schema(schema).parquet(table_io.to_uri(self._places)),
@@ -83,8 +83,8 @@ class MessageJudging:
             run_id=self._run.run_id,
             places=self._places,
             findings=self._findings,
-            messages=self._replacement.path_beside("messages"),
-            anomalies=self._replacement.path_beside("anomalies"),
+            messages=self._replacement.locate_beside("messages"),
+            anomalies=self._replacement.locate_beside("anomalies"),
             forbidden=list_forbidden(self._run.scenario, self._run.topology),
             destroyed=self._run.scenario.destroyed,
         )

@@ -1,11 +1,11 @@
-"""Whether the record of what was published is whole: without that nothing can be said about what is missing."""
+"""Whether the record of publishes is complete. If it is not, no message can be called missing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from brokerproof_judging.database import Connection
+from brokerproof_judging.database import DuckDB
 
 # Enough for a person to see what is wrong.
 _SHOWN = 3
@@ -33,7 +33,7 @@ _TWO_PAYLOADS = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE p
 
 @dataclass(frozen=True, kw_only=True)
 class PartSummary:
-    """What is to be known of a part's attempts, short whatever the number of messages."""
+    """The summary of a part's attempts. Its size does not grow with the number of messages."""
 
     # (producer, different numbers, lowest, highest)
     producers: list[tuple[str, int, int, int]]
@@ -46,7 +46,7 @@ class PartSummary:
     two_payloads: str | None
 
 
-def summarize_part(connection: Connection) -> PartSummary:
+def summarize_part(connection: DuckDB) -> PartSummary:
     """The summary of a part whose tables `publishes`, `published` and `log_facts` are there."""
     (two_homes,), (two_payloads,) = (
         connection.execute(query).fetchone() or (None,) for query in (_TWO_HOMES, _TWO_PAYLOADS)

@@ -1,4 +1,4 @@
-"""The tables `messages` and `anomalies`, and the counts: places and findings, put together."""
+"""Makes the tables `messages` and `anomalies`, and the counts, from places and findings."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import pyarrow as pa
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.run.counts import TOTALS, Counts
-from brokerproof.run.tables import SCHEMAS
+from brokerproof.run.tables import SCHEMAS, Batches
 
 from brokerproof_judging.database import (
-    Batches,
-    Connection,
+    DuckDB,
     define_values,
+    make_small_table,
     read_part,
     register_tables,
     select_batches,
     select_rows,
-    small_table,
     write_part,
 )
 from brokerproof_judging.messages.sql_files import define_macros, read_query
@@ -36,8 +35,7 @@ _FINDINGS_BY_ANOMALY = "SELECT legal, anomaly, count(*) AS count FROM findings G
 class ResultTablesOfPart:
     """Writes a part of the two tables and yields its counts.
 
-    `rows` are what comparisons found; `places` and `findings` is where `FactsOfPart` wrote the part's places and what
-    facts showed.
+    `rows` are the findings of comparisons. `places` and `findings` are the directories that `FactsOfPart` wrote.
     """
 
     run_id: str
@@ -50,10 +48,10 @@ class ResultTablesOfPart:
 
     SCHEMA = "part int, counts string"
 
-    def __call__(self, part: int, connection: Connection) -> Batches:
+    def __call__(self, part: int, connection: DuckDB) -> Batches:
         """One row: the part's number and its counts, as JSON.
 
-        Raises RunError where a comparison found something at a place that there is not.
+        Raises RunError where a comparison found an anomaly at a place that does not exist.
         """
         self._prepare(part, connection)
         connection.execute(read_query("findings"))
@@ -65,7 +63,7 @@ class ResultTablesOfPart:
         answer = json.dumps({"messages": counts, "anomalies": select_rows(connection, _FINDINGS_BY_ANOMALY)})
         yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "counts": [answer]})
 
-    def _prepare(self, part: int, connection: Connection) -> None:
+    def _prepare(self, part: int, connection: DuckDB) -> None:
         define_macros(connection)
         define_values(connection, {"run_id": self.run_id})
         read_part(connection, "places", self.places, part)
@@ -74,13 +72,13 @@ class ResultTablesOfPart:
             connection,
             {
                 "forbidden": self.forbidden,
-                "destroyed_clusters": small_table("name string", [(name,) for name in self.destroyed]),
+                "destroyed_clusters": make_small_table("name string", [(name,) for name in self.destroyed]),
             },
         )
 
 
 def add_up_counts(publishes: int, answers: Iterable[str]) -> Counts:
-    """How many there are of everything; one number per anomaly, legal and illegal apart."""
+    """The counts of all parts together; for each anomaly a legal and an illegal number."""
     totals = dict.fromkeys(TOTALS, 0) | {"publishes": publishes}
     legal, illegal = (dict.fromkeys(Anomaly, 0) for _ in range(2))
     for answer in map(json.loads, answers):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from brokerproof_judging.database import Connection
+from brokerproof_judging.database import DuckDB
 
 
 @cache
@@ -14,6 +14,6 @@ def read_query(name: str) -> str:
     return files("brokerproof_judging.messages").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
-def define_macros(connection: Connection) -> None:
-    """Make known what several queries share."""
+def define_macros(connection: DuckDB) -> None:
+    """Define the macros that several queries share."""
     connection.execute(read_query("macros"))

@@ -1,7 +1,7 @@
-"""What Great Expectations came to for each expectation, checked before it is believed.
+"""The results of Great Expectations for each expectation, checked before they count.
 
-It drops what it does not know, and calls an expectation that it could not evaluate a violation. So every expectation
-that was asked has to come back once, with its counts, and with a verdict that these counts have.
+It drops an expectation that it does not know, and calls one that it could not evaluate a violation. So every
+expectation that was asked has to come back once, with its counts, and with a verdict that these counts have.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Tally:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What Great Expectations came to for one expectation."""
+    """The result of Great Expectations for one expectation."""
 
     written: WrittenExpectation
     tally: Tally | None
@@ -41,7 +41,7 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """What its counts say."""
+        """The verdict that its counts have."""
         if self.tally is None:
             return Verdict.UNKNOWN
         if self.tally.unexpected:

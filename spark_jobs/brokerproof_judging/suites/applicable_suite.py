@@ -1,25 +1,25 @@
-"""The part of a suite that applies to a run's messaging system. The rest is not asked, and not counted as held."""
+"""The part of a suite that applies to a run's messaging system. The rest is not evaluated and not counted."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from brokerproof.run.directory import Run
-from brokerproof.systems.registry import abilities_of
+from brokerproof.systems.registry import list_abilities
 
 from brokerproof_judging.applicability import find_lacking
 from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
 
 
 def keep_applicable(file: SuiteFile, run: Run) -> tuple[SuiteFile, dict[str, str]]:
-    """The suite with what applies, and by name why the others do not."""
-    abilities = abilities_of(run)
-    kept: list[WrittenExpectation] = []
+    """The suite with the expectations that apply, and the reasons why the others do not, by name."""
+    abilities = list_abilities(run)
+    applicable: list[WrittenExpectation] = []
     reasons: dict[str, str] = {}
     for written in file.expectations:
         lacking = find_lacking(written.name, abilities)
         if lacking is None:
-            kept.append(written)
+            applicable.append(written)
         else:
             reasons[written.name] = f"{run.topology.system} cannot {lacking.meaning}"
-    return replace(file, expectations=tuple(kept)), reasons
+    return replace(file, expectations=tuple(applicable)), reasons

@@ -1,6 +1,6 @@
-"""What a suite's result is checked against, counted without Great Expectations.
+"""A second count of a suite's result, without Great Expectations.
 
-A disagreement makes the suite `unknown`: one of the two ways to count is wrong, and a verdict may rest on neither.
+A disagreement makes the suite `unknown`: one of the two counts is wrong, so no verdict can rest on them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
-from brokerproof.faults.registry import harmful
+from brokerproof.faults.registry import list_harmful_faults
 from brokerproof.run.directory import Run
 
 from brokerproof_judging.suites.answers import Tally
@@ -21,7 +21,7 @@ from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
 
 _ANOMALIES = frozenset(str(anomaly) for anomaly in Anomaly)
 
-Row = Mapping[str, Any]
+MeasurementRow = Mapping[str, Any]
 
 
 def doubt_messages(tallies: Mapping[str, Tally], counts: MessageCounts, run: Run) -> Iterator[str]:
@@ -51,7 +51,7 @@ def doubt_messages(tallies: Mapping[str, Tally], counts: MessageCounts, run: Run
 
 
 def _list_places(run: Run) -> list[tuple[str, str | None]]:
-    """The places that a scenario's own words name; replication adds more."""
+    """The places that the scenario names; replication adds more."""
     first = next(iter(run.topology.clusters))
     workload = run.scenario.workload
     logs: list[tuple[str, str | None]] = [(cluster, None) for cluster in workload.produce_on or [first]]
@@ -59,7 +59,7 @@ def _list_places(run: Run) -> list[tuple[str, str | None]]:
 
 
 def doubt_measurements(
-    file: SuiteFile, tallies: Mapping[str, Tally], measurements: Iterable[Row], run: Run
+    file: SuiteFile, tallies: Mapping[str, Tally], measurements: Iterable[MeasurementRow], run: Run
 ) -> Iterator[str]:
     """Reasons, as sentences, not to believe a suite's result on `measurements`."""
     measurements = list(measurements)
@@ -74,8 +74,8 @@ def doubt_measurements(
         yield from find_unmeasured(written, rows, run.scenario)
 
 
-def _doubt_suite(row: Row, suite: Suite) -> Iterator[str]:
-    """Whether a measurement is of a metric that there is, and filed under its suite."""
+def _doubt_suite(row: MeasurementRow, suite: Suite) -> Iterator[str]:
+    """Whether the metric of a measurement exists, and is filed under its suite."""
     metric = METRICS.get(row["metric"])
     if metric is None and row["suite"] not in (None, Suite.PLACEMENT, Suite.RECOVERY):
         yield f"`{row['metric']}` belongs to no suite that there is, `{row['suite']}`"
@@ -85,7 +85,7 @@ def _doubt_suite(row: Row, suite: Suite) -> Iterator[str]:
         yield f"`{row['metric']}` is filed under `{row['suite']}`, where it is not judged"
 
 
-def _recount(written: WrittenExpectation, tally: Tally, rows: Iterable[Row]) -> Iterator[str]:
+def _recount(written: WrittenExpectation, tally: Tally, rows: Iterable[MeasurementRow]) -> Iterator[str]:
     total = outside = 0
     for row in rows:
         total += 1
@@ -102,8 +102,8 @@ def _recount(written: WrittenExpectation, tally: Tally, rows: Iterable[Row]) -> 
         )
 
 
-def _doubt_bounds(name: str, rows: Iterable[Row], scenario: Scenario) -> Iterator[str]:
-    """Bounds come with the rows; the scenario's own copy tells whether they arrived."""
+def _doubt_bounds(name: str, rows: Iterable[MeasurementRow], scenario: Scenario) -> Iterator[str]:
+    """The rows carry the bounds. They must be equal to the bounds in the scenario."""
     for row in rows:
         bound = scenario.bound(name, row["subject"] or "")
         if name == "owner_in_region" and bound is None and row["minimum"] is None:
@@ -116,14 +116,14 @@ def _doubt_bounds(name: str, rows: Iterable[Row], scenario: Scenario) -> Iterato
             )
 
 
-def find_unmeasured(written: WrittenExpectation, rows: Sequence[Row], scenario: Scenario) -> Iterator[str]:
-    """What the suite or the scenario demands to be measured and has no row, in sentences."""
+def find_unmeasured(written: WrittenExpectation, rows: Sequence[MeasurementRow], scenario: Scenario) -> Iterator[str]:
+    """A sentence for each measurement that the suite or the scenario demands and that has no row."""
     name, metric = written.name, METRICS[written.name]
     measured = {row["subject"] for row in rows}
     bounded = {key.partition("/")[2] for key in scenario.bounds if key.partition("/")[0] == name}
     needed = {subject for subject in bounded if subject}
     if metric.is_per_fault and (written.required or "" in bounded):
-        needed |= set(harmful(scenario))
+        needed |= set(list_harmful_faults(scenario))
     if name == "owner_in_region":
         needed |= {phase for phase in ("steady", "recovery") if getattr(scenario.owner, phase) is not None}
     yield from (f"`{name}` of `{subject}` was not measured" for subject in sorted(needed - measured))

@@ -1,4 +1,4 @@
-"""Runs the five Great Expectations suites on a run's tables and says what each comes to.
+"""Runs the five Great Expectations suites on a run's tables and makes the judgement of each.
 
 Great Expectations is not trusted with the verdict. A suite counts as passed only where its file asks for everything
 that there is to ask (suite_file.py), every expectation that applies to the run's system was evaluated, on all rows,
@@ -41,7 +41,7 @@ def evaluate(
     library: Callable[[str], Library] = GreatExpectations,
     data_docs: bool = True,
 ) -> dict[Suite, SuiteJudgement]:
-    """What each of the suites comes to on `messages`, `anomalies` and `measurements` of the run.
+    """The judgement of each suite on `messages`, `anomalies` and `measurements` of the run.
 
     Whatever goes wrong makes the suite that it concerns `unknown`; the call never fails. The first call in a process
     takes 7 to 10 s longer, in which Great Expectations is imported. `library` makes what runs the expectations, from
@@ -95,7 +95,7 @@ def _evaluate_measurements(file: SuiteFile, library: Library, tables: JudgedTabl
     measurements = tables.measurements
     if not any(row["suite"] == file.suite for row in measurements):
         return _make_no_data(file, f"`measurements` holds no row of {file.suite}; nothing of it was measured.")
-    answers = read_answers(file, library.validate(file, tables.measurements_of(file.suite)))
+    answers = read_answers(file, library.validate(file, tables.select_measurements(file.suite)))
     tallies = collect_tallies(answers)
     doubts = list(doubt_measurements(file, tallies, measurements, run)) if len(tallies) == len(answers) else []
     return _conclude(answers, doubts, lambda: sentences.describe_measurements_passed(file, answers, measurements, run))

@@ -1,4 +1,4 @@
-"""The tables that judging wrote, as the suites read them: at first use, and once."""
+"""The tables that judging wrote. The suites read each of them once, at its first use."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class JudgedTables:
         """All rows of `measurements`: one per metric and fault, phase or moment."""
         return [row.asDict() for row in self._read("measurements").collect()]
 
-    def measurements_of(self, suite: Suite) -> DataFrame:
+    def select_measurements(self, suite: Suite) -> DataFrame:
         """The suite's measurements, as a frame that one task reads from memory: a third of the time of Parquet."""
         rows = [tuple(row.values()) for row in self.measurements if row["suite"] == suite]
-        return self._spark.createDataFrame(rows, table_io.table_schema("measurements")).coalesce(1)
+        return self._spark.createDataFrame(rows, table_io.make_table_schema("measurements")).coalesce(1)
 
     def _read(self, name: str) -> DataFrame:
         if not self._run.exists("tables", name):

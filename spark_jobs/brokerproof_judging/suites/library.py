@@ -1,6 +1,6 @@
-"""Great Expectations as the suites need it: it runs the expectations of a file on a frame, and builds Data Docs.
+"""Great Expectations for the suites: it runs the expectations of a file on a frame, and builds Data Docs.
 
-The evaluation knows it as a `Library`, so that a test can give it one that does not do as it should.
+The evaluation knows it as a `Library`, so that a test can give it a faulty one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _SITE = "brokerproof"
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """What the library makes of one suite."""
+    """The library's result for one suite."""
 
-    # How many of the file's expectations it took: it drops those of a kind that it does not know.
+    # The number of the file's expectations that it took. It drops those of a kind that it does not know.
     taken: int
     success: bool
     # Its own results, one for each expectation.

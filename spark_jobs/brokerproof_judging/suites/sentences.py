@@ -55,7 +55,7 @@ def _describe_bounds(written: WrittenExpectation, row: Mapping[str, Any]) -> str
 
 
 def describe_messages_passed(answers: Sequence[Answer], counts: MessageCounts) -> str:
-    """What held for messages, and what the guarantee allows."""
+    """Why a suite on messages passed: what held, and what the guarantee allows."""
     legal = [f"{tally.legal:,} {name}" for name, tally in collect_tallies(answers).items() if tally.legal]
     allowed = f"; legal under the guarantee: {', '.join(legal)}" if legal else ""
     return f"All {len(answers)} expectations hold for {counts.rows:,} messages and places{allowed}."
@@ -64,7 +64,7 @@ def describe_messages_passed(answers: Sequence[Answer], counts: MessageCounts) -
 def describe_measurements_passed(
     file: SuiteFile, answers: Sequence[Answer], measurements: Sequence[Mapping[str, Any]], run: Run
 ) -> str:
-    """What is within bounds, and what only the scenario's own bounds allow."""
+    """Why a suite on measurements passed: what is within bounds, and what only the scenario allows."""
     rows = [row for row in measurements if row["suite"] == file.suite]
     defaults = {written.name for written in file.expectations if (written.minimum, written.maximum) != (None, None)}
     bounded = [row for row in rows if (row["minimum"], row["maximum"]) != (None, None) or row["metric"] in defaults]
@@ -77,7 +77,7 @@ def describe_measurements_passed(
 
 
 def describe_inapplicable(reasons: Mapping[str, str]) -> str:
-    """What does not apply and why, those with one reason together."""
+    """What does not apply and why; expectations with the same reason stand together."""
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(f"`{name}`")

@@ -32,7 +32,7 @@ _META = {"great_expectations_version": "1.24.1"}
 
 
 def list_subjects(suite: Suite) -> list[str]:
-    """What a suite holds an expectation about: its anomalies, or its metrics."""
+    """The subjects of a suite's expectations: its anomalies, or its metrics."""
     anomalies = [str(anomaly) for anomaly in Anomaly if anomaly.facts.suite is suite]
     return anomalies or [name for name, metric in METRICS.items() if metric.suite is suite]
 

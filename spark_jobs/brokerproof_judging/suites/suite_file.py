@@ -1,6 +1,6 @@
 """Reads a suite file of expectations/, and refuses one that asks for less than the tables of anomalies and metrics.
 
-A suite that leaves a question out would pass for want of it. So a file holds an expectation about every anomaly or
+A suite that leaves an expectation out would pass without it. So a file holds an expectation about every anomaly or
 metric of its suite, and its bounds are those of the metric or stricter ones.
 """
 
@@ -69,7 +69,7 @@ class SuiteFile:
 
 
 def read_suite(directory: str, suite: Suite) -> SuiteFile:
-    """The suite's file in the directory. Raises InputError where it could not be trusted to ask everything."""
+    """The suite's file in the directory. Raises InputError where it asks for less than it must."""
     path = f"{directory.rstrip('/')}/{suite}.json"
     content = _read_json(path)
     _check_fields(content, _FILE_FIELDS, path, "")

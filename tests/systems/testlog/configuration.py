@@ -19,7 +19,7 @@ Address = tuple[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration:
+class ServerConfiguration:
     """One node. `peers` are the other nodes, at the addresses at which this one reaches them."""
 
     name: str
@@ -31,7 +31,7 @@ class Configuration:
     misbehaviour_every: int
 
     @classmethod
-    def load(cls, file: Path) -> Configuration:
+    def load(cls, file: Path) -> ServerConfiguration:
         """Read the file. Raises ValueError and KeyError for what is not a configuration."""
         values = json.loads(file.read_text(encoding="utf-8"))
         misbehaviour = values.get("misbehaviour")

@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from testlog.record import Record, pack_records, unpack_records
+from testlog.record import MessageRecord, pack_records, unpack_records
 from testlog.session import Request
-from testlog.topics import Partition
+from testlog.topics import LogPartition
 from testlog.wire import unpack
 
 
 class _Fetch(NamedTuple):
     request: Request
-    partition: Partition
+    partition: LogPartition
     offset: int
     until: float
 
@@ -27,7 +27,7 @@ class Fetches:
         self._content_at = content_at
         self._waiting: list[_Fetch] = []
 
-    def take(self, request: Request, partition: Partition) -> None:
+    def take(self, request: Request, partition: LogPartition) -> None:
         """Answer at once where there are messages, and within the request's own time in any case."""
         until = time.monotonic() + request.header["wait_ms"] / 1000
         self._waiting.append(_Fetch(request, partition, request.header["offset"], until))
@@ -49,7 +49,7 @@ class Fetches:
         return [fetch.request for fetch in fetches]
 
     def _answer(self, fetch: _Fetch) -> None:
-        records: list[tuple[int, Record]] = []
+        records: list[tuple[int, MessageRecord]] = []
         size, next_offset = 0, fetch.offset
         for base, index, following in fetch.partition.entries_from(fetch.offset):
             header, body = unpack(self._content_at(index))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from testlog.log import Entry
 from testlog.peer import Peer
-from testlog.replica import Decided, Replica
+from testlog.replica import DecisionCallback, Replica
 from testlog.topics import TERM_START
 from testlog.wire import Content, Header, pack
 
@@ -118,12 +118,12 @@ class Leadership:
 
     def start(self) -> None:
         """Begin the term with an entry of its own, by which entries of earlier terms are committed."""
-        self._replica.propose(Entry.of(self._term, pack({"kind": TERM_START})), lambda _: None)
+        self._replica.propose(Entry.with_content(self._term, pack({"kind": TERM_START})), lambda _: None)
         self._replicate()
 
-    def propose(self, header: Header, body: bytes, decided: Decided) -> None:
+    def propose(self, header: Header, body: bytes, decided: DecisionCallback) -> None:
         """Append an entry; `decided` is called when it is committed."""
-        self._replica.propose(Entry.of(self._term, pack(header, body)), decided)
+        self._replica.propose(Entry.with_content(self._term, pack(header, body)), decided)
         self._schedule_replication()
 
     def tick(self) -> None:

@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     stored: bytes
 
     @classmethod
-    def of(cls, term: int, content: bytes) -> Entry:
+    def with_content(cls, term: int, content: bytes) -> Entry:
         """An entry with this content."""
         return cls(term, _PREFIX.pack(len(content), term) + content)
 
@@ -43,7 +43,7 @@ def split_entries(stored: bytes) -> list[Entry]:
     return entries
 
 
-class Log:
+class EntryLog:
     """Entries in one file, which is only written at its end."""
 
     def __init__(self, file: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from testlog.record import Record
+from testlog.record import MessageRecord
 
 # The successor of a message that is to be swapped with it has to come within this time.
 _PATIENCE_S = 0.8
@@ -36,12 +36,12 @@ class Receipt(Protocol):
 class Intake(NamedTuple):
     """A message that a leader took in, the receipt of its request, and its number in that request."""
 
-    record: Record
+    record: MessageRecord
     receipt: Receipt
     number: int
 
 
-class Slot(NamedTuple):
+class OffsetSlot(NamedTuple):
     """An offset of a batch: whether the message is written there, and whether that is the offset of its ack."""
 
     intake: Intake
@@ -58,24 +58,24 @@ class Arrangement:
         # Messages that wait for their successor of the same producer and key, and until when.
         self._waiting: dict[tuple[Place, str, str | None], tuple[Intake, float]] = {}
 
-    def arrange(self, place: Place, intakes: Iterable[Intake], now: float) -> list[Slot]:
+    def arrange(self, place: Place, intakes: Iterable[Intake], now: float) -> list[OffsetSlot]:
         """The offsets of a batch, in order. A message may have to wait for another batch."""
-        slots: list[Slot] = []
+        slots: list[OffsetSlot] = []
         for intake in intakes:
             self._count += 1
             chosen = self._count % self._every == 0
             if self._misbehaviour is Misbehaviour.REORDER:
                 slots += self._swap(place, intake, now, chosen=chosen)
             else:
-                slots.append(Slot(intake, written=not (chosen and self._misbehaviour is Misbehaviour.LOSE)))
+                slots.append(OffsetSlot(intake, written=not (chosen and self._misbehaviour is Misbehaviour.LOSE)))
                 if chosen and self._misbehaviour is Misbehaviour.REPEAT:
-                    slots.append(Slot(intake, acked=False))
+                    slots.append(OffsetSlot(intake, acked=False))
         return slots
 
-    def overdue(self, now: float) -> list[tuple[Place, list[Slot]]]:
+    def overdue(self, now: float) -> list[tuple[Place, list[OffsetSlot]]]:
         """Batches of messages whose successor did not come."""
         late = [waiting for waiting, (_, until) in self._waiting.items() if until <= now]
-        return [(waiting[0], [Slot(self._waiting.pop(waiting)[0])]) for waiting in late]
+        return [(waiting[0], [OffsetSlot(self._waiting.pop(waiting)[0])]) for waiting in late]
 
     def give_up(self) -> None:
         """Forget the messages that wait."""
@@ -83,12 +83,12 @@ class Arrangement:
             intake.receipt.give_up()
         self._waiting.clear()
 
-    def _swap(self, place: Place, intake: Intake, now: float, *, chosen: bool) -> list[Slot]:
+    def _swap(self, place: Place, intake: Intake, now: float, *, chosen: bool) -> list[OffsetSlot]:
         pair = (place, intake.record.producer, intake.record.key)
         if pair in self._waiting:
             earlier, _ = self._waiting.pop(pair)
-            return [Slot(intake), Slot(earlier)]
+            return [OffsetSlot(intake), OffsetSlot(earlier)]
         if chosen:
             self._waiting[pair] = (intake, now + _PATIENCE_S)
             return []
-        return [Slot(intake)]
+        return [OffsetSlot(intake)]

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Protocol
 
 from testlog.ballot import Ballot
-from testlog.configuration import Configuration
+from testlog.configuration import ServerConfiguration
 from testlog.leadership import Leadership
 from testlog.log import split_entries
 from testlog.peer import Peer
@@ -37,7 +37,7 @@ _NEXT_ELECTION_S = (0.2, 0.5)
 log = logging.getLogger(__name__)
 
 
-class Role(StrEnum):
+class RaftRole(StrEnum):
     """What a node is in its term."""
 
     FOLLOWER = "follower"
@@ -58,10 +58,10 @@ class Observer(Protocol):
         """The topics have changed."""
 
 
-class Node:
+class LogNode:
     """One node of the cluster."""
 
-    def __init__(self, configuration: Configuration, topics: Topics, observer: Observer) -> None:
+    def __init__(self, configuration: ServerConfiguration, topics: Topics, observer: Observer) -> None:
         self.name = configuration.name
         self.peers = [Peer(name, address) for name, address in configuration.peers.items()]
         self._observer = observer
@@ -69,7 +69,7 @@ class Node:
         self.replica = Replica(configuration.data, topics, observer.entries_committed)
         self._ballot_file = configuration.data / "ballot.json"
         self.ballot = Ballot.load(self._ballot_file)
-        self.role = Role.FOLLOWER
+        self.role = RaftRole.FOLLOWER
         self.leader: str | None = None
         self.leadership: Leadership | None = None
         now = time.monotonic()
@@ -128,7 +128,7 @@ class Node:
         campaign = self._campaign
         self.leader = None
         if not trial:
-            self.role = Role.CANDIDATE
+            self.role = RaftRole.CANDIDATE
             self._save_ballot(replace(self.ballot, term=self.term + 1, vote=self.name))
         votes = {self.name}
 
@@ -181,7 +181,7 @@ class Node:
 
     def _handle_campaign(self, request: Request) -> None:
         """Stand at once: the leader hands over."""
-        if request.header["term"] == self.term and self.ballot.member and self.role is Role.FOLLOWER:
+        if request.header["term"] == self.term and self.ballot.member and self.role is RaftRole.FOLLOWER:
             self._stand(trial=False, handover=True)
         request.answer({"term": self.term})
 
@@ -219,7 +219,7 @@ class Node:
     def _lead(self, votes: set[str], asked_at: float) -> None:
         log.info("%s leads in term %d", self.name, self.term)
         self._campaign += 1
-        self.role, self.leader = Role.LEADER, self.name
+        self.role, self.leader = RaftRole.LEADER, self.name
         self.leadership = Leadership(
             name=self.name,
             term=self.term,
@@ -235,7 +235,7 @@ class Node:
     def _follow(self, term: int, leader: str | None) -> None:
         """Be a follower, in this term, of this leader if one is known."""
         self._campaign += 1
-        self.role, self.leader = Role.FOLLOWER, leader
+        self.role, self.leader = RaftRole.FOLLOWER, leader
         if term > self.term:
             self._save_ballot(replace(self.ballot, term=term, vote=None))
         if leader is not None:

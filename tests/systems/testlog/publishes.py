@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from testlog.configuration import Configuration
-from testlog.misbehaviour import Arrangement, Intake, Place, Slot
+from testlog.configuration import ServerConfiguration
+from testlog.misbehaviour import Arrangement, Intake, OffsetSlot, Place
 from testlog.record import pack_records, unpack_records
-from testlog.replica import Decided
+from testlog.replica import DecisionCallback
 from testlog.session import Request
 from testlog.topics import RECORDS
 from testlog.wire import Header
@@ -39,7 +39,9 @@ class _Receipt:
 class Publishes:
     """The messages of one leader."""
 
-    def __init__(self, configuration: Configuration, propose: Callable[[Header, bytes, Decided], None]) -> None:
+    def __init__(
+        self, configuration: ServerConfiguration, propose: Callable[[Header, bytes, DecisionCallback], None]
+    ) -> None:
         """`propose` appends an entry to the log."""
         self._arrangement = Arrangement(configuration.misbehaviour, configuration.misbehaviour_every)
         self._propose = propose
@@ -72,7 +74,7 @@ class Publishes:
         """The leadership is over: nobody knows what becomes of messages that are not written."""
         self._arrangement.give_up()
 
-    def _write(self, place: Place, slots: list[Slot]) -> None:
+    def _write(self, place: Place, slots: list[OffsetSlot]) -> None:
         """Append a batch and the control record behind it."""
         if not slots:
             return

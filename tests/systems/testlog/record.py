@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 
-class Record(NamedTuple):
+class MessageRecord(NamedTuple):
     """One message. `published_at` is the producer's time in microseconds."""
 
     producer: str
@@ -17,7 +17,7 @@ class Record(NamedTuple):
     published_at: int
 
 
-def pack_records(numbered: Iterable[tuple[int, Record]]) -> tuple[list[list[Any]], bytes]:
+def pack_records(numbered: Iterable[tuple[int, MessageRecord]]) -> tuple[list[list[Any]], bytes]:
     """Rows for a header, and the payloads one after the other for a body.
 
     The number is the place in a request, the offset from an entry's first offset, or an offset in a partition.
@@ -40,13 +40,13 @@ def pack_records(numbered: Iterable[tuple[int, Record]]) -> tuple[list[list[Any]
     return rows, b"".join(payloads)
 
 
-def unpack_records(rows: list[list[Any]], body: bytes) -> list[tuple[int, Record]]:
+def unpack_records(rows: list[list[Any]], body: bytes) -> list[tuple[int, MessageRecord]]:
     """Numbers and messages. Raises ValueError where the payloads do not fill the body."""
-    numbered: list[tuple[int, Record]] = []
+    numbered: list[tuple[int, MessageRecord]] = []
     start = 0
     for number, producer, seq, key, headers, published_at, size in rows:
         end = start + size
-        numbered.append((number, Record(producer, seq, key, body[start:end], headers, published_at)))
+        numbered.append((number, MessageRecord(producer, seq, key, body[start:end], headers, published_at)))
         start = end
     if start != len(body):
         raise ValueError(f"payloads of {start} bytes in a body of {len(body)}")

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from testlog.log import Entry, Log
+from testlog.log import Entry, EntryLog
 from testlog.topics import Topics
 from testlog.wire import Header
 
 log = logging.getLogger(__name__)
 
 # Called with what applying the entry returned, or with None where the node lost its leadership before it was committed.
-Decided = Callable[[Header | None], None]
+DecisionCallback = Callable[[Header | None], None]
 
 
 class Replica:
@@ -21,13 +21,13 @@ class Replica:
 
     def __init__(self, data: Path, topics: Topics, committed: Callable[[], None]) -> None:
         """`committed` is called after entries were committed."""
-        self.log = Log(data / "log")
+        self.log = EntryLog(data / "log")
         # Every node starts at 0 and learns from a leader what is committed.
         self.commit_index = 0
         self._topics, self._committed = topics, committed
-        self._decided: dict[int, Decided] = {}
+        self._decided: dict[int, DecisionCallback] = {}
 
-    def propose(self, entry: Entry, decided: Decided) -> None:
+    def propose(self, entry: Entry, decided: DecisionCallback) -> None:
         """Append a leader's own entry; `decided` is called when it is committed."""
         self.log.append([entry])
         self._decided[self.log.last_index] = decided

@@ -18,7 +18,7 @@ from typing import Any
 # A program's own folder is on the path, and the package's is not.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from testlog.configuration import Configuration
+from testlog.configuration import ServerConfiguration
 from testlog.service import Service
 from testlog.session import Session
 
@@ -27,7 +27,7 @@ _TICK_S = 0.05
 log = logging.getLogger("testlog")
 
 
-async def run_node(configuration: Configuration) -> int:
+async def run_node(configuration: ServerConfiguration) -> int:
     """Run until a signal or a defect ends the node. Returns the status to exit with."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
@@ -64,7 +64,7 @@ def main() -> int:
     """Read the configuration and run."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stdout)
     try:
-        configuration = Configuration.load(Path(sys.argv[1]))
+        configuration = ServerConfiguration.load(Path(sys.argv[1]))
     except (IndexError, OSError, KeyError, ValueError) as error:
         print(f"usage: server.py CONFIGURATION, a file as configuration.py describes it: {error!r}", file=sys.stderr)
         return 2

@@ -26,14 +26,14 @@ payload; see record.py. Ends, `next` and committed offsets are exclusive.
 
 from __future__ import annotations
 
-from testlog.configuration import Configuration
+from testlog.configuration import ServerConfiguration
 from testlog.fetches import Fetches
 from testlog.leadership import Leadership
-from testlog.node import Node
+from testlog.node import LogNode
 from testlog.publishes import Publishes
-from testlog.replica import Decided
+from testlog.replica import DecisionCallback
 from testlog.session import Handler, Request
-from testlog.topics import COMMIT, SUBSCRIPTION, TOPIC, Partition, Topic, Topics
+from testlog.topics import COMMIT, SUBSCRIPTION, TOPIC, LogPartition, Topic, Topics
 from testlog.wire import Header
 
 
@@ -48,9 +48,9 @@ class _RefusalError(Exception):
 class Service:
     """The clients' side of a node."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: ServerConfiguration) -> None:
         self._topics = Topics()
-        self.node = Node(configuration, self._topics, self)
+        self.node = LogNode(configuration, self._topics, self)
         self._publishes = Publishes(configuration, self._propose)
         self._fetches = Fetches(self.node.replica.log.content_at)
 
@@ -105,7 +105,7 @@ class Service:
         node = self.node
         in_sync = None if node.leadership is None else node.leadership.in_sync()
 
-        def status(name: str, number: int, partition: Partition) -> Header:
+        def status(name: str, number: int, partition: LogPartition) -> Header:
             return {
                 "end": partition.end,
                 "messages": partition.messages,
@@ -215,7 +215,7 @@ class Service:
 
         self._propose(entry, b"", decided)
 
-    def _propose(self, entry: Header, body: bytes, decided: Decided) -> None:
+    def _propose(self, entry: Header, body: bytes, decided: DecisionCallback) -> None:
         leadership = self.node.leadership
         if leadership is None:
             decided(None)

@@ -17,7 +17,7 @@ from testlog.wire import Header, unpack
 TERM_START, RECORDS, TOPIC, SUBSCRIPTION, COMMIT = "term_start", "records", "topic", "subscription", "commit"
 
 
-class Partition:
+class LogPartition:
     """Where the messages of one partition are in the node's log."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Partition:
 class Topic:
     """A topic; subscriptions have a committed offset a partition, from which they go on."""
 
-    partitions: list[Partition]
+    partitions: list[LogPartition]
     subscriptions: dict[str, list[int]] = field(default_factory=dict)
 
 
@@ -95,7 +95,7 @@ class Topics:
     def _create(self, header: Header) -> Header:
         there = self.by_name.get(header["topic"])
         if there is None:
-            self.by_name[header["topic"]] = Topic([Partition() for _ in range(header["partitions"])])
+            self.by_name[header["topic"]] = Topic([LogPartition() for _ in range(header["partitions"])])
         elif len(there.partitions) != header["partitions"]:
             return {"error": "topic_exists", "detail": f"{header['topic']} has {len(there.partitions)} partitions"}
         return {}

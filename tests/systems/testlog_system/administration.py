@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
-from testlog.client import Admin, RequestError, UnavailableError
+from testlog.client import LogAdmin, RequestError, UnavailableError
 
 from testlog_system.cluster import cluster_of, partition_numbers
 
@@ -17,7 +17,7 @@ class TestlogAdministration:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._admin = Admin(cluster_of(run))
+        self._admin = LogAdmin(cluster_of(run))
         self._topic = run.scenario.workload.topic
 
     def configure(self) -> list[str]:

@@ -8,11 +8,11 @@ from brokerproof.errors import AdminError
 from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.systems.clients import Position, Received, Settled, payload_hash
-from testlog.client import Cluster, Consumer, Delivery, Producer, Reader, Settlement
+from brokerproof.systems.clients import Position, Received, Settled, hash_payload
+from testlog.client import Delivery, LogCluster, LogConsumer, LogProducer, LogReader, Settlement
 
 from testlog_system.cluster import cluster_name, cluster_of, partition_numbers
-from testlog_system.policies import policies_of
+from testlog_system.policies import parse_policies
 
 
 class TestlogClients:
@@ -20,26 +20,26 @@ class TestlogClients:
 
     def __init__(self, run: Run) -> None:
         workload = run.scenario.workload
-        self._cluster: Cluster = cluster_of(run)
+        self._cluster: LogCluster = cluster_of(run)
         self._topic, self._numbers = workload.topic, partition_numbers(run)
         self._timeout_s = float(workload.client.operation_timeout_s)
-        self._policies = policies_of(run.topology.clusters[cluster_name(run)])
+        self._policies = parse_policies(run.topology.clusters[cluster_name(run)])
 
     def producer(self, name: str) -> TestlogProducer:
         """A producer; messages of a key go to one partition. Raises AdminError where the cluster refuses producers."""
         if self._policies.refuses_producers:
             raise AdminError("the cluster refuses producers")
         return TestlogProducer(
-            Producer(self._cluster, self._topic, name, queue_timeout_s=self._timeout_s), self._numbers
+            LogProducer(self._cluster, self._topic, name, queue_timeout_s=self._timeout_s), self._numbers
         )
 
     def consumer(self, subscription: Subscription, name: str) -> TestlogConsumer:
         """The one consumer of the subscription."""
-        return TestlogConsumer(Consumer(self._cluster, self._topic, subscription.name), self._numbers)
+        return TestlogConsumer(LogConsumer(self._cluster, self._topic, subscription.name), self._numbers)
 
     def reader(self, partition: int) -> TestlogReader:
         """A fresh reader of one partition."""
-        return TestlogReader(Reader(self._cluster, self._topic, self._numbers.index(partition)), self._numbers)
+        return TestlogReader(LogReader(self._cluster, self._topic, self._numbers.index(partition)), self._numbers)
 
     def close(self) -> None:
         """Nothing is shared by the clients."""
@@ -48,7 +48,7 @@ class TestlogClients:
 class TestlogProducer:
     """One producer."""
 
-    def __init__(self, producer: Producer, numbers: list[int]) -> None:
+    def __init__(self, producer: LogProducer, numbers: list[int]) -> None:
         self._producer, self._numbers = producer, numbers
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
@@ -71,7 +71,7 @@ class TestlogProducer:
 class TestlogConsumer:
     """One consumer."""
 
-    def __init__(self, consumer: Consumer, numbers: list[int]) -> None:
+    def __init__(self, consumer: LogConsumer, numbers: list[int]) -> None:
         self._consumer, self._numbers = consumer, numbers
 
     def receive(self, timeout_s: float) -> Received | None:
@@ -91,7 +91,7 @@ class TestlogConsumer:
 class TestlogReader:
     """One reader."""
 
-    def __init__(self, reader: Reader, numbers: list[int]) -> None:
+    def __init__(self, reader: LogReader, numbers: list[int]) -> None:
         self._reader, self._numbers = reader, numbers
 
     def read(self, timeout_s: float) -> Received | None:
@@ -118,7 +118,7 @@ def _received(delivery: Delivery, numbers: list[int]) -> Received:
         producer=record.producer,
         seq=record.seq,
         key=record.key,
-        payload_hash=payload_hash(record.payload),
+        payload_hash=hash_payload(record.payload),
         partition=numbers[delivery.partition],
         position=Position(0, delivery.offset),
         redelivery_count=0,

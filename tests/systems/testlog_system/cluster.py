@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from brokerproof.run.directory import Run
-from testlog.client import Cluster
+from testlog.client import LogCluster
 
 # Every server has an address of its own.
 PORT = 7400
 ROLE = "server"
 
 
-def cluster_of(run: Run, *, answer_timeout_s: float = 2.0) -> Cluster:
+def cluster_of(run: Run, *, answer_timeout_s: float = 2.0) -> LogCluster:
     """The servers of the run's one cluster."""
     addresses = run.facts.addresses
-    return Cluster({name: (addresses[name], PORT) for name in run.topology.nodes}, answer_timeout_s=answer_timeout_s)
+    return LogCluster({name: (addresses[name], PORT) for name in run.topology.nodes}, answer_timeout_s=answer_timeout_s)
 
 
 def cluster_name(run: Run) -> str:

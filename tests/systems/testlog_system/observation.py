@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from brokerproof import clock
 from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import Metric, Sample, Source, list_value, topic_source
+from brokerproof.run.observations import Sample, SampledMetric, Source, format_names, make_topic_source
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
-from brokerproof.systems.protocols import Log, SegmentCopies
-from testlog.client import Admin, PartitionStatus
+from brokerproof.systems.protocols import SegmentCopies, TopicLog
+from testlog.client import LogAdmin, PartitionStatus
 
 from testlog_system.administration import admin_errors
 from testlog_system.cluster import ROLE, cluster_name, cluster_of, partition_numbers
@@ -23,18 +23,18 @@ class TestlogObservation:
     def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
         self._run, self._cluster = run, cluster_name(run)
         # Half of the patience for each of two servers: the first one may be frozen.
-        self._admin = Admin(cluster_of(run, answer_timeout_s=patience_s / 2), timeout_s=patience_s)
+        self._admin = LogAdmin(cluster_of(run, answer_timeout_s=patience_s / 2), timeout_s=patience_s)
         self._topic = run.scenario.workload.topic
 
-    def owner(self, cluster: str | None = None) -> str | None:
+    def find_owner(self, cluster: str | None = None) -> str | None:
         """The leader."""
         return self._admin.leader()
 
-    def holders(self, cluster: str | None = None) -> list[str]:
+    def find_holders(self, cluster: str | None = None) -> list[str]:
         """Not asked of a system without `Ability.COPIES`."""
         raise AdminError("the log server does not say who holds a message")
 
-    def alive(self) -> dict[str, list[str]]:
+    def list_alive(self) -> dict[str, list[str]]:
         """The leader, and the servers that it finds in sync."""
         leader, partitions = self._leader()
         return {ROLE: sorted({leader, *(name for each in partitions for name in each.in_sync or ())})}
@@ -43,19 +43,19 @@ class TestlogObservation:
         """One for what the leader says, one for the subscriptions."""
         return {"leader": self._sample_leader, "subscriptions": self._sample_subscriptions}
 
-    def under_replicated(self) -> int:
+    def count_under_replicated(self) -> int:
         """Not asked of a system without `Ability.UNDER_REPLICATION`."""
         raise AdminError("the log server does not say what lacks a copy")
 
-    def copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
+    def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
         """Not asked of a system without `Ability.COPIES`."""
         raise AdminError("the log server does not say where copies are")
 
-    def published(self) -> int:
+    def count_published(self) -> int:
         """What the leader took in since it leads."""
         return sum(each.taken_in for each in self._leader()[1])
 
-    def drained(self) -> list[SubscriptionDrain]:
+    def find_subscription_drains(self) -> list[SubscriptionDrain]:
         """From the backlog that the leader computes from the committed offset."""
         drains = []
         for subscription in self._run.scenario.workload.subscriptions:
@@ -79,11 +79,11 @@ class TestlogObservation:
             ]
         return drains
 
-    def replicated(self) -> list[ReplicationDrain]:
+    def find_replication_drains(self) -> list[ReplicationDrain]:
         """Nothing: there is one cluster."""
         return []
 
-    def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+    def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """The committed offset, which is that of the next message."""
         with admin_errors("tell a subscription's offset"):
             committed = self._admin.subscription(self._topic, subscription).committed
@@ -91,16 +91,16 @@ class TestlogObservation:
             number: Position(0, offset) for number, offset in zip(partition_numbers(self._run), committed, strict=True)
         }
 
-    def logs(self) -> list[Log]:
+    def find_logs(self) -> list[TopicLog]:
         """Each partition with its exclusive end, behind which nothing is committed."""
         numbers = partition_numbers(self._run)
         try:
             with admin_errors("tell where its logs end"):
                 ends = self._admin.log_ends(self._topic)
         except AdminError as error:
-            return [Log(cluster=self._cluster, partition=number, why=str(error)) for number in numbers]
+            return [TopicLog(cluster=self._cluster, partition=number, why=str(error)) for number in numbers]
         return [
-            Log(cluster=self._cluster, partition=number, end=Position(0, end))
+            TopicLog(cluster=self._cluster, partition=number, end=Position(0, end))
             for number, end in zip(numbers, ends, strict=True)
         ]
 
@@ -122,16 +122,22 @@ class TestlogObservation:
     def _sample_leader(self) -> list[Sample]:
         leader, partitions = self._leader()
         alive = {leader, *(name for each in partitions for name in each.in_sync or ())}
-        source = topic_source(self._topic)
+        source = make_topic_source(self._topic)
         return [
-            _sample(Source.CLUSTER.of(self._cluster), Metric.ALIVE.of(ROLE), list_value(alive)),
-            _sample(source, Metric.OWNER, leader),
-            _sample(source, Metric.PUBLISHED, str(sum(each.taken_in for each in partitions))),
+            _sample(
+                Source.CLUSTER.join_name(self._cluster), SampledMetric.ALIVE.join_subject(ROLE), format_names(alive)
+            ),
+            _sample(source, SampledMetric.OWNER, leader),
+            _sample(source, SampledMetric.PUBLISHED, str(sum(each.taken_in for each in partitions))),
         ]
 
     def _sample_subscriptions(self) -> list[Sample]:
         return [
-            _sample(topic_source(self._topic), Metric.BACKLOG.of(each.name), str(sum(self._backlogs(each.name))))
+            _sample(
+                make_topic_source(self._topic),
+                SampledMetric.BACKLOG.join_subject(each.name),
+                str(sum(self._backlogs(each.name))),
+            )
             for each in self._run.scenario.workload.subscriptions
         ]
 

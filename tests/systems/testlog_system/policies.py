@@ -8,7 +8,7 @@ from pydantic import Field
 from testlog.misbehaviour import Misbehaviour
 
 
-class ClusterPolicies(FrozenModel):
+class ServerPolicies(FrozenModel):
     """What is wrong with the servers of a cluster, if anything is."""
 
     misbehaviour: Misbehaviour | None = Field(None, description="what servers do to messages that they acknowledged")
@@ -16,6 +16,6 @@ class ClusterPolicies(FrozenModel):
     refuses_producers: bool = Field(False, description="clients of the cluster get no producer")
 
 
-def policies_of(cluster: Cluster) -> ClusterPolicies:
+def parse_policies(cluster: Cluster) -> ServerPolicies:
     """A cluster's policies. Raises InputError, its field inside the cluster."""
-    return parse(ClusterPolicies, cluster.policies, file="")
+    return parse(ServerPolicies, cluster.policies, file="")

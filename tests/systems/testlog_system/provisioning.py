@@ -11,10 +11,10 @@ import testlog
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Program
-from testlog.client import Admin, UnavailableError
+from testlog.client import LogAdmin, UnavailableError
 
 from testlog_system.cluster import PORT, cluster_of
-from testlog_system.policies import policies_of
+from testlog_system.policies import parse_policies
 
 _SERVER = Path(testlog.__file__).with_name("server.py")
 
@@ -24,7 +24,7 @@ class TestlogProvisioning:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._admin = Admin(cluster_of(run, answer_timeout_s=1.0))
+        self._admin = LogAdmin(cluster_of(run, answer_timeout_s=1.0))
 
     def specs(self) -> Mapping[str, NodeSpec]:
         """A server a node, at an address of its own."""
@@ -45,7 +45,7 @@ class TestlogProvisioning:
                             "port": PORT,
                             "data": "{node}/data",
                             "peers": peers,
-                            **policies_of(cluster).model_dump(mode="json"),
+                            **parse_policies(cluster).model_dump(mode="json"),
                         }
                     )
                 },
@@ -67,16 +67,16 @@ class TestlogProvisioning:
     def initialize(self, execute: Callable[[Program], None]) -> None:
         """Nothing has to be done before a server is of use."""
 
-    def healthy(self, spec: NodeSpec) -> bool:
+    def is_healthy(self, spec: NodeSpec) -> bool:
         """It answers, and knows a leader."""
         try:
             return self._admin.status(spec.name).leader is not None
         except UnavailableError:
             return False
 
-    def ready(self, spec: NodeSpec) -> bool:
+    def is_ready(self, spec: NodeSpec) -> bool:
         """The same: asking has no side effect."""
-        return self.healthy(spec)
+        return self.is_healthy(spec)
 
     def describe_health(self, spec: NodeSpec) -> str:
         """The request, and whom it is sent to."""

@@ -18,7 +18,7 @@ from testlog_system.administration import TestlogAdministration
 from testlog_system.clients import TestlogClients
 from testlog_system.cluster import ROLE
 from testlog_system.observation import TestlogObservation
-from testlog_system.policies import ClusterPolicies, policies_of
+from testlog_system.policies import ServerPolicies, parse_policies
 from testlog_system.provisioning import TestlogProvisioning
 
 
@@ -28,7 +28,7 @@ class Testlog:
     name = "testlog"
     roles: Mapping[str, RoleTraits] = {ROLE: RoleTraits(serves=True, stores=True)}
     abilities = frozenset({Ability.POSITIONS, Ability.REASSIGNMENT, Ability.CONFIRMED_ACKS})
-    policies = ClusterPolicies
+    policies = ServerPolicies
     packages: Sequence[str] = ()
     default_version = "1"
 
@@ -45,7 +45,7 @@ class Testlog:
         clusters: dict[str, Cluster] = {}
         for name, cluster in topology.clusters.items():
             try:
-                policies = policies_of(cluster)
+                policies = parse_policies(cluster)
             except InputError as error:
                 raise InputError(error.problem, field=f"clusters.{name}.{error.field}", remedy=error.remedy) from None
             clusters[name] = Cluster.model_validate({"nodes": cluster.nodes, **policies.model_dump(mode="json")})
@@ -65,7 +65,7 @@ class Testlog:
         """As the workload calls it."""
         return workload.topic
 
-    def reached(self, topology: Topology, home: str, topic: str) -> list[str]:
+    def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         """The home alone: nothing is replicated to another cluster."""
         return [home]
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import InputError
-from brokerproof.systems.pulsar.policies import policies_of
+from brokerproof.systems.pulsar.policies import parse_policies
 from brokerproof.systems.pulsar.system import PULSAR
 
 ROOT = Path(__file__).parents[3]
@@ -214,7 +214,7 @@ def test_an_override_of_one_alias_spares_the_others(tmp_path: Path) -> None:
     """geo_replication describes its namespace once and refers to it from the other cluster."""
     namespaces = [f"clusters.{cluster}.namespaces.world/global.persistence" for cluster in ("cluster-eu", "cluster-us")]
     topology = load_topology("geo_replication", TOPOLOGIES, {f"{each}.ack_quorum": 1 for each in namespaces})
-    global_namespaces = [policies_of(cluster).namespaces["world/global"] for cluster in topology.clusters.values()]
+    global_namespaces = [parse_policies(cluster).namespaces["world/global"] for cluster in topology.clusters.values()]
     assert {namespace.persistence.ack_quorum for namespace in global_namespaces} == {1}
     with pytest.raises(InputError, match="describes it differently"):
         load_topology("geo_replication", TOPOLOGIES, {f"{namespaces[0]}.ack_quorum": 1})

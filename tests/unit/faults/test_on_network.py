@@ -20,7 +20,7 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.machine.processes import end_processes, find_marked_processes
-from brokerproof.network import Link, Plan, sample_links, shapes_of, start_link
+from brokerproof.network import Link, Plan, make_shapes, sample_links, start_link
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, METADATA_PORT, Addressing
 from brokerproof.systems.pulsar.system import PULSAR
@@ -47,15 +47,16 @@ class Nodes:
         self.unlisted: set[str] = set()
         self.dead: set[str] = set()
 
-    def healthy(self, spec: Spec) -> bool:
+    def is_healthy(self, spec: Spec) -> bool:
         return spec.name not in self.ill
 
     def describe_health(self, spec: Spec) -> str:
         return f"http://{spec.name}/health"
 
-    def alive(self, name: str | None = None) -> Any:
-        if name is not None:
-            return name not in self.dead
+    def is_alive(self, name: str) -> bool:
+        return name not in self.dead
+
+    def list_alive(self) -> dict[str, list[str]]:
         return {"all": sorted(self.topology.nodes.keys() - self.dead - self.unlisted)}
 
     def start(self, spec: Spec) -> None:
@@ -73,7 +74,7 @@ class Wan:
         slot = 120 + os.getpid() % 100
         self.addresses = assign_addresses(topology, slot)
         self.addressing = Addressing(topology=topology, addresses=self.addresses, views=assign_views(topology, slot))
-        self.link: Link = start_link(run / "nodes", Plan(routes=self.addressing.routes(), shapes=shapes_of(topology)))
+        self.link: Link = start_link(run / "nodes", Plan(routes=self.addressing.routes(), shapes=make_shapes(topology)))
         self.nodes = Nodes(topology)
         self.sockets: list[socket.socket] = []
 
@@ -137,7 +138,9 @@ def wan(tmp_path: Path) -> Iterator[Wan]:
 
 def seen(around: Surroundings, targets: list[str]) -> dict[str, Any]:
     kind = FAULT_KINDS[around.fault.kind]
-    said = wait_until(lambda: kind.evidence(around, targets), timeout_s=PATIENCE_S, what="the effect", every_s=0.01)
+    said = wait_until(
+        lambda: kind.find_evidence(around, targets), timeout_s=PATIENCE_S, what="the effect", every_s=0.01
+    )
     return json.loads(said)
 
 
@@ -152,7 +155,7 @@ def test_a_partitioned_region_is_seen_cut_off_and_seen_joined_again(wan: Wan) ->
     to_witness = wan.connect("bookie-eu-1", "metadata-1", METADATA_PORT)
     clients = wan.connect("clients-us", "broker-eu-1", BROKER_PORT)
     spared = wan.connect("bookie-us-1", "metadata-1", METADATA_PORT)
-    assert kind.evidence(around, targets) is None
+    assert kind.find_evidence(around, targets) is None
     kind.inject(around, targets)
     effect = seen(around, targets)
     assert effect["in_force"] == {"both_ways": True, "cut": True}
@@ -162,9 +165,9 @@ def test_a_partitioned_region_is_seen_cut_off_and_seen_joined_again(wan: Wan) ->
     for near, far in (to_us, to_witness, clients):
         assert not crosses(near, far, within_s=0.2)
     assert crosses(*spared)
-    assert kind.healed(around, targets) is None
+    assert kind.find_recovery(around, targets) is None
     kind.heal(around, targets)
-    assert "answer_from" in json.loads(kind.healed(around, targets) or "{}")
+    assert "answer_from" in json.loads(kind.find_recovery(around, targets) or "{}")
     for near, far in (to_us, to_witness, clients):
         assert far.recv(1) == b"x"
         assert crosses(far, near)
@@ -188,7 +191,7 @@ class Leaky:
 def test_a_cut_that_lets_bytes_through_is_no_effect(wan: Wan) -> None:
     around = replace(wan.around("partition", {"region": "eu"}), link=Leaky(wan.link))
     FAULT_KINDS["partition"].inject(around, region(wan, "eu"))
-    assert FAULT_KINDS["partition"].evidence(around, region(wan, "eu")) is None
+    assert FAULT_KINDS["partition"].find_evidence(around, region(wan, "eu")) is None
 
 
 def test_a_partition_one_way_lets_the_other_way_through(wan: Wan) -> None:
@@ -250,18 +253,18 @@ def cut_and_healed(wan: Wan) -> Surroundings:
 def test_an_ill_node_is_not_healed_by_the_link_alone(wan: Wan) -> None:
     around = cut_and_healed(wan)
     wan.nodes.ill = {"broker-eu-1"}
-    assert FAULT_KINDS["partition"].healed(around, region(wan, "eu")) is None
+    assert FAULT_KINDS["partition"].find_recovery(around, region(wan, "eu")) is None
     wan.nodes.ill = set()
-    assert FAULT_KINDS["partition"].healed(around, region(wan, "eu"))
+    assert FAULT_KINDS["partition"].find_recovery(around, region(wan, "eu"))
 
 
 def test_a_node_that_says_it_is_well_and_is_not_listed_is_not_healed(wan: Wan) -> None:
     around = cut_and_healed(wan)
     wan.nodes.unlisted = {"bookie-eu-1"}
-    assert FAULT_KINDS["partition"].healed(around, region(wan, "eu")) is None
+    assert FAULT_KINDS["partition"].find_recovery(around, region(wan, "eu")) is None
     # It notices that its session is over and ends; whoever supervises it starts it again.
     wan.nodes.dead = {"bookie-eu-1"}
-    said = json.loads(FAULT_KINDS["partition"].healed(around, region(wan, "eu")) or "{}")
+    said = json.loads(FAULT_KINDS["partition"].find_recovery(around, region(wan, "eu")) or "{}")
     assert said["started_again"] == ["bookie-eu-1"]
 
 
@@ -270,7 +273,7 @@ def test_what_another_fault_keeps_down_is_left_down(wan: Wan) -> None:
     wan.nodes.dead = {"broker-us-1"}
     FAULT_KINDS["partition"].inject(around, region(wan, "eu"))
     FAULT_KINDS["partition"].heal(around, region(wan, "eu"))
-    said = json.loads(FAULT_KINDS["partition"].healed(around, region(wan, "eu")) or "{}")
+    said = json.loads(FAULT_KINDS["partition"].find_recovery(around, region(wan, "eu")) or "{}")
     assert wan.nodes.dead == {"broker-us-1"}
     assert "started_again" not in said
 
@@ -284,7 +287,7 @@ def test_a_delay_adds_up_and_goes(wan: Wan) -> None:
     assert crosses(near, far)
     assert time.monotonic() - started >= 0.201
     FAULT_KINDS["delay"].heal(around, region(wan, "eu"))
-    assert FAULT_KINDS["delay"].healed(around, region(wan, "eu"))
+    assert FAULT_KINDS["delay"].find_recovery(around, region(wan, "eu"))
     started = time.monotonic()
     assert crosses(near, far)
     assert time.monotonic() - started < 0.2
@@ -312,14 +315,14 @@ def test_a_reset_ends_open_connections_and_lets_new_ones_in(wan: Wan) -> None:
         with pytest.raises(ConnectionResetError):
             end.recv(1)
     FAULT_KINDS["reset"].heal(around, region(wan, "eu"))
-    assert FAULT_KINDS["reset"].healed(around, region(wan, "eu"))
+    assert FAULT_KINDS["reset"].find_recovery(around, region(wan, "eu"))
     wan.connect("broker-eu-1", "bookie-us-1", BOOKIE_PORT)
 
 
 def test_a_reset_of_nothing_has_no_effect(wan: Wan) -> None:
     around = wan.around("reset", {"region": "eu"})
     FAULT_KINDS["reset"].inject(around, region(wan, "eu"))
-    assert FAULT_KINDS["reset"].evidence(around, region(wan, "eu")) is None
+    assert FAULT_KINDS["reset"].find_evidence(around, region(wan, "eu")) is None
 
 
 def test_what_was_never_put_in_force_is_undone_without_a_word(wan: Wan) -> None:

@@ -18,7 +18,7 @@ from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.faults.targets import resolve
+from brokerproof.faults.targets import resolve_targets
 from brokerproof.faults.timeline import Timeline
 from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, PhaseTimes, StepProblem, read_record, write_record
@@ -47,11 +47,11 @@ class Nodes:
     def specs(self) -> dict[str, Any]:
         return {name: _Spec(name) for name in self.run.topology.nodes}
 
-    def published(self) -> int:
+    def count_published(self) -> int:
         self.count += self.rate
         return self.count
 
-    def copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
+    def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
         self.log.append(f"copies without {', '.join(without)}" if without else "copies")
         return [
             SegmentCopies(
@@ -66,20 +66,20 @@ class Nodes:
             )
         ]
 
-    def under_replicated(self) -> int:
+    def count_under_replicated(self) -> int:
         return self.short
 
-    def owner(self, cluster: str | None = None) -> str:
+    def find_owner(self, cluster: str | None = None) -> str:
         return self.owners[0]
 
     def reassign(self) -> None:
         self.log.append("reassign")
         self.owners.append(self.owners.pop(0))
 
-    def holders(self, cluster: str | None = None) -> list[str]:
+    def find_holders(self, cluster: str | None = None) -> list[str]:
         return ["bookie-eu-2", "bookie-us-1"]
 
-    def healthy(self, spec: Any) -> bool:
+    def is_healthy(self, spec: Any) -> bool:
         return spec.name in self.up - self.frozen
 
     def describe_health(self, spec: Any) -> str:
@@ -117,7 +117,7 @@ class Nodes:
         self.log.append(f"start {spec.name}")
         self.up.add(spec.name)
 
-    def alive(self, name: str) -> bool:
+    def is_alive(self, name: str) -> bool:
         return name in self.up
 
     def evidence_of_death(self, spec: Any) -> str | None:
@@ -188,7 +188,7 @@ def test_a_fault_is_injected_in_the_impact_phase_seen_and_undone(tmp_path: Path)
     said = execute(run, nodes)
     assert states(run) == [("gone", state) for state in ("injecting", "effective", "healing", "recovered")]
     rows = pq.read_table(run.table("faults")).to_pylist()
-    times = {row["state"]: clock.microseconds(row["at"]) for row in rows}
+    times = {row["state"]: clock.to_microseconds(row["at"]) for row in rows}
     phases = read_record(run, PhaseTimes)
     assert phases is not None
     assert times["injecting"] >= phases.impact_at
@@ -309,7 +309,7 @@ def test_what_was_injected_is_undone_though_the_timeline_failed(tmp_path: Path) 
         },
     ]
     run, nodes = make(tmp_path, faults)
-    nodes.holders = lambda cluster=None: []  # type: ignore[method-assign]
+    nodes.find_holders = lambda cluster=None: []  # type: ignore[method-assign]
     real = nodes.kill
 
     def kill(name: str) -> None:
@@ -349,7 +349,7 @@ def test_a_link_that_died_is_a_problem_though_every_fault_was_undone(tmp_path: P
     run, nodes = make(tmp_path, [])
     execute(run, nodes, link=Dead())
     assert left_by(run).problems == (
-        "the regions are joined no longer: the link process (pid 1) does not answer `ping`",
+        "the network between the regions does not answer any more: the link process (pid 1) does not answer `ping`",
     )
 
 
@@ -359,7 +359,7 @@ def test_a_fault_leaves_down_what_another_one_keeps_down(tmp_path: Path) -> None
         {"name": "froze", "kind": "pause", "at_s": 0.1, "heal_at_s": 0.3, "targets": {"nodes": ["bookie-eu-1"]}},
     ]
     run, nodes = make(tmp_path, faults)
-    nodes.healthy = lambda spec: True  # type: ignore[method-assign]
+    nodes.is_healthy = lambda spec: True  # type: ignore[method-assign]
     execute(run, nodes)
     assert "start bookie-eu-1" not in nodes.log
 
@@ -445,7 +445,7 @@ def test_a_fault_that_waits_for_a_monitor_comes_after_so_long_without_an_answer(
     nodes.up.discard("broker-us-2")
     execute(run, nodes)
     rows = pq.read_table(run.table("faults")).to_pylist()
-    times = {(row["fault"], row["state"]): clock.microseconds(row["at"]) for row in rows}
+    times = {(row["fault"], row["state"]): clock.to_microseconds(row["at"]) for row in rows}
     assert times["help", "injecting"] - times["gone", "effective"] >= 0.2 * 1e6
     assert "start broker-us-2" in nodes.log
     assert not any(line.startswith(("kill broker-us", "stop broker-us")) for line in nodes.log)
@@ -456,7 +456,7 @@ def test_one_node_that_answers_is_enough_for_a_monitor(tmp_path: Path) -> None:
     run, nodes = make(
         tmp_path, [EU, {"name": "help", "kind": "start", "targets": {"nodes": ["broker-us-2"]}, "when": when}]
     )
-    nodes.healthy = lambda spec: spec.name == "broker-eu-2"  # type: ignore[method-assign]
+    nodes.is_healthy = lambda spec: spec.name == "broker-eu-2"  # type: ignore[method-assign]
     with pytest.raises(BrokerproofError, match="to fail their health checks"):
         execute(run, nodes)
     assert ("help", "injecting") not in states(run)
@@ -504,13 +504,13 @@ def test_a_cluster_of_which_nobody_is_left_is_not_asked_before_the_next_fault(tm
 )
 def test_targets_are_found(tmp_path: Path, targets: Targets, names: list[str]) -> None:
     run, nodes = make(tmp_path, [])
-    assert resolve(targets, run.topology, nodes) == names  # type: ignore[arg-type]
+    assert resolve_targets(targets, run.topology, nodes) == names  # type: ignore[arg-type]
 
 
 def test_no_target_is_an_error(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [])
     with pytest.raises(RunError, match="no node is"):
-        resolve(Targets(now="topic_owner", region="us"), run.topology, nodes)  # type: ignore[arg-type]
+        resolve_targets(Targets(now="topic_owner", region="us"), run.topology, nodes)  # type: ignore[arg-type]
 
 
 def test_the_kinds_are_there() -> None:

@@ -26,7 +26,7 @@ from brokerproof.run.records import (
 )
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled
-from brokerproof.systems.protocols import Log
+from brokerproof.systems.protocols import TopicLog
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
@@ -147,7 +147,7 @@ def test_a_log_whose_reader_breaks_is_not_read_to_its_end_and_keeps_what_was_rea
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant_system(monkeypatch, PlantedSystem(clients=lambda _: Clients(breaks_after=7)))
-    task = read_back.ReadTask(number=0, log=Log(cluster="mycluster", partition=-1, end=Position(1, 10)))
+    task = read_back.ReadTask(number=0, log=TopicLog(cluster="mycluster", partition=-1, end=Position(1, 10)))
     rows = [row for rows in read_back.read_log(run, task) for row in rows.to_pylist()]
     assert len(rows) == 7
     read = read_record(run, LogRead, 0)

@@ -23,7 +23,7 @@ from brokerproof.run.records import (
     read_record,
     write_record,
 )
-from brokerproof.systems.protocols import Log
+from brokerproof.systems.protocols import TopicLog
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
@@ -34,15 +34,15 @@ class Cluster:
     """A cluster without messages, of which everything is drained."""
 
     def __init__(self) -> None:
-        self.log = Log(cluster="mycluster", partition=-1)
+        self.log = TopicLog(cluster="mycluster", partition=-1)
 
-    def replicated(self) -> list[Any]:
+    def find_replication_drains(self) -> list[Any]:
         return []
 
-    def drained(self) -> list[Any]:
+    def find_subscription_drains(self) -> list[Any]:
         return []
 
-    def logs(self) -> list[Log]:
+    def find_logs(self) -> list[TopicLog]:
         return [self.log]
 
     def unload(self, cluster: str) -> None:
@@ -150,7 +150,7 @@ def test_a_log_is_not_read_to_its_end_whatever_its_reader_showed(run: Run) -> No
 
 
 def test_where_no_log_can_be_read_the_job_says_why(run: Run, cluster: Cluster) -> None:
-    cluster.log = Log(cluster="mycluster", partition=-1, why="no node answers")
+    cluster.log = TopicLog(cluster="mycluster", partition=-1, why="no node answers")
     with pytest.raises(SystemExit, match="no log can be read back: no node answers"):
         read_back.main([run.directory], LeavesRecords())
 

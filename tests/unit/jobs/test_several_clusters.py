@@ -24,7 +24,7 @@ from brokerproof.run.records import (
     read_record,
     write_record,
 )
-from brokerproof.systems.protocols import Log
+from brokerproof.systems.protocols import TopicLog
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
@@ -53,18 +53,18 @@ class Clusters:
         self.unloaded: list[str] = []
         self.unread: str | None = None
 
-    def replicated(self) -> list[ReplicationDrain]:
+    def find_replication_drains(self) -> list[ReplicationDrain]:
         self.asked.append("replicated")
         drained = self.asked.count("replicated") > self.replicated_after
         return [ReplicationDrain(topic="t", sender=EU, receiver=US, drained=drained, backlog=0, why="12 behind")]
 
-    def drained(self) -> list[SubscriptionDrain]:
+    def find_subscription_drains(self) -> list[SubscriptionDrain]:
         self.asked.append("drained")
         drained = self.asked.count("drained") > self.drained_after
         return [SubscriptionDrain(cluster=US, topic="t", partition=-1, subscription="audit", drained=drained, why="")]
 
-    def logs(self) -> list[Log]:
-        return [Log(cluster=name, partition=-1, why=self.unread if name == EU else None) for name in (EU, US)]
+    def find_logs(self) -> list[TopicLog]:
+        return [TopicLog(cluster=name, partition=-1, why=self.unread if name == EU else None) for name in (EU, US)]
 
     def unload(self, cluster: str) -> None:
         self.unloaded.append(cluster)
@@ -193,7 +193,7 @@ def test_the_display_adds_the_clusters_up(tmp_path: Path) -> None:
         (f"cluster:{EU}", "under_replicated"): "1",
         (f"cluster:{US}", "under_replicated"): "2",
     }
-    monitor._write_live(run, latest)
+    monitor._write_live_status(run, latest)
     live = read_live_status(run, "live")
     assert live["acked"] == 40
     assert live["owner"] == "broker-eu-1, broker-us-2"

@@ -126,7 +126,7 @@ class History:
         name = {"producer": producer, "seq": seq, "key": key or f"{producer}-key-{seq % 2}"}
         self.publish(**place, **name, at=at, ledger_id=LEDGER, entry_id=entry)
         published = self.publishes[-1]
-        for other, subscriptions in self.reached(cluster).items():
+        for other, subscriptions in self.list_reached(cluster).items():
             # Another cluster has other positions.
             there = entry if other == cluster else self.next_entry(other, partition) + 100
             copy = {**place, "cluster": other, **name, "ledger_id": LEDGER, "entry_id": there}
@@ -180,11 +180,13 @@ class History:
         self._entries[place] = self._entries.get(place, -1) + 1
         return self._entries[place]
 
-    def reached(self, home: str) -> dict[str, list[str]]:
+    def list_reached(self, home: str) -> dict[str, list[str]]:
         """Every cluster that a message of the topic published in `home` has to reach, with its subscriptions."""
         clusters = list(self.topology.clusters) if f"/{REPLICATED}/" in self.topic else [home]
         return {
-            cluster: [each.name for each in self.scenario.workload.subscriptions if each.home(self.topology) == cluster]
+            cluster: [
+                each.name for each in self.scenario.workload.subscriptions if each.find_home(self.topology) == cluster
+            ]
             for cluster in clusters
         }
 
@@ -270,7 +272,7 @@ class History:
                 )
                 for cluster, topic, partition in logs
                 for each in self.scenario.workload.subscriptions
-                if each.places(self.topology)[-1] == cluster
+                if each.list_clusters(self.topology)[-1] == cluster
             ),
             at=START,
         )
@@ -301,6 +303,6 @@ def hash_of(producer: str | None, seq: int | None) -> int:
 def table(run: Run, name: str) -> list[Row]:
     """The rows of a table that was written."""
     return [
-        {key: clock.microseconds(value) - START if hasattr(value, "tzinfo") else value for key, value in row.items()}
+        {key: clock.to_microseconds(value) - START if hasattr(value, "tzinfo") else value for key, value in row.items()}
         for row in pq.read_table(run.table(name)).to_pylist()
     ]

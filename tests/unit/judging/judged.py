@@ -1,4 +1,4 @@
-"""What `judge` leaves of a synthetic run, as tests ask for it."""
+"""What `judge_run` leaves of a synthetic run, as tests ask for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import SuiteJudgement
-from brokerproof_judging.judgement import judge
+from brokerproof_judging.run_judging import judge_run
 from pyspark.sql import SparkSession
 
 from .history import History, Row, table
@@ -33,7 +33,7 @@ class Judged:
     def __init__(self, spark: SparkSession, directory: Path, history: History) -> None:
         self.run = history.write(directory)
         # As it is written.
-        self.judgement = judge(spark, self.run, pass_suites, "no expectations").model_dump(mode="json")
+        self.judgement = judge_run(spark, self.run, pass_suites, "no expectations").model_dump(mode="json")
         self._tables: dict[str, list[Row]] = {}
 
     def table(self, name: str) -> list[Row]:

@@ -52,7 +52,7 @@ class Topic:
         self.published = {identity(row) for row in self.attempts}
         self.subscriptions = [(each.cluster or "main", each.name) for each in self.h.scenario.workload.subscriptions]
 
-    def of(
+    def select_rows(
         self, rows: list[Row], message: Any, cluster: str | None = None, subscription: str | None = None
     ) -> list[Row]:
         return [
@@ -64,7 +64,7 @@ class Topic:
         ]
 
     def outcome(self, message: Any) -> str:
-        outcomes = [row["outcome"] for row in self.of(self.attempts, message)]
+        outcomes = [row["outcome"] for row in self.select_rows(self.attempts, message)]
         if "acked" in outcomes:
             return "acked"
         return "failed" if all(outcome == "failed" for outcome in outcomes) else "unknown"
@@ -72,12 +72,12 @@ class Topic:
     def judge(self) -> None:
         unread, undrained, unreplicated = self.h._unread, self.h._undrained, self.h._unreplicated
         for message in self.published:
-            home = self.of(self.attempts, message)[0]["cluster"]
-            hashes = {row["payload_hash"] for row in self.of(self.attempts, message)}
+            home = self.select_rows(self.attempts, message)[0]["cluster"]
+            hashes = {row["payload_hash"] for row in self.select_rows(self.attempts, message)}
             outcome = self.outcome(message)
             places = list(self.h.topology.clusters) if f"/{REPLICATED}/" in self.name else [home]
             for cluster in self.h.topology.clusters:
-                copies = self.of(self.stored, message, cluster)
+                copies = self.select_rows(self.stored, message, cluster)
                 if outcome == "acked" and cluster in places and not copies:
                     read = (cluster, self.name) not in unread
                     drained = cluster == home or (self.name, home, cluster) not in unreplicated
@@ -88,17 +88,17 @@ class Topic:
                 if any(row["payload_hash"] not in hashes for row in copies):
                     self.r.say("corrupted", cluster, self.name, None, message)
                 for where, subscription in self.subscriptions:
-                    got = self.of(self.deliveries, message, cluster, subscription)
+                    got = self.select_rows(self.deliveries, message, cluster, subscription)
                     if where == cluster and copies and not got:
                         drained = (cluster, self.name, subscription) not in undrained
                         self.r.say("undelivered" if drained else "unproven", cluster, self.name, subscription, message)
             acks = {
                 (row["partition"], position(row))
-                for row in self.of(self.attempts, message)
+                for row in self.select_rows(self.attempts, message)
                 if row["outcome"] == "acked"
             }
             acks = {ack for ack in acks if ack[1] is not None}
-            there = {(row["partition"], position(row)) for row in self.of(self.stored, message, home)}
+            there = {(row["partition"], position(row)) for row in self.select_rows(self.stored, message, home)}
             if acks and there and not acks & there:
                 self.r.say("position_mismatch", home, self.name, None, message)
             for row in self.deliveries:
@@ -118,7 +118,7 @@ class Topic:
 
     def twice(self) -> None:
         for message, cluster in {(identity(row), row["cluster"]) for row in self.stored}:
-            if len({(row["partition"], position(row)) for row in self.of(self.stored, message, cluster)}) > 1:
+            if len({(row["partition"], position(row)) for row in self.select_rows(self.stored, message, cluster)}) > 1:
                 self.r.say("stored_twice", cluster, self.name, None, message)
 
         def copy(row: Row) -> str:
@@ -142,8 +142,8 @@ class Topic:
 
     def first_stored(self, message: Any, cluster: str) -> tuple[int, tuple[int, int, int]] | None:
         """In the partition where it was acked, or else tried, or else the lowest."""
-        copies = [(row["partition"], position(row)) for row in self.of(self.stored, message, cluster)]
-        attempts = self.of(self.attempts, message)
+        copies = [(row["partition"], position(row)) for row in self.select_rows(self.stored, message, cluster)]
+        attempts = self.select_rows(self.attempts, message)
         for wanted in (
             {row["partition"] for row in attempts if row["outcome"] == "acked"},
             {row["partition"] for row in attempts},
@@ -157,7 +157,7 @@ class Topic:
     def order(self, cluster: str) -> None:
         firsts = {message: self.first_stored(message, cluster) for message in self.published}
         stored = {message: first for message, first in firsts.items() if first}
-        keys = {message: self.of(self.attempts, message)[0]["key"] for message in self.published}
+        keys = {message: self.select_rows(self.attempts, message)[0]["key"] for message in self.published}
 
         def related(m: Any, x: Any) -> bool:
             return m[0] == x[0] and x[1] > m[1] and keys[m] == keys[x] and stored[m][0] == stored[x][0]
@@ -168,7 +168,7 @@ class Topic:
         for subscription in {row["subscription"] for row in self.deliveries if row["cluster"] == cluster}:
             got = {}
             for m in stored:
-                rows = self.of(self.deliveries, m, cluster, subscription)
+                rows = self.select_rows(self.deliveries, m, cluster, subscription)
                 if rows:
                     got[m] = min(rows, key=lambda row: (row["received_at"], row["arrival"], row["consumer"]))
             for m in got:

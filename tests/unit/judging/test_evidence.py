@@ -25,7 +25,7 @@ def counts(publishes=10):
 
 def problems(history, tmp_path):
     run = history.write(tmp_path / "run")
-    return list(Evidence.of(run).problems(run, LOGS))
+    return list(Evidence.from_run(run).list_problems(run, LOGS))
 
 
 def test_nothing_is_missing_from_whole_evidence(tmp_path):
@@ -72,7 +72,7 @@ def test_a_damaged_record_proves_nothing_and_is_told_apart_from_none(tmp_path, k
     run = History(faults=[FAULT]).clean().write(tmp_path / "run")
     run.write_text(f"state/{file}", '{"version": 1, "at": "soon"}')
 
-    (sentence,) = Evidence.of(run).problems(run, LOGS)
+    (sentence,) = Evidence.from_run(run).list_problems(run, LOGS)
 
     assert sentence.startswith(said)
     assert f"state/{file} is damaged: " in sentence
@@ -82,7 +82,7 @@ def test_a_damaged_record_of_replication_proves_no_way(tmp_path):
     run = History(clusters=("main", "other")).clean().write(tmp_path / "run")
     run.write_text("state/replication.json", '{"version": 1, "drains": "all", "at": 1}')
 
-    (sentence,) = Evidence.of(run).problems(run, [("main", ("other", TOPIC, -1))])
+    (sentence,) = Evidence.from_run(run).list_problems(run, [("main", ("other", TOPIC, -1))])
 
     assert sentence.startswith(f"Replication of {TOPIC} from main to other did not drain: ")
     assert "state/replication.json is damaged: `drains` " in sentence
@@ -107,7 +107,7 @@ def test_replication_that_nobody_saw_drain_is_said(tmp_path):
     history.records[ReplicationDrains] = None
     run = history.write(tmp_path / "run")
 
-    said = list(Evidence.of(run).problems(run, [("main", ("other", TOPIC, -1))]))
+    said = list(Evidence.from_run(run).list_problems(run, [("main", ("other", TOPIC, -1))]))
 
     assert said == [f"Replication of {TOPIC} from main to other did not drain: no step left a record of it."]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from brokerproof.errors import RunError
-from brokerproof_judging.database import load_table, open_database, small_table, write_part
-from brokerproof_judging.messages.facts import FINDINGS, PLACES
+from brokerproof_judging.database import load_table, make_small_table, open_database, write_part
 from brokerproof_judging.messages.legality import list_forbidden
+from brokerproof_judging.messages.message_facts import FINDINGS, PLACES
 from brokerproof_judging.messages.result_tables import ResultTablesOfPart
 from brokerproof_judging.partitioned_sql import Parts, collect_answers, work_on_parts
 
@@ -66,7 +66,7 @@ def test_an_anomaly_at_a_place_without_facts_is_an_error(tmp_path):
         forbidden=list_forbidden(history.scenario, history.topology),
         destroyed=[],
     )
-    found = small_table(
+    found = make_small_table(
         "who string, number int64, topic string, cluster string, subscription string, anomaly string, cause string, "
         "detail string",
         [(*HERE, "position_conflict", "cause", "detail")],

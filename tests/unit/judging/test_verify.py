@@ -9,7 +9,7 @@ import verify
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.records import read_record
-from brokerproof_judging.judgement import judge
+from brokerproof_judging.run_judging import judge_run
 from brokerproof_judging.table_io import Replacement, conform_to_table
 
 from .history import History, table
@@ -56,7 +56,7 @@ def test_new_tables_take_the_place_of_old_ones_only_when_all_are_whole(spark, tm
 def test_a_part_without_any_message_counts_nothing(spark, tmp_path, messages, verdict):
     run = History().clean(producers=1, messages=messages).write(tmp_path / "run")
 
-    judgement = judge(spark, run, pass_suites, "no expectations")
+    judgement = judge_run(spark, run, pass_suites, "no expectations")
 
     assert judgement.counts.messages == messages
     assert judgement.verdict == verdict

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof.errors import MachineError
-from brokerproof.machine.files import PRIVATE, whole_file, whole_object, write_whole
+from brokerproof.machine.files import PRIVATE, stage_file, stage_object, write_whole
 
 
 def names(directory: Path) -> list[str]:
@@ -40,8 +40,8 @@ def test_a_writer_that_is_killed_leaves_the_old_content(tmp_path: Path) -> None:
     code = f"""
 import os, signal
 from pathlib import Path
-from brokerproof.machine.files import whole_file
-with whole_file(Path({str(tmp_path / "a")!r})) as unfinished:
+from brokerproof.machine.files import stage_file
+with stage_file(Path({str(tmp_path / "a")!r})) as unfinished:
     unfinished.write_text("hal")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -53,7 +53,7 @@ def test_a_block_that_fails_leaves_the_old_content_and_nothing_else(tmp_path: Pa
     write_whole(tmp_path / "a", "whole")
 
     def fail() -> None:
-        with whole_file(tmp_path / "a") as unfinished:
+        with stage_file(tmp_path / "a") as unfinished:
             unfinished.write_text("hal")
             raise RuntimeError("in the middle")
 
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_written_is_said_with_its_name(tmp_path: Path) -> 
 @pytest.mark.parametrize("scheme", ["", "file://"])
 def test_an_object_gets_its_name_when_it_is_whole_and_its_directory_is_made(tmp_path: Path, scheme: str) -> None:
     location = tmp_path / "new" / "part.parquet"
-    with whole_object(f"{scheme}{location}", "wb") as file:
+    with stage_object(f"{scheme}{location}", "wb") as file:
         file.write(b"x")
         # Spark would read any other name.
         assert all(path.name.startswith(".") for path in location.parent.iterdir())
@@ -82,7 +82,7 @@ def test_an_object_gets_its_name_when_it_is_whole_and_its_directory_is_made(tmp_
 def test_an_object_of_memory_is_written_whole_too() -> None:
     import fsspec
 
-    with whole_object("memory://brokerproof-test/a.json", "w") as file:
+    with stage_object("memory://brokerproof-test/a.json", "w") as file:
         file.write("{}")
     memory = fsspec.filesystem("memory")
     assert memory.cat("/brokerproof-test/a.json") == b"{}"
@@ -92,7 +92,7 @@ def test_an_object_of_memory_is_written_whole_too() -> None:
 
 def test_an_object_that_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
     def fail(error: Exception) -> None:
-        with whole_object(str(tmp_path / "a"), "w") as file:
+        with stage_object(str(tmp_path / "a"), "w") as file:
             file.write("hal")
             raise error
 

@@ -45,8 +45,8 @@ def test_two_live_runs_get_two_slots_and_a_third_is_told_to_wait(
         taken.append(number)
         monitors.append(monitor)
     assert taken == [0, 1]
-    assert slots.holders() == [str(tmp_path / "a"), str(tmp_path / "b")]
-    assert slots.all_held()
+    assert slots.list_runs() == [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert slots.are_all_held()
     with pytest.raises(MachineError, match=r"all 2 slots.*brokerproof down"):
         slots.take(timeout_s=0.1)
 
@@ -68,7 +68,7 @@ def test_a_slot_that_was_given_back_names_no_run(tmp_path: Path) -> None:
     assert slot is not None
     with slot:
         slot.clear()
-    assert slots.holders() == []
+    assert slots.list_runs() == []
     with slots.take(timeout_s=0) as slot:
         assert slot.run is None
 
@@ -81,7 +81,7 @@ def test_a_run_whose_slot_another_one_took_gets_it_back_no_more(
     monitor.wait()
     monitors.append(begin(tmp_path / "next")[1])
     assert slots.take_back(str(tmp_path / "dead"), timeout_s=5) is None
-    assert slots.holders() == [str(tmp_path / "next")]
+    assert slots.list_runs() == [str(tmp_path / "next")]
 
 
 def test_a_run_whose_slot_another_one_took_and_left_meanwhile_gets_it_back_no_more(
@@ -101,8 +101,8 @@ def test_a_run_whose_slot_another_one_took_and_left_meanwhile_gets_it_back_no_mo
     with monkeypatch.context() as patch:
         patch.setattr(slots, "_lock", lambda number: (patch.undo(), lock_late(number))[1])
         assert slots.take_back(str(tmp_path / "dead"), timeout_s=0) is None
-    assert slots.holders() == [str(tmp_path / "next")]
-    assert not slots.all_held()
+    assert slots.list_runs() == [str(tmp_path / "next")]
+    assert not slots.are_all_held()
 
 
 def test_a_slot_is_held_without_a_gap_from_its_taker_to_the_monitor(
@@ -136,11 +136,11 @@ os.kill(os.getpid(), 9)
 
 
 def test_asking_whether_slots_are_held_takes_none(tmp_path: Path) -> None:
-    assert not slots.all_held()
+    assert not slots.are_all_held()
     with slots.take(timeout_s=0), slots.take(timeout_s=0):
-        assert slots.all_held()
-        assert slots.all_held()
-    assert not slots.all_held()
+        assert slots.are_all_held()
+        assert slots.are_all_held()
+    assert not slots.are_all_held()
 
 
 def test_no_process_of_the_machine_is_looked_at(
@@ -149,8 +149,8 @@ def test_no_process_of_the_machine_is_looked_at(
     """However many there are: a lock is asked of the kernel."""
     monkeypatch.setattr("psutil.process_iter", lambda *_, **__: pytest.fail("all processes were looked at"))
     monitors.append(begin(tmp_path / "a")[1])
-    assert slots.holders() == [str(tmp_path / "a")]
-    assert not slots.all_held()
+    assert slots.list_runs() == [str(tmp_path / "a")]
+    assert not slots.are_all_held()
     assert slots.take_back(str(tmp_path / "a"), timeout_s=0) is None
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from brokerproof.clock import wait_until
+from brokerproof.errors import InputError
 from brokerproof.machine.processes import SERVICE_MARK, Mark, start_process
 from brokerproof.orchestration import embedded_airflow
 from brokerproof.orchestration.airflow_environment import build_airflow_environment
@@ -81,6 +82,19 @@ def test_a_taken_port_is_not_chosen(settings: Settings, monkeypatch: pytest.Monk
         port = taken.getsockname()[1]
         monkeypatch.setenv("AIRFLOW__API__PORT", str(port))
         assert embedded_airflow._find_free_port() != port
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "65536", "8080.5", "8080 "])
+def test_a_port_that_is_none_is_refused_with_its_variable_and_a_remedy(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API__PORT", value)
+    with pytest.raises(InputError) as error:
+        EmbeddedAirflow(settings).start()
+    assert str(error.value) == (
+        f"AIRFLOW__API__PORT: `{value}` is no port (write a whole number from 1 to 65535, or unset the variable)"
+    )
+    assert not EmbeddedAirflow(settings).read_status().running
 
 
 def test_an_airflow_whose_starter_was_killed_before_it_was_recorded_is_ended(settings: Settings) -> None:

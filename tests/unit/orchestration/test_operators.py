@@ -174,7 +174,7 @@ class TestReserve:
             reserve(self.context())
         assert not list(from_environment().runs.glob("*"))
         run = reserve(self.context())
-        assert slots.holders() == [run.directory]
+        assert slots.list_runs() == [run.directory]
 
     def test_leaves_its_sentence_if_the_scenario_is_unusable(self, reserve: Callable[..., Run]) -> None:
         context = self.context(settings={"workload.keys": 1})

@@ -20,7 +20,7 @@ from brokerproof.results.history import History, open_history
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement
 from brokerproof.run.records import StepSeconds, write_record
-from brokerproof.systems.registry import system_of
+from brokerproof.systems.registry import find_system
 from sqlalchemy import NullPool, create_engine, make_url, text
 
 # 2026-01-01T00:00:00Z
@@ -66,7 +66,7 @@ def topology() -> Topology:
             },
         }
     )
-    return system_of(plain).validate(plain)
+    return find_system(plain).validate(plain)
 
 
 def judgement(

@@ -263,23 +263,6 @@ def test_the_last_runs_come_newest_first(plant, judgement, history):
     assert history.count_runs() == {"kill_bookie": 1, "kill_region": 3}
 
 
-def test_a_series_is_one_metric_over_time(plant, judgement, history):
-    for index, rto in enumerate((50.0, None, 55.0)):
-        measured = {("rto_s", "kill_us"): rto, ("rto_s", "kill_eu"): 9.0, ("rpo_s", "kill_us"): 0.0}
-        history.record(plant(f"r{index}", judged=judgement(measured=measured), minutes=index))
-    history.record(plant("other", judged=judgement(measured={("rto_s", "kill_us"): 1.0}), changes={"name": "other"}))
-
-    one = history.read_series("kill_region", "rto_s", "kill_us")
-
-    assert [(point.run_id, point.value, point.unit) for point in one] == [
-        ("r0", 50.0, "s"),
-        ("r1", None, "s"),
-        ("r2", 55.0, "s"),
-    ]
-    assert [point.started_at for point in one] == [START + timedelta(minutes=index) for index in range(3)]
-    assert {point.subject for point in history.read_series("kill_region", "rto_s")} == {"kill_us", "kill_eu"}
-
-
 def test_an_unknown_run_is_none(history):
     assert history.find_run("r1") is None
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 from brokerproof.run.observations import (
-    Metric,
     Sample,
+    SampledMetric,
     Source,
-    list_value,
-    names_in,
-    split,
-    stored_spellings,
-    topic_source,
-    translate,
+    format_names,
+    list_stored_names,
+    make_topic_source,
+    parse_names,
+    split_name,
+    translate_names,
 )
 
 
@@ -26,37 +26,45 @@ from brokerproof.run.observations import (
     ],
 )
 def test_a_stored_sample_is_read_in_the_words_of_today(stored: tuple[str, str], today: tuple[str, str]) -> None:
-    assert translate(*stored) == today
+    assert translate_names(*stored) == today
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        (Source.TOPIC.of("persistent://a/b/c"), Metric.BACKLOG.of("alive_brokers")),
-        (Source.SAMPLER.of("bookies"), Metric.NO_ANSWER),
-        ("link", Metric.CPU_S),
-        (Source.NODE.of("bookie"), Metric.BYTES_READ),
+        (Source.TOPIC.join_name("persistent://a/b/c"), SampledMetric.BACKLOG.join_subject("alive_brokers")),
+        (Source.SAMPLER.join_name("bookies"), SampledMetric.NO_ANSWER),
+        ("link", SampledMetric.CPU_S),
+        (Source.NODE.join_name("bookie"), SampledMetric.BYTES_READ),
     ],
 )
 def test_a_name_of_today_stays_as_it_is(name: tuple[str, str]) -> None:
-    assert translate(*name) == name
+    assert translate_names(*name) == name
 
 
 def test_samples_are_looked_for_under_every_name_that_a_run_may_hold_them_under() -> None:
-    assert stored_spellings([Metric.ALIVE, Metric.OWNER]) == ["alive", "owner", "alive_brokers", "alive_bookies"]
-    assert stored_spellings([Metric.UNDER_REPLICATED]) == ["under_replicated", "under_replicated_ledgers"]
+    assert list_stored_names([SampledMetric.ALIVE, SampledMetric.OWNER]) == [
+        "alive",
+        "owner",
+        "alive_brokers",
+        "alive_bookies",
+    ]
+    assert list_stored_names([SampledMetric.UNDER_REPLICATED]) == ["under_replicated", "under_replicated_ledgers"]
 
 
 def test_a_name_is_split_where_it_was_joined() -> None:
-    assert split(topic_source("persistent://a/b/c", "eu")) == ("topic", "persistent://a/b/c@eu")
-    assert split(topic_source("persistent://a/b/c")) == ("topic", "persistent://a/b/c")
-    assert split(Metric.REPLICATION_BACKLOG.of("eu>us")) == (Metric.REPLICATION_BACKLOG, "eu>us")
-    assert split("link") == (Source.LINK, "")
+    assert split_name(make_topic_source("persistent://a/b/c", "eu")) == ("topic", "persistent://a/b/c@eu")
+    assert split_name(make_topic_source("persistent://a/b/c")) == ("topic", "persistent://a/b/c")
+    assert split_name(SampledMetric.REPLICATION_BACKLOG.join_subject("eu>us")) == (
+        SampledMetric.REPLICATION_BACKLOG,
+        "eu>us",
+    )
+    assert split_name("link") == (Source.LINK, "")
 
 
 def test_names_come_back_from_the_value_that_lists_them() -> None:
-    assert names_in(list_value(["broker-2", "broker-1"])) == ["broker-1", "broker-2"]
-    assert names_in(list_value([])) == []
+    assert parse_names(format_names(["broker-2", "broker-1"])) == ["broker-1", "broker-2"]
+    assert parse_names(format_names([])) == []
 
 
 def test_a_sample_is_a_row_of_the_table() -> None:

@@ -49,9 +49,9 @@ def start(runtime: ProcessRuntime, node: NodeSpec) -> int:
 def test_a_node_outlives_its_starter_and_is_found_again(runtime: ProcessRuntime) -> None:
     start(runtime, spec())
     again = ProcessRuntime(runtime.nodes)
-    assert again.alive("n1")
+    assert again.is_alive("n1")
     again.kill("n1")
-    assert not runtime.alive("n1")
+    assert not runtime.is_alive("n1")
 
 
 def test_stop_ends_by_force_what_ignores_it(runtime: ProcessRuntime) -> None:
@@ -66,7 +66,7 @@ def test_stop_ends_by_force_what_ignores_it(runtime: ProcessRuntime) -> None:
     began = time.monotonic()
     runtime.stop("n1", grace_s=0.5)
     assert time.monotonic() - began >= 0.5
-    assert not runtime.alive("n1")
+    assert not runtime.is_alive("n1")
 
 
 def test_a_recycled_pid_is_not_the_node(runtime: ProcessRuntime) -> None:
@@ -74,7 +74,7 @@ def test_a_recycled_pid_is_not_the_node(runtime: ProcessRuntime) -> None:
     runtime.kill("n1")
     file = runtime.directory("n1") / "pid.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"pid": os.getpid()}))
-    assert not runtime.alive("n1")
+    assert not runtime.is_alive("n1")
 
 
 def test_wipe_removes_what_was_stored_and_only_of_a_dead_node(runtime: ProcessRuntime) -> None:
@@ -131,7 +131,7 @@ def test_a_node_that_cannot_be_formatted_is_said_with_its_last_words_and_does_no
         NodeError, match=r"(?s)node n1 that formats its empty data directories failed: .*status 1.*no storage id"
     ):
         start(runtime, node)
-    assert not runtime.alive("n1")
+    assert not runtime.is_alive("n1")
 
 
 def test_a_program_runs_beside_the_nodes_with_its_files_and_nothing_of_the_starter(
@@ -213,7 +213,7 @@ def test_pause_freezes_and_resume_lets_go_on(runtime: ProcessRuntime) -> None:
     runtime.pause("n1")
     wait_until(lambda: runtime.is_paused("n1"), timeout_s=5, what="the process to be stopped")
     assert process.status() == psutil.STATUS_STOPPED
-    assert runtime.alive("n1")
+    assert runtime.is_alive("n1")
     runtime.resume("n1")
     wait_until(lambda: not runtime.is_paused("n1"), timeout_s=5, what="the process to go on")
 
@@ -242,7 +242,7 @@ def test_a_directory_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 def test_a_process_whose_starter_was_killed_before_writing_it_down_is_ended(runtime: ProcessRuntime) -> None:
     start(runtime, spec())
     (runtime.directory("n1") / "pid.json").unlink()
-    assert not runtime.alive("n1")
+    assert not runtime.is_alive("n1")
     assert runtime.release() == ["n1"]
     assert not list(find_marked_processes(runtime.nodes))
 
@@ -253,7 +253,7 @@ def test_release_leaves_other_runs_alone(runtime: ProcessRuntime, tmp_path: Path
     try:
         start(other, spec("n2"))
         assert runtime.release() == ["n1"]
-        assert other.alive("n2")
+        assert other.is_alive("n2")
     finally:
         other.release()
 
@@ -291,4 +291,4 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     result = subprocess.run([sys.executable, "-c", code], env={**os.environ}, check=False)
     assert result.returncode == -signal.SIGKILL
-    assert runtime.alive("n1")
+    assert runtime.is_alive("n1")

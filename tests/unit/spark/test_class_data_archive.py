@@ -7,7 +7,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
-from brokerproof.machine.java import java_home, spark_java_home
+from brokerproof.machine.java import find_java_home, find_spark_java_home
 from brokerproof.settings import from_environment
 from brokerproof.spark.class_data_archive import list_java_options, locate_archive
 from brokerproof.spark.job_configuration import build_spark_conf
@@ -37,13 +37,19 @@ def jars(tmp_path: Path) -> Path:
 def test_the_wrapper_gives_java_every_jar_once_and_in_one_order(jars: Path) -> None:
     given = f"{jars}/conf/:{jars}/first.jar:{jars}/*"
     wanted = [f"{jars}/first.jar", f"{jars}/a.jar", f"{jars}/b.jar"]
-    assert class_path_seen(spark_java_home(), given) == wanted
-    assert class_path_seen(java_home(), given) != wanted  # which is why there is a wrapper
+    assert class_path_seen(find_spark_java_home(), given) == wanted
+    assert class_path_seen(find_java_home(), given) != wanted  # which is why there is a wrapper
 
 
 def test_the_wrapper_passes_an_option_with_blanks_whole(jars: Path) -> None:
     shown = subprocess.run(
-        [spark_java_home() / "bin" / "java", "-Dsaid=two words", "-Dnothing=", "-XshowSettings:properties", "-version"],
+        [
+            find_spark_java_home() / "bin" / "java",
+            "-Dsaid=two words",
+            "-Dnothing=",
+            "-XshowSettings:properties",
+            "-version",
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -72,7 +78,7 @@ def test_java_starts_without_a_message_if_the_archive_does_not_fit(
     locate_archive().parent.mkdir(parents=True)
     locate_archive().write_bytes(b"cut off")
     ran = subprocess.run(
-        [spark_java_home() / "bin" / "java", *list_java_options(), "--list-modules"],
+        [find_spark_java_home() / "bin" / "java", *list_java_options(), "--list-modules"],
         capture_output=True,
         text=True,
         check=True,

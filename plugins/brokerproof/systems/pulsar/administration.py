@@ -1,14 +1,14 @@
-"""Changes Pulsar's clusters: lays the topology's policies over them, moves the topic."""
+"""Changes Pulsar's clusters: sets the topology's policies on them and moves the topic."""
 
 from __future__ import annotations
 
 from brokerproof.run.directory import Run
 from brokerproof.systems.pulsar import configuration
 from brokerproof.systems.pulsar.addressing import Addressing
-from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
-from brokerproof.systems.pulsar.policies import BookiePlacement, policies_of
+from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
+from brokerproof.systems.pulsar.policies import BookiePlacement, parse_policies
 from brokerproof.systems.pulsar.roles import Role
-from brokerproof.systems.pulsar.topic import namespace_of
+from brokerproof.systems.pulsar.topic import parse_namespace
 
 
 class PulsarAdministration:
@@ -16,11 +16,11 @@ class PulsarAdministration:
 
     def __init__(self, run: Run) -> None:
         self.run, self.topology = run, run.topology
-        self.clusters = clusters_of(run)
-        self._addressing = Addressing.of(run)
+        self.clusters = make_clusters(run)
+        self._addressing = Addressing.from_run(run)
 
     def configure(self) -> list[str]:
-        """Clusters to each other, racks, tenants, namespaces, isolation.
+        """Register the clusters with each other; set racks, tenants, namespaces and isolation.
 
         Brokers restart where they have to know their own region, because they look it up once.
         """
@@ -33,12 +33,12 @@ class PulsarAdministration:
         return [
             broker
             for cluster in self.topology.clusters.values()
-            if policies_of(cluster).placement.bookies is not BookiePlacement.ANY
+            if parse_policies(cluster).placement.bookies is not BookiePlacement.ANY
             for broker in cluster.names(role=Role.BROKER)
         ]
 
     def check_configuration(self) -> None:
-        """Everything that `configure` set, read back from every cluster."""
+        """Read back everything that `configure` set, from every cluster."""
         workload = self.run.scenario.workload
         for name, cluster in self.clusters.items():
             configuration.check(
@@ -47,24 +47,24 @@ class PulsarAdministration:
 
     def reassign(self, cluster: str | None = None) -> None:
         """Unload the bundles that the partitions are in: to unload a topic alone leaves it with its owner."""
-        one = self._one(cluster)
-        namespace = namespace_of(one.topic)
-        for _, path in one.partitions:
-            bundle = one.brokers.get(path.replace("/admin/v2/", "/lookup/v2/topic/", 1) + "/bundle")
-            one.brokers.change("PUT", f"/admin/v2/namespaces/{namespace}/{bundle}/unload")
+        found = self._find_cluster(cluster)
+        namespace = parse_namespace(found.topic)
+        for _, path in found.partitions:
+            bundle = found.brokers.get(path.replace("/admin/v2/", "/lookup/v2/topic/", 1) + "/bundle")
+            found.brokers.change("PUT", f"/admin/v2/namespaces/{namespace}/{bundle}/unload")
 
     def unload(self, cluster: str) -> None:
-        """Close the topic, so that what follows is read from bookies and not from a broker's cache."""
-        one = self.clusters[cluster]
-        for _, path in one.partitions:
-            one.brokers.change("PUT", path + "/unload")
+        """Close the topic, so that the next reads come from bookies and not from a broker's cache."""
+        found = self.clusters[cluster]
+        for _, path in found.partitions:
+            found.brokers.change("PUT", path + "/unload")
 
-    def _one(self, cluster: str | None) -> PulsarCluster:
-        return self.clusters[cluster or self.run.scenario.workload.homes(self.topology)[0]]
+    def _find_cluster(self, cluster: str | None) -> PulsarCluster:
+        return self.clusters[cluster or self.run.scenario.workload.list_homes(self.topology)[0]]
 
     @property
     def _registrations(self) -> dict[str, dict[str, str]]:
         return {
-            name: {"serviceUrl": self._addressing.web_urls(name), **self._addressing.registration(name)}
+            name: {"serviceUrl": self._addressing.join_web_urls(name), **self._addressing.make_registration(name)}
             for name in self.topology.clusters
         }

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from brokerproof.run.observations import Metric
+from brokerproof.run.observations import SampledMetric
 
-_COUNTERS = {"bookie_WRITE_BYTES": Metric.BYTES_WRITTEN, "bookie_READ_BYTES": Metric.BYTES_READ}
+_COUNTERS = {"bookie_WRITE_BYTES": SampledMetric.BYTES_WRITTEN, "bookie_READ_BYTES": SampledMetric.BYTES_READ}
 _LINE = re.compile(r"^(?P<name>bookie_(?:WRITE|READ)_BYTES)(?:\{[^}]*\})?\s+(?P<value>\S+)", re.MULTILINE)
 
 
-def bookie_counters(page: str) -> dict[Metric, int]:
+def parse_bookie_counters(page: str) -> dict[SampledMetric, int]:
     """`bytes_written` and `bytes_read` since the bookie started, from the text of its /metrics."""
-    counters: dict[Metric, int] = {}
+    counters: dict[SampledMetric, int] = {}
     for match in _LINE.finditer(page):
         name = _COUNTERS[match["name"]]
         counters[name] = counters.get(name, 0) + int(float(match["value"]))

@@ -1,4 +1,4 @@
-"""Class data archives: what a JVM learned about its classes, kept, so that the next one of its role starts faster.
+"""Class data archives: they keep what a JVM learned about its classes, so that the next one of its role starts faster.
 
 Java's application class data sharing (JEP 310, and `VM.cds static_dump` of jcmd). An archive belongs to one Java and
 one distribution; a JVM that finds it unfit starts without it.
@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from brokerproof.errors import NodeError
-from brokerproof.machine.files import whole_file
-from brokerproof.machine.java import cache_directory
+from brokerproof.machine.files import stage_file
+from brokerproof.machine.java import locate_cache
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +26,14 @@ def archive(role: str, *, java: Path, version: str, heap_mb: int) -> Path:
     """Where the archive of a role is, or would be."""
     identity = f"{java.resolve()}|{(java.parents[1] / 'release').read_text(encoding='utf-8')}|{heap_mb}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    return cache_directory() / "class-data" / f"pulsar-{version}-{role}-{digest}.jsa"
+    return locate_cache() / "class-data" / f"pulsar-{version}-{role}-{digest}.jsa"
 
 
 def dump(path: Path, *, java: Path, pid: int, timeout_s: float = _DUMP_TIMEOUT_S) -> bool:
-    """Make an archive from a running node; whether it worked. The node goes on as it was."""
+    """Make an archive from a running node, which goes on as it was. Returns whether it worked."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with whole_file(path) as unfinished:
+        with stage_file(path) as unfinished:
             # Java lists the classes beside the archive, and leaves the list where it fails.
             with _removed_in_the_end(unfinished.with_name(f"{unfinished.name}.classlist")):
                 result = subprocess.run(

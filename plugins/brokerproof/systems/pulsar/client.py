@@ -8,13 +8,13 @@ import pulsar
 from pulsar import MessageId
 
 from brokerproof.experiment.guarantees import SubscriptionType
-from brokerproof.experiment.topology import clients_in
+from brokerproof.experiment.topology import name_clients_place
 from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.systems.clients import Position, Received, Settled, payload_hash
+from brokerproof.systems.clients import Position, Received, Settled, hash_payload
 from brokerproof.systems.pulsar import topic
-from brokerproof.systems.pulsar.addressing import Addressing, listener
+from brokerproof.systems.pulsar.addressing import Addressing, name_listener
 from brokerproof.systems.pulsar.roles import Role
 
 # Identity travels beside the payload, so that a corrupted payload still says whose it is. The client does not show the
@@ -28,7 +28,7 @@ _TYPES = {
     SubscriptionType.KEY_SHARED: pulsar.ConsumerType.KeyShared,
 }
 
-# The client gives these back before anything leaves the process; whatever else may have been written.
+# The client gives these errors before anything leaves the process. After any other error, the message may be written.
 _NOT_WRITTEN = (
     pulsar.Result.MessageTooBig,
     pulsar.Result.ProducerQueueIsFull,
@@ -42,13 +42,13 @@ class PulsarClients:
 
     def __init__(self, run: Run, cluster: str, region: str | None = None) -> None:
         self._cluster = cluster
-        self._topic = topic.full_name(run.scenario.workload)
+        self._topic = topic.make_full_name(run.scenario.workload)
         self._settings = run.scenario.workload.client
-        addressing = Addressing.of(run)
+        addressing = Addressing.from_run(run)
         brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
         self._client = pulsar.Client(
-            "pulsar://" + ",".join(addressing.service(name, region) for name in brokers),
-            listener_name=None if region is None else listener(clients_in(region)),
+            "pulsar://" + ",".join(addressing.format_service_address(name, region) for name in brokers),
+            listener_name=None if region is None else name_listener(name_clients_place(region)),
             operation_timeout_seconds=self._settings.operation_timeout_s,
             connection_timeout_ms=int(self._settings.connection_timeout_s * 1000),
             # A Python logger would be called from the client's threads, which then wait for Python's lock.
@@ -188,7 +188,7 @@ def _settled(result: pulsar.Result, message_id: MessageId) -> Settled:
 
 
 def _received(message: pulsar.Message, cluster: str, partition: int | None) -> Received:
-    """`replicated_from` is what the message says of its home, where that is not the cluster it was read from."""
+    """`replicated_from` is the home that the message names, None where it was read from its home."""
     identity = message.properties()
     message_id = message.message_id()
     batch = message_id.batch_index()
@@ -197,7 +197,7 @@ def _received(message: pulsar.Message, cluster: str, partition: int | None) -> R
         producer=identity.get(_PRODUCER),
         seq=int(seq) if seq.isdigit() else None,
         key=message.partition_key() or None,
-        payload_hash=payload_hash(message.data()),
+        payload_hash=hash_payload(message.data()),
         partition=message_id.partition() if partition is None else partition,
         position=Position(message_id.ledger_id(), message_id.entry_id(), None if batch < 0 else batch),
         redelivery_count=message.redelivery_count(),

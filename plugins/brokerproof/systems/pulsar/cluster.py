@@ -17,23 +17,23 @@ from brokerproof.systems.pulsar.addressing import (
     Addressing,
 )
 from brokerproof.systems.pulsar.admin import Admin
-from brokerproof.systems.pulsar.replication import clusters_reached
+from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
 
 
-def clusters_of(run: Run, *, patience_s: float = 10.0) -> dict[str, PulsarCluster]:
-    """Every cluster of a run, by name; a node's answer is waited for `patience_s` seconds."""
+def make_clusters(run: Run, *, patience_s: float = 10.0) -> dict[str, PulsarCluster]:
+    """Every cluster of a run, by name. Its requests wait `patience_s` seconds for the answer of a node."""
     return {name: PulsarCluster(run, name, patience_s=patience_s) for name in run.topology.clusters}
 
 
 class PulsarCluster:
-    """One cluster, asked over its own brokers' and bookies' REST."""
+    """One cluster, which answers over the REST of its brokers and bookies."""
 
     def __init__(self, run: Run, name: str, *, patience_s: float) -> None:
         self.run, self.name, self.topology = run, name, run.topology
-        self.topic = topic.full_name(run.scenario.workload)
+        self.topic = topic.make_full_name(run.scenario.workload)
         self.addresses: Mapping[str, str] = run.facts.addresses
-        hosts = Addressing.of(run).hosts
+        hosts = Addressing.from_run(run).hosts
         self._node_at = {host: node for known in (self.addresses, hosts) for node, host in known.items()}
         self.patience_s = patience_s
 
@@ -63,7 +63,7 @@ class PulsarCluster:
     @cached_property
     def partitions(self) -> list[tuple[int, str]]:
         """(number, admin path) of each partition; number -1 for a topic without."""
-        path = topic.admin_path(self.topic)
+        path = topic.make_admin_path(self.topic)
         count = self.run.scenario.workload.partitions
         if count == 0:
             return [(-1, path)]
@@ -72,9 +72,9 @@ class PulsarCluster:
     @cached_property
     def others(self) -> list[str]:
         """The clusters that the topic is replicated to from here."""
-        return clusters_reached(self.topology, self.name, topic.namespace_of(self.topic))[1:]
+        return list_clusters_reached(self.topology, self.name, topic.parse_namespace(self.topic))[1:]
 
-    def owner(self) -> str | None:
+    def find_owner(self) -> str | None:
         """From the lookup service, which may assign the topic if nobody owns it."""
         path = self.partitions[0][1].replace("/admin/v2/", "/lookup/v2/topic/", 1)
         try:
@@ -83,32 +83,32 @@ class PulsarCluster:
             return None
         return self._node_at.get(urlparse(found["brokerUrl"]).hostname or "")
 
-    def alive_brokers(self) -> list[str]:
+    def list_alive_brokers(self) -> list[str]:
         """Brokers as they registered themselves; where none of them answers, the metadata store is asked."""
         try:
             listed = self.brokers.get(f"/admin/v2/brokers/{self.name}")
         except AdminError:
-            listed = self._registered(metadata_store.BROKERS)
+            listed = self._list_registered(metadata_store.BROKERS)
         return sorted(self.node_names(broker.rsplit(":", 1)[0] for broker in listed))
 
-    def alive_bookies(self) -> list[str]:
+    def list_alive_bookies(self) -> list[str]:
         """Bookies that registered as writable; where none of them answers, the metadata store is asked."""
         try:
             listed = self.bookies.get("/api/v1/bookie/list_bookies", type="rw")
         except AdminError:
-            listed = self._registered(metadata_store.BOOKIES)
+            listed = self._list_registered(metadata_store.BOOKIES)
         return sorted(self.node_names(bookie.rsplit(":", 1)[0] for bookie in listed))
 
-    def _registered(self, folder: str) -> list[str]:
-        """What sessions hold in a folder of the metadata store, which lists all that they hold: it is asked last."""
+    def _list_registered(self, folder: str) -> list[str]:
+        """The entries of sessions in a folder of the metadata store, asked last: the answer lists all sessions."""
         folder = f"{metadata_store.chroot(self.topology, self.name)}{folder}/"
         sessions = self.metadata_store.get("/commands/dump")["session_id_to_ephemeral_paths"].values()
         found = [path.removeprefix(folder) for held in sessions for path in held if path.startswith(folder)]
         # One level further down are those that serve reads only.
         return [name for name in found if "/" not in name]
 
-    def published(self) -> int:
-        """Sum of the partitions' msgInCounter, without what was replicated to here, which it counts too."""
+    def count_published(self) -> int:
+        """Sum of the partitions' msgInCounter, without the messages replicated to here, which this counter includes."""
         stats = [self.brokers.get(path + "/stats") for _, path in self.partitions]
         replicated = (other["msgInCount"] for one in stats for other in one["replication"].values())
         return sum(one["msgInCounter"] for one in stats) - sum(replicated)
@@ -116,12 +116,14 @@ class PulsarCluster:
     @cached_property
     def subscriptions(self) -> list[Subscription]:
         """The workload's subscriptions that are on this cluster at some time."""
-        return [one for one in self.run.scenario.workload.subscriptions if self.name in one.places(self.topology)]
+        return [
+            one for one in self.run.scenario.workload.subscriptions if self.name in one.list_clusters(self.topology)
+        ]
 
     def names(self, role: Role, region: str | None = None) -> list[str]:
         """The cluster's nodes of a role, in a region or in all."""
         return self.topology.clusters[self.name].names(role=role, region=region)
 
     def node_names(self, hosts: Iterable[str]) -> list[str]:
-        """The nodes that hosts or addresses belong to; one that nobody knows stays as it is."""
+        """The nodes that hosts or addresses belong to. An unknown one stays as it is."""
         return [self._node_at.get(host, host) for host in hosts]

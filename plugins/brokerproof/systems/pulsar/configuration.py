@@ -1,4 +1,4 @@
-"""What a topology lays over a Pulsar cluster: racks, tenants, namespaces, isolation.
+"""The policies that a topology sets on a Pulsar cluster: racks, tenants, namespaces, isolation.
 
 Each policy is stated once, with how it is set and how it is read back.
 """
@@ -15,14 +15,14 @@ from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.workload import Workload
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT
 from brokerproof.systems.pulsar.admin import Admin
-from brokerproof.systems.pulsar.policies import BookiePlacement, IsolationPolicy, Namespace, Placement, policies_of
-from brokerproof.systems.pulsar.replication import clusters_reached
+from brokerproof.systems.pulsar.policies import BookiePlacement, IsolationPolicy, Namespace, Placement, parse_policies
+from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
 
 _RACKS = "/admin/v2/bookies/racks-info"
-# Everything has to be there when it is read back, whatever was consumed.
+# Every message must still be stored at the read-back, also after it was consumed.
 _RETENTION = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
-# What a cluster is registered with: {"serviceUrl": …, "brokerServiceUrl": …} and, across links, {"listenerName": …}.
+# The registration of a cluster: {"serviceUrl": …, "brokerServiceUrl": …} and, across links, {"listenerName": …}.
 Registration = Mapping[str, str]
 
 
@@ -38,7 +38,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Value:
-    """A value that the cluster must answer with: what people call it, and how to find it in the answer."""
+    """A value that the cluster must answer with: its name in messages, and how to find it in the answer."""
 
     name: str
     wanted: Any
@@ -47,7 +47,7 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """One thing that is laid over a cluster: how to set it, and where and as which values to read it back."""
+    """One policy of a cluster: how to set it, and the requests and values with which to read it back."""
 
     changes: Sequence[Change]
     path: str = ""
@@ -58,7 +58,7 @@ def register(brokers: Admin, registrations: Mapping[str, Registration]) -> None:
     """Make clusters known, by name, to the cluster that `brokers` belong to.
 
     Each registered itself when it was made, as it sees itself; this sets how the others see it.
-    Apart from `apply`, because a tenant can be allowed only clusters that are known.
+    It is separate from `apply`, because a tenant can be allowed only clusters that are known.
     """
     _set(brokers, _registrations(registrations))
 
@@ -112,15 +112,15 @@ def _registrations(registrations: Mapping[str, Registration]) -> list[Policy]:
 
 
 def _policies(cluster_name: str, topology: Topology, hosts: Mapping[str, str], workload: Workload) -> list[Policy]:
-    """All that the topology and the workload ask of a cluster, in the order in which it can be set."""
+    """Everything that the topology and the workload ask of a cluster, in the order in which it can be set."""
     cluster = topology.clusters[cluster_name]
-    policies = policies_of(cluster)
+    policies = parse_policies(cluster)
     wanted = [_rack(*row) for row in racks(cluster, policies.placement, hosts)]
     wanted += [
         _tenant(name, list(topology.clusters)) for name in sorted({name.split("/")[0] for name in policies.namespaces})
     ]
     for name, namespace in policies.namespaces.items():
-        wanted += _namespace(name, namespace, clusters_reached(topology, cluster_name, name))
+        wanted += _namespace(name, namespace, list_clusters_reached(topology, cluster_name, name))
         if policies.placement.bookies is BookiePlacement.PINNED:
             wanted.append(_affinity(name, policies.placement.pinned_to))
         if namespace.isolation:

@@ -7,7 +7,7 @@ from typing import Any
 
 from brokerproof.systems.protocols import SegmentCopies
 from brokerproof.systems.pulsar.cluster import PulsarCluster
-from brokerproof.systems.pulsar.policies import storing_regions
+from brokerproof.systems.pulsar.policies import list_storing_regions
 from brokerproof.systems.pulsar.roles import Role
 
 
@@ -20,10 +20,10 @@ def find_holders(cluster: PulsarCluster) -> list[str]:
 
 def find_copies(cluster: PulsarCluster) -> list[SegmentCopies]:
     """One for each ensemble segment, from BookKeeper's metadata."""
-    writable = set(cluster.alive_bookies())
+    writable = set(cluster.list_alive_bookies())
     required = [
         region
-        for region in storing_regions(cluster.topology.clusters[cluster.name])
+        for region in list_storing_regions(cluster.topology.clusters[cluster.name])
         if writable.intersection(cluster.names(Role.BOOKIE, region))
     ]
     found: list[SegmentCopies] = []

@@ -16,12 +16,12 @@ from filelock import FileLock
 from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.finding import Finding
-from brokerproof.machine.java import cache_directory
+from brokerproof.machine.java import locate_cache
 
 log = logging.getLogger(__name__)
 
-# In a Maven repository.
-_PATH = "org/apache/pulsar/pulsar-server-distribution"
+# Where a Maven repository holds the archive.
+_ARCHIVE = "org/apache/pulsar/pulsar-server-distribution/{version}/pulsar-server-distribution-{version}-bin.tar.gz"
 
 # SHA-512 of `pulsar-server-distribution-<version>-bin.tar.gz`. A version is usable once its checksum stands here.
 CHECKSUMS: Mapping[str, str] = {
@@ -37,8 +37,8 @@ class Distribution:
     version: str
     home: Path
 
-    def shipped(self, name: str) -> str:
-        """The text of a file of conf/ as shipped."""
+    def read_shipped(self, name: str) -> str:
+        """Read a file of conf/ as shipped."""
         return (self.home / "conf" / name).read_text(encoding="utf-8")
 
     @property
@@ -49,10 +49,10 @@ class Distribution:
 
 def is_cached(version: str) -> bool:
     """Whether nothing has to be fetched for this version."""
-    return (cache_directory() / f"apache-pulsar-{version}").is_dir()
+    return (locate_cache() / f"apache-pulsar-{version}").is_dir()
 
 
-def distribution(version: str) -> Distribution:
+def provide_distribution(version: str) -> Distribution:
     """The distribution of a version, fetched and unpacked if the cache lacks it.
 
     Raises InputError for a version without a pinned checksum, MachineError where it cannot be fetched, is not what
@@ -62,7 +62,7 @@ def distribution(version: str) -> Distribution:
         raise InputError(
             f"no checksum of Pulsar {version} is pinned", field="version", remedy=suggest_name(version, CHECKSUMS)
         )
-    cache = cache_directory()
+    cache = locate_cache()
     home = cache / f"apache-pulsar-{version}"
     if home.is_dir():
         return Distribution(version, home)
@@ -79,12 +79,13 @@ def examine(version: str) -> Finding:
     """Whether a version is here, or can be fetched."""
     name = f"pulsar {version}"
     if is_cached(version):
-        return Finding(name=name, ok=True, found=f"in {cache_directory()}")
+        return Finding(name=name, ok=True, found=f"in {locate_cache()}")
     from jgo.maven import MavenContext  # slow to import
 
     base = next(iter(MavenContext().remote_repos.values()))
     try:
-        answer = httpx.head(f"{base}/{_PATH}/{version}/", timeout=10, follow_redirects=True)
+        # The archive itself: many mirrors list no directories and answer 404 for one.
+        answer = httpx.head(f"{base}/{_ARCHIVE.format(version=version)}", timeout=10, follow_redirects=True)
         if answer.status_code < 400:
             return Finding(name=name, ok=True, found="not in the cache; the first run fetches it")
         found = f"not in the cache, and Maven Central answers {answer.status_code}"
@@ -94,7 +95,7 @@ def examine(version: str) -> Finding:
         name=name,
         ok=False,
         found=found,
-        remedy=f"connect to the network once, or copy the cache of another machine to {cache_directory()}",
+        remedy=f"connect to the network once, or copy the cache of another machine to {locate_cache()}",
     )
 
 
@@ -139,7 +140,7 @@ def _unpack(archive: Path, home: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         with tarfile.open(archive) as tar:
-            # Python before 3.11.4 has no filters: there the checksum has to do.
+            # Python before 3.11.4 has no filters; there the checksum is the only protection.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(temporary)
         (temporary / home.name).rename(home)

@@ -15,7 +15,9 @@ _REPLICATOR = "pulsar.repl."
 def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
     """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""
     drains: list[SubscriptionDrain] = []
-    subscriptions = [one.name for one in cluster.subscriptions if one.places(cluster.topology)[-1] == cluster.name]
+    subscriptions = [
+        one.name for one in cluster.subscriptions if one.list_clusters(cluster.topology)[-1] == cluster.name
+    ]
     for number, path in cluster.partitions if subscriptions else []:
         try:
             found = cluster.brokers.get(path + "/stats", getPreciseBacklog="true")["subscriptions"]

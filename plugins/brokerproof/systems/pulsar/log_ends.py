@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from brokerproof.errors import AdminError
 from brokerproof.systems.clients import Position
-from brokerproof.systems.protocols import Log
+from brokerproof.systems.protocols import TopicLog
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 
-# One round of them is taken a second, and none while nothing is published.
+# Pulsar writes one round of them a second, and none while nothing is published.
 _MOST_MARKERS = 1000
 
 
-def find_logs(cluster: PulsarCluster) -> list[Log]:
+def find_logs(cluster: PulsarCluster) -> list[TopicLog]:
     """The partitions with the position behind the last confirmed entry that readers get."""
-    found: list[Log] = []
+    found: list[TopicLog] = []
     for number, path in cluster.partitions:
         try:
             last = _last_message(cluster, path)
         except AdminError as error:
-            found.append(Log(cluster=cluster.name, partition=number, why=str(error)))
+            found.append(TopicLog(cluster=cluster.name, partition=number, why=str(error)))
         else:
             end = None if last is None else Position(last[0], last[1] + 1)
-            found.append(Log(cluster=cluster.name, partition=number, end=end))
+            found.append(TopicLog(cluster=cluster.name, partition=number, end=end))
     return found
 
 

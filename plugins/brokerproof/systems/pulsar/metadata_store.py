@@ -15,7 +15,7 @@ from brokerproof.systems.pulsar.roles import Role
 BROKERS = "/loadbalance/brokers"
 BOOKIES = "/ledgers/available"
 UNDER_REPLICATION = "/ledgers/underreplication/LAYOUT"
-# As a bookie writes it: `LedgerRereplicationLayoutFormat` in protobuf's text format.
+# The text that a bookie writes: `LedgerRereplicationLayoutFormat` in protobuf's text format.
 _LAYOUT = b'type: "BASIC"\nversion: 1\n'
 _TIMEOUT_S = 20.0
 
@@ -26,25 +26,18 @@ def nodes(topology: Topology, cluster: str) -> list[str]:
 
 
 def chroot(topology: Topology, cluster: str) -> str:
-    """What the paths of a cluster begin with: nothing, unless it shares the store with others."""
+    """The prefix of a cluster's paths: empty, unless the cluster shares the store with others."""
     return f"/{cluster}" if topology.shared_metadata else ""
 
 
 def lay_out(url: str) -> None:
     """Write where BookKeeper keeps its list of under-replicated ledgers.
 
-    Every bookie writes it where it is missing, and of bookies that start at the same time all but the first die of
-    it: https://github.com/apache/pulsar/pull/26248, put right from Pulsar 4.2 and in later releases of 4.0.
+    Every bookie writes this entry where it is missing. Of bookies that start at the same time, only the first one
+    survives that: https://github.com/apache/pulsar/pull/26248, repaired in Pulsar 4.2 and in later releases of 4.0.
 
-    Parameters
-    ----------
-    url
-        `HOST:PORT,…` of the metadata store, with the cluster's chroot if it has one.
-
-    Raises
-    ------
-    NodeError
-        The store does not answer, or refuses.
+    `url` is `HOST:PORT,…` of the metadata store, with the cluster's chroot if it has one. Raises NodeError where the
+    store does not answer or refuses.
     """
     client = KazooClient(hosts=url, timeout=_TIMEOUT_S)
     try:

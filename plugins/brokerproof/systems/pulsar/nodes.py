@@ -24,7 +24,7 @@ from brokerproof.systems.pulsar.addressing import (
     Addressing,
 )
 from brokerproof.systems.pulsar.distribution import Distribution
-from brokerproof.systems.pulsar.policies import BookiePlacement, RepairPlacement, policies_of
+from brokerproof.systems.pulsar.policies import BookiePlacement, RepairPlacement, parse_policies
 from brokerproof.systems.pulsar.roles import Role
 
 _REGION_AWARE = "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy"
@@ -112,7 +112,7 @@ class Layout:
         return self.configuration_url(cluster_name, hosts) + metadata_store.chroot(self.topology, cluster_name)
 
     def configuration_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
-        """`HOST:2181,…` of what the cluster knows tenants, namespaces and other clusters from."""
+        """`HOST:2181,…` of the store that holds the tenants, namespaces and other clusters."""
         hosts = hosts or self.addressing.hosts
         return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in metadata_store.nodes(self.topology, cluster_name))
 
@@ -123,32 +123,32 @@ class Layout:
         )
 
 
-def node_specs(layout: Layout, cluster_name: str) -> dict[str, NodeSpec]:
+def make_node_specs(layout: Layout, cluster_name: str) -> dict[str, NodeSpec]:
     """The specs of a cluster's nodes, by name."""
     cluster = layout.topology.clusters[cluster_name]
     make: Mapping[str, Callable[[Layout, str, str, Node], NodeSpec]] = {
-        Role.METADATA: _metadata,
-        Role.BOOKIE: _bookie,
-        Role.BROKER: _broker,
+        Role.METADATA: _make_metadata_spec,
+        Role.BOOKIE: _make_bookie_spec,
+        Role.BROKER: _make_broker_spec,
     }
     return {name: make[node.role](layout, cluster_name, name, node) for name, node in cluster.nodes.items()}
 
 
-def shared_metadata_specs(layout: Layout) -> dict[str, NodeSpec]:
+def make_shared_metadata_specs(layout: Layout) -> dict[str, NodeSpec]:
     """The specs of the metadata store that all clusters share, by name."""
-    return {name: _metadata(layout, "", name, node) for name, node in layout.topology.shared_metadata.items()}
+    return {name: _make_metadata_spec(layout, "", name, node) for name, node in layout.topology.shared_metadata.items()}
 
 
-def initialization(layout: Layout, cluster_name: str) -> Program:
+def make_initialization(layout: Layout, cluster_name: str) -> Program:
     """The program that writes a new cluster's metadata."""
     cluster = layout.topology.clusters[cluster_name]
     command = (
-        *_java(layout, Role.BROKER, heap_mb=128),
+        *_make_java_command(layout, Role.BROKER, heap_mb=128),
         "org.apache.pulsar.PulsarClusterMetadataSetup",
         *("--cluster", cluster_name),
         *("--metadata-store", f"zk:{layout.metadata_url(cluster_name, layout.addresses)}"),
         *("--configuration-metadata-store", f"zk:{layout.configuration_url(cluster_name, layout.addresses)}"),
-        *("--web-service-url", layout.addressing.web_urls(cluster_name)),
+        *("--web-service-url", layout.addressing.join_web_urls(cluster_name)),
         *("--broker-service-url", layout.service_url(cluster)),
     )
     # It runs beside the nodes and not as one of them, so it has no names of its own for them.
@@ -156,22 +156,22 @@ def initialization(layout: Layout, cluster_name: str) -> Program:
     return Program(purpose=f"writing the metadata of cluster {cluster_name}", command=command, files=files)
 
 
-def health_url(spec: NodeSpec) -> str:
-    """A node's own word that it is healthy: GET answers 200."""
+def make_health_url(spec: NodeSpec) -> str:
+    """The URL at which a node says that it is healthy: GET answers 200."""
     return _HEALTH[spec.role].format(spec.address)
 
 
-def ready_url(spec: NodeSpec) -> str:
-    """The same without side effects. A broker's health check publishes a message, which before the racks are known
-    would be stored anywhere."""
+def make_ready_url(spec: NodeSpec) -> str:
+    """The URL at which a node says that it serves. It has no side effects, whereas a broker's health check publishes a
+    message, which could be stored in any region before the racks are known."""
     return (
         f"http://{spec.address}:{BROKER_HTTP_PORT}/admin/v2/brokers/ready"
         if spec.role == Role.BROKER
-        else health_url(spec)
+        else make_health_url(spec)
     )
 
 
-def _metadata(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
+def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
     address = layout.addresses[name]
     settings = {
         "dataDir": "{node}/data",
@@ -189,30 +189,30 @@ def _metadata(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeS
         region=node.region,
         address=address,
         command=(
-            *_java(layout, Role.METADATA, heap_mb=layout.topology.heap_mb[Role.METADATA]),
+            *_make_java_command(layout, Role.METADATA, heap_mb=layout.topology.heap_mb[Role.METADATA]),
             "-Dzookeeper.4lw.commands.whitelist=*",
             "-Dzookeeper.snapshot.trust.empty=true",
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             "{node}/conf/zookeeper.conf",
         ),
-        files=_files(layout, name, "zookeeper.conf", settings),
+        files=_make_files(layout, name, "zookeeper.conf", settings),
         ports=(METADATA_PORT, METADATA_ADMIN_PORT, METADATA_METRICS_PORT),
     )
 
 
-def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
+def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
     cluster = layout.topology.clusters[cluster_name]
     address = layout.addresses[name]
     settings: dict[str, object] = {
         "bookiePort": BOOKIE_PORT,
-        # All three together, or else the bookie listens on every address.
+        # Without all three of them, the bookie listens on every address.
         "listeningInterface": "lo",
         "advertisedAddress": layout.addressing.hosts[name],
         "allowLoopback": "true",
         "journalDirectory": "{node}/data/journal",
         "ledgerDirectories": "{node}/data/ledgers",
         "indexDirectories": "{node}/data/index",
-        # The disk is the machine's own: that it is rather full is no failure of a bookie.
+        # The disk is the machine's. A bookie must not fail because other programs fill it.
         "diskUsageThreshold": FULL_SHARE,
         "diskUsageWarnThreshold": FULL_SHARE,
         "diskUsageLwmThreshold": FULL_SHARE,
@@ -232,7 +232,7 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         "numHighPriorityWorkerThreads": 2,
         "numJournalCallbackThreads": 2,
     }
-    if policies_of(cluster).placement.repair is RepairPlacement.REGION_AWARE:
+    if parse_policies(cluster).placement.repair is RepairPlacement.REGION_AWARE:
         # As shipped, auto-recovery knows no regions and puts a copy anywhere; these three let it look them up.
         settings |= {
             "ensemblePlacementPolicy": _REGION_AWARE,
@@ -249,15 +249,15 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         region=node.region,
         address=address,
         command=(
-            *_java(layout, Role.BOOKIE, heap_mb=heap, direct_mb=heap),
+            *_make_java_command(layout, Role.BOOKIE, heap_mb=heap, direct_mb=heap),
             *_METADATA_DRIVERS,
             "org.apache.bookkeeper.server.Main",
             "--conf",
             "{node}/conf/bookkeeper.conf",
         ),
-        files=_files(layout, name, "bookkeeper.conf", settings),
+        files=_make_files(layout, name, "bookkeeper.conf", settings),
         reset=(
-            *_java(layout, Role.BOOKIE, heap_mb=128),
+            *_make_java_command(layout, Role.BOOKIE, heap_mb=128),
             *_METADATA_DRIVERS,
             *reset,
             *("bookieformat", "-nonInteractive", "-force", "-deleteCookie"),
@@ -266,9 +266,9 @@ def _bookie(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
     )
 
 
-def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
+def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
     cluster = layout.topology.clusters[cluster_name]
-    placement = policies_of(cluster).placement
+    placement = parse_policies(cluster).placement
     address = layout.addresses[name]
     pinned = placement.bookies is BookiePlacement.PINNED
     settings: dict[str, object] = {
@@ -294,7 +294,7 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         "numExecutorThreadPoolSize": 2,
         "numCacheExecutorThreadPoolSize": 2,
         "managedLedgerNumSchedulerThreads": 2,
-        **layout.addressing.listeners(name),
+        **layout.addressing.configure_listeners(name),
         **layout.topology.settings.get(Role.BROKER, {}),
     }
     heap = layout.topology.heap_mb[Role.BROKER]
@@ -304,26 +304,26 @@ def _broker(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpe
         region=node.region,
         address=address,
         command=(
-            *_java(layout, Role.BROKER, heap_mb=heap, direct_mb=heap),
+            *_make_java_command(layout, Role.BROKER, heap_mb=heap, direct_mb=heap),
             *_METADATA_DRIVERS,
             "-Dlog4j.shutdownHookEnabled=false",
             "org.apache.pulsar.PulsarBrokerStarter",
             "--broker-conf",
             "{node}/conf/broker.conf",
         ),
-        files=_files(layout, name, "broker.conf", settings),
+        files=_make_files(layout, name, "broker.conf", settings),
         ports=(BROKER_PORT, BROKER_HTTP_PORT, *((CLIENTS_PORT,) if layout.topology.links else ())),
     )
 
 
-def _java(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
-    """A JVM with the class data of a role, which is fit for whatever heap."""
-    kept = class_data_archive.archive(
+def _make_java_command(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
+    """The command of a JVM with the class data of a role. The class data fits every size of heap."""
+    archive = class_data_archive.archive(
         role, java=layout.java, version=layout.distribution.version, heap_mb=layout.topology.heap_mb[role]
     )
     return (
         str(layout.java),
-        *((f"-XX:SharedArchiveFile={kept}",) if kept.exists() else ()),
+        *((f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()),
         f"-Xmx{heap_mb}m",
         f"-XX:MaxDirectMemorySize={direct_mb}m",
         *_SMALL,
@@ -334,10 +334,10 @@ def _java(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> t
     )
 
 
-def _files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
-    hosts = {"localhost": "127.0.0.1", **layout.addressing.named(node)}
+def _make_files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
+    hosts = {"localhost": "127.0.0.1", **layout.addressing.map_hosts(node)}
     return {
-        f"conf/{name}": configured(layout.distribution.shipped(name), settings),
+        f"conf/{name}": fill_configuration(layout.distribution.read_shipped(name), settings),
         # The node's address is looked up backwards too, and the first name found has to be the machine's.
         "conf/hosts": f"{layout.addresses[node]} {socket.gethostname()}\n"
         + "".join(f"{address} {host}\n" for host, address in hosts.items()),
@@ -345,13 +345,13 @@ def _files(layout: Layout, node: str, name: str, settings: Mapping[str, object])
     }
 
 
-def configured(shipped: str, settings: Mapping[str, object]) -> str:
-    """A shipped `key=value` file with some keys replaced, and those that it lacks (or has commented out) added."""
-    left = dict(settings)
+def fill_configuration(shipped: str, settings: Mapping[str, object]) -> str:
+    """A shipped `key=value` file with some keys replaced. Keys that it lacks or comments out are added."""
+    unwritten = dict(settings)
 
     def replace(match: re.Match[str]) -> str:
         key = match[1]
-        return f"{key}={left.pop(key)}" if key in left else match[0]
+        return f"{key}={unwritten.pop(key)}" if key in unwritten else match[0]
 
     text = re.sub(r"^([A-Za-z][\w.]*)=.*$", replace, shipped, flags=re.MULTILINE)
-    return text + "".join(f"\n{key}={value}" for key, value in left.items()) + "\n"
+    return text + "".join(f"\n{key}={value}" for key, value in unwritten.items()) + "\n"

@@ -1,4 +1,4 @@
-"""Observes Pulsar's clusters: what they say about themselves, together."""
+"""Observes Pulsar's clusters: what all of them say about themselves."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
-from brokerproof.systems.destinations import clusters_reached
-from brokerproof.systems.protocols import Log, SegmentCopies
-from brokerproof.systems.pulsar.cluster import PulsarCluster, clusters_of
+from brokerproof.systems.destinations import list_clusters_reached
+from brokerproof.systems.protocols import SegmentCopies, TopicLog
+from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
 from brokerproof.systems.pulsar.copies import count_under_replicated, find_copies, find_holders
 from brokerproof.systems.pulsar.drains import (
     find_acknowledged,
@@ -28,7 +28,7 @@ class PulsarObservation:
 
     def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
         self.run, self.topology = run, run.topology
-        self.clusters = clusters_of(run, patience_s=patience_s)
+        self.clusters = make_clusters(run, patience_s=patience_s)
 
     @cached_property
     def home(self) -> PulsarCluster:
@@ -37,27 +37,27 @@ class PulsarObservation:
 
     @property
     def _homes(self) -> list[str]:
-        return self.run.scenario.workload.homes(self.topology)
+        return self.run.scenario.workload.list_homes(self.topology)
 
     @cached_property
     def holding(self) -> list[PulsarCluster]:
         """The clusters that the topic is in: those published to, and those replicated to."""
-        return [self.clusters[name] for name in clusters_reached(self.topology, self.run.scenario.workload)]
+        return [self.clusters[name] for name in list_clusters_reached(self.topology, self.run.scenario.workload)]
 
-    def owner(self, cluster: str | None = None) -> str | None:
+    def find_owner(self, cluster: str | None = None) -> str | None:
         """From the lookup service, which may assign the topic if nobody owns it."""
-        return self._one(cluster).owner()
+        return self._find_cluster(cluster).find_owner()
 
-    def holders(self, cluster: str | None = None) -> list[str]:
+    def find_holders(self, cluster: str | None = None) -> list[str]:
         """The last segment's ensemble of the topic's open ledger."""
-        return find_holders(self._one(cluster))
+        return find_holders(self._find_cluster(cluster))
 
-    def alive(self) -> dict[str, list[str]]:
+    def list_alive(self) -> dict[str, list[str]]:
         """Brokers as they registered themselves; bookies that registered as writable."""
         clusters = self.clusters.values()
         return {
-            Role.BROKER: [name for cluster in clusters for name in cluster.alive_brokers()],
-            Role.BOOKIE: [name for cluster in clusters for name in cluster.alive_bookies()],
+            Role.BROKER: [name for cluster in clusters for name in cluster.list_alive_brokers()],
+            Role.BOOKIE: [name for cluster in clusters for name in cluster.list_alive_bookies()],
         }
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
@@ -65,36 +65,36 @@ class PulsarObservation:
         return {
             (f"{name}/{what}" if len(self.clusters) > 1 else what): sampler
             for name, cluster in self.clusters.items()
-            for what, sampler in ClusterSamplers(cluster).by_name().items()
+            for what, sampler in ClusterSamplers(cluster).list_samplers().items()
         }
 
-    def under_replicated(self) -> int:
+    def count_under_replicated(self) -> int:
         """Count of the ledgers that auto-recovery's metadata lists."""
         return sum(count_under_replicated(cluster) for cluster in self.clusters.values())
 
-    def published(self) -> int:
+    def count_published(self) -> int:
         """From the brokers' counters, over clusters and partitions."""
-        return sum(self.clusters[name].published() for name in self._homes)
+        return sum(self.clusters[name].count_published() for name in self._homes)
 
-    def copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
+    def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
         """One for each ensemble segment, from BookKeeper's metadata."""
         return [each for cluster in self.holding if cluster.name not in without for each in find_copies(cluster)]
 
-    def drained(self) -> list[SubscriptionDrain]:
+    def find_subscription_drains(self) -> list[SubscriptionDrain]:
         """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""
         return [drain for cluster in self.holding for drain in find_subscription_drains(cluster)]
 
-    def replicated(self) -> list[ReplicationDrain]:
+    def find_replication_drains(self) -> list[ReplicationDrain]:
         """From each replicator's cursor, whether it is at the last confirmed entry."""
         return [drain for name in self._homes for drain in find_replication_drains(self.clusters[name])]
 
-    def acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+    def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """For each partition, what is behind the cursor's mark-delete position."""
         return find_acknowledged(self.clusters[cluster], subscription)
 
-    def logs(self) -> list[Log]:
+    def find_logs(self) -> list[TopicLog]:
         """The partitions with the position behind the last confirmed entry."""
         return [log for cluster in self.holding for log in find_logs(cluster)]
 
-    def _one(self, cluster: str | None) -> PulsarCluster:
+    def _find_cluster(self, cluster: str | None) -> PulsarCluster:
         return self.home if cluster is None else self.clusters[cluster]

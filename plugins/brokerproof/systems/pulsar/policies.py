@@ -1,4 +1,4 @@
-"""The policies that a topology lays over a Pulsar cluster: where copies go, and what holds for each namespace."""
+"""The policies that a topology sets on a Pulsar cluster: where copies go, and what holds for each namespace."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ class Placement(FrozenModel):
 
 
 class ClusterPolicies(FrozenModel):
-    """What stands beside the nodes of a cluster of Pulsar: its placement, its namespaces by `tenant/name`."""
+    """The policies of a cluster of Pulsar: its placement, and its namespaces by `tenant/name`."""
 
     placement: Placement = Placement()
     namespaces: dict[str, Namespace] = Field(default_factory=dict)
 
 
-def policies_of(cluster: Cluster) -> ClusterPolicies:
+def parse_policies(cluster: Cluster) -> ClusterPolicies:
     """A cluster's policies. Raises InputError, its field inside the cluster."""
     return parse(ClusterPolicies, cluster.policies, file="")
 
 
-def storing_regions(cluster: Cluster) -> list[str]:
+def list_storing_regions(cluster: Cluster) -> list[str]:
     """The regions that have a bookie of the cluster, in the file's order."""
     return list(dict.fromkeys(node.region for node in cluster.nodes.values() if node.role == Role.BOOKIE))

@@ -7,13 +7,13 @@ from functools import cached_property
 
 import httpx
 
-from brokerproof.machine.java import java_home
+from brokerproof.machine.java import find_java_home
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.systems.pulsar import class_data_archive, metadata_store, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
-from brokerproof.systems.pulsar.distribution import distribution
+from brokerproof.systems.pulsar.distribution import provide_distribution
 from brokerproof.systems.pulsar.roles import Role
 
 
@@ -22,24 +22,24 @@ class PulsarProvisioning:
 
     def __init__(self, run: Run) -> None:
         self.run, self.topology = run, run.topology
-        self._addressing = Addressing.of(run)
+        self._addressing = Addressing.from_run(run)
         self._http = httpx.Client(timeout=httpx.Timeout(5.0, connect=1.0), trust_env=False)
 
     @cached_property
     def layout(self) -> nodes.Layout:
         """Fetches the distribution if the cache lacks it."""
         return nodes.Layout(
-            distribution=distribution(self.run.scenario.version),
-            java=java_home() / "bin" / "java",
+            distribution=provide_distribution(self.run.scenario.version),
+            java=find_java_home() / "bin" / "java",
             addressing=self._addressing,
         )
 
     def specs(self) -> Mapping[str, NodeSpec]:
         """Every node of the topology, by name."""
-        return nodes.shared_metadata_specs(self.layout) | {
+        return nodes.make_shared_metadata_specs(self.layout) | {
             name: spec
             for cluster in self.topology.clusters
-            for name, spec in nodes.node_specs(self.layout, cluster).items()
+            for name, spec in nodes.make_node_specs(self.layout, cluster).items()
         }
 
     def routes(self) -> list[Route]:
@@ -54,26 +54,26 @@ class PulsarProvisioning:
         ]
 
     def initialize(self, execute: Callable[[Program], None]) -> None:
-        """Write each cluster's metadata. Not at once: in a shared store they change the same namespaces.
+        """Write the metadata of the clusters, one after the other: in a shared store they change the same namespaces.
 
-        What bookies that start side by side would race for is there too before the first of them starts.
+        It also writes the entry that bookies would race for if they started side by side without it.
         """
         for name in self.topology.clusters:
-            execute(nodes.initialization(self.layout, name))
+            execute(nodes.make_initialization(self.layout, name))
         for name in self.topology.clusters:
             metadata_store.lay_out(self.layout.metadata_url(name, self._addressing.addresses))
 
-    def healthy(self, spec: NodeSpec) -> bool:
+    def is_healthy(self, spec: NodeSpec) -> bool:
         """GET of the node's health endpoint answers 200."""
-        return self._answers(nodes.health_url(spec))
+        return self._answers(nodes.make_health_url(spec))
 
-    def ready(self, spec: NodeSpec) -> bool:
+    def is_ready(self, spec: NodeSpec) -> bool:
         """GET of the node's ready endpoint answers 200."""
-        return self._answers(nodes.ready_url(spec))
+        return self._answers(nodes.make_ready_url(spec))
 
     def describe_health(self, spec: NodeSpec) -> str:
         """The URL of the health endpoint."""
-        return nodes.health_url(spec)
+        return nodes.make_health_url(spec)
 
     def learn(self, pids: Mapping[str, int]) -> None:
         """Class data archives of the roles that lack one."""

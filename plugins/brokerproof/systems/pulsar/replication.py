@@ -1,26 +1,26 @@
-"""Which clusters of Pulsar send what to which others: the policies of its namespaces say it."""
+"""Which clusters of Pulsar replicate to which others, from the policies of the namespaces."""
 
 from __future__ import annotations
 
 from brokerproof.experiment.topology import Topology
-from brokerproof.systems.pulsar.policies import policies_of
+from brokerproof.systems.pulsar.policies import parse_policies
 from brokerproof.systems.pulsar.roles import Role
 
 
-def clusters_reached(topology: Topology, home: str, namespace: str) -> list[str]:
+def list_clusters_reached(topology: Topology, home: str, namespace: str) -> list[str]:
     """The clusters whose logs have to hold what is published to a namespace in `home`, `home` first."""
-    policies = policies_of(topology.clusters[home]).namespaces.get(namespace)
+    policies = parse_policies(topology.clusters[home]).namespaces.get(namespace)
     return list(dict.fromkeys([home, *(policies.replicated_to if policies else [])]))
 
 
-def regions_replicating_to(topology: Topology, cluster: str) -> list[str]:
+def list_regions_replicating_to(topology: Topology, cluster: str) -> list[str]:
     """The regions in which the clusters that replicate something to this one have brokers."""
     return list(
         dict.fromkeys(
             node.region
             for name, other in topology.clusters.items()
             if name != cluster
-            and any(cluster in clusters_reached(topology, name, each) for each in policies_of(other).namespaces)
+            and any(cluster in list_clusters_reached(topology, name, each) for each in parse_policies(other).namespaces)
             for node in other.nodes.values()
             if node.role == Role.BROKER
         )

@@ -8,10 +8,10 @@ from functools import partial
 import httpx
 
 from brokerproof import clock
-from brokerproof.run.observations import Metric, Sample, Source, list_value, topic_source
-from brokerproof.systems.destinations import clusters_reached
+from brokerproof.run.observations import Sample, SampledMetric, Source, format_names, make_topic_source
+from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT
-from brokerproof.systems.pulsar.bookie_metrics import bookie_counters
+from brokerproof.systems.pulsar.bookie_metrics import parse_bookie_counters
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 from brokerproof.systems.pulsar.copies import count_under_replicated
 from brokerproof.systems.pulsar.roles import Role
@@ -25,9 +25,9 @@ class ClusterSamplers:
         timeout = httpx.Timeout(min(5.0, cluster.patience_s), connect=1.0)
         self._http = httpx.Client(timeout=timeout, trust_env=False)
 
-    def by_name(self) -> Mapping[str, Callable[[], list[Sample]]]:
+    def list_samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
         """One for each thing that can be slow or dead by itself."""
-        here = self._cluster.name in clusters_reached(self._cluster.topology, self._cluster.run.scenario.workload)
+        here = self._cluster.name in list_clusters_reached(self._cluster.topology, self._cluster.run.scenario.workload)
         return {
             "brokers": self._sample_brokers,
             "bookies": self._sample_bookies,
@@ -36,51 +36,64 @@ class ClusterSamplers:
             **{name: partial(self._sample_bookie, name) for name in self._cluster.names(Role.BOOKIE)},
         }
 
-    @property
-    def _topic_source(self) -> str:
+    def _make_topic_source(self) -> str:
         several = len(self._cluster.topology.clusters) > 1
-        return topic_source(self._cluster.topic, self._cluster.name if several else None)
+        return make_topic_source(self._cluster.topic, self._cluster.name if several else None)
 
     def _sample_cluster(self, metric: str, value: str) -> list[Sample]:
-        return [_sample(Source.CLUSTER.of(self._cluster.name), metric, value)]
+        return [_sample(Source.CLUSTER.join_name(self._cluster.name), metric, value)]
 
     def _sample_brokers(self) -> list[Sample]:
-        return self._sample_cluster(Metric.ALIVE.of(Role.BROKER), list_value(self._cluster.alive_brokers()))
+        return self._sample_cluster(
+            SampledMetric.ALIVE.join_subject(Role.BROKER), format_names(self._cluster.list_alive_brokers())
+        )
 
     def _sample_bookies(self) -> list[Sample]:
-        return self._sample_cluster(Metric.ALIVE.of(Role.BOOKIE), list_value(self._cluster.alive_bookies()))
+        return self._sample_cluster(
+            SampledMetric.ALIVE.join_subject(Role.BOOKIE), format_names(self._cluster.list_alive_bookies())
+        )
 
     def _sample_repair(self) -> list[Sample]:
-        return self._sample_cluster(Metric.UNDER_REPLICATED, str(count_under_replicated(self._cluster)))
+        return self._sample_cluster(SampledMetric.UNDER_REPLICATED, str(count_under_replicated(self._cluster)))
 
     def _sample_owner(self) -> list[Sample]:
-        return [_sample(self._topic_source, Metric.OWNER, self._cluster.owner() or "")]
+        return [_sample(self._make_topic_source(), SampledMetric.OWNER, self._cluster.find_owner() or "")]
 
     def _sample_topic(self) -> list[Sample]:
-        source = self._topic_source
+        source = self._make_topic_source()
         stats = [self._cluster.brokers.get(path + "/stats") for _, path in self._cluster.partitions]
-        rows = [_sample(source, Metric.PUBLISHED, str(sum(one["msgInCounter"] for one in stats)))]
+        rows = [_sample(source, SampledMetric.PUBLISHED, str(sum(one["msgInCounter"] for one in stats)))]
         for name in [one.name for one in self._cluster.subscriptions]:
             found = [one["subscriptions"][name] for one in stats if name in one["subscriptions"]]
             if found:
-                rows.append(_sample(source, Metric.BACKLOG.of(name), str(sum(one["msgBacklog"] for one in found))))
-                rows.append(_sample(source, Metric.DELIVERED.of(name), str(sum(one["msgOutCounter"] for one in found))))
+                rows.append(
+                    _sample(
+                        source, SampledMetric.BACKLOG.join_subject(name), str(sum(one["msgBacklog"] for one in found))
+                    )
+                )
+                rows.append(
+                    _sample(
+                        source,
+                        SampledMetric.DELIVERED.join_subject(name),
+                        str(sum(one["msgOutCounter"] for one in found)),
+                    )
+                )
         for other in self._cluster.others:
             found = [one["replication"][other] for one in stats if other in one["replication"]]
             if found:
                 way = f"{self._cluster.name}>{other}"
                 backlog = sum(one["replicationBacklog"] for one in found)
                 delay_s = max(one["replicationDelayInSeconds"] for one in found)
-                rows.append(_sample(source, Metric.REPLICATION_BACKLOG.of(way), str(backlog)))
-                rows.append(_sample(source, Metric.REPLICATION_DELAY_S.of(way), str(delay_s)))
+                rows.append(_sample(source, SampledMetric.REPLICATION_BACKLOG.join_subject(way), str(backlog)))
+                rows.append(_sample(source, SampledMetric.REPLICATION_DELAY_S.join_subject(way), str(delay_s)))
         return rows
 
     def _sample_bookie(self, name: str) -> list[Sample]:
         text = self._http.get(f"http://{self._cluster.addresses[name]}:{BOOKIE_HTTP_PORT}/metrics").text
         at = clock.now_us()
         return [
-            Sample(at=at, source=Source.NODE.of(name), metric=metric, value=str(value))
-            for metric, value in bookie_counters(text).items()
+            Sample(at=at, source=Source.NODE.join_name(name), metric=metric, value=str(value))
+            for metric, value in parse_bookie_counters(text).items()
         ]
 
 

@@ -15,11 +15,11 @@ from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits, WarmUp
 from brokerproof.systems.pulsar import topology_rules
-from brokerproof.systems.pulsar.distribution import CHECKSUMS, distribution, examine
-from brokerproof.systems.pulsar.policies import ClusterPolicies, policies_of
-from brokerproof.systems.pulsar.replication import clusters_reached
+from brokerproof.systems.pulsar.distribution import CHECKSUMS, examine, provide_distribution
+from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
+from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
-from brokerproof.systems.pulsar.topic import full_name, namespace_of
+from brokerproof.systems.pulsar.topic import make_full_name, parse_namespace
 
 
 class Pulsar:
@@ -45,8 +45,8 @@ class Pulsar:
         workload = scenario.workload
         if workload.namespace is None:
             raise InputError("is missing", field="workload.namespace", remedy="add it")
-        for cluster in workload.homes(topology):
-            known = policies_of(topology.clusters[cluster]).namespaces
+        for cluster in workload.list_homes(topology):
+            known = parse_policies(topology.clusters[cluster]).namespaces
             if workload.namespace not in known:
                 raise InputError(
                     f"no namespace is called `{workload.namespace}`",
@@ -56,11 +56,11 @@ class Pulsar:
 
     def topic(self, workload: Workload) -> str:
         """A persistent topic of the workload's namespace."""
-        return full_name(workload)
+        return make_full_name(workload)
 
-    def reached(self, topology: Topology, home: str, topic: str) -> list[str]:
+    def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         """Where the topic's namespace is replicated to."""
-        return clusters_reached(topology, home, namespace_of(topic))
+        return list_clusters_reached(topology, home, parse_namespace(topic))
 
     # The parts are imported when a run needs them: a scenario's file is checked without Pulsar's client.
 
@@ -69,7 +69,7 @@ class Pulsar:
         from brokerproof.systems.pulsar import warm_up
 
         return WarmUp(
-            fetch=lambda: distribution(version),
+            fetch=lambda: provide_distribution(version),
             done=lambda: warm_up.is_warm(version),
             topology=warm_up.TOPOLOGY,
             workload={"namespace": warm_up.NAMESPACE},

@@ -7,16 +7,16 @@ from brokerproof.experiment.workload import Workload
 _SCHEME = "persistent://"
 
 
-def full_name(workload: Workload) -> str:
+def make_full_name(workload: Workload) -> str:
     """A persistent topic of the workload's namespace."""
     return f"{_SCHEME}{workload.namespace}/{workload.topic}"
 
 
-def namespace_of(topic: str) -> str:
+def parse_namespace(topic: str) -> str:
     """The namespace, `tenant/name`, of a topic's full name."""
     return topic.removeprefix(_SCHEME).rpartition("/")[0]
 
 
-def admin_path(topic: str) -> str:
+def make_admin_path(topic: str) -> str:
     """Where the admin REST has the topic."""
     return f"/admin/v2/persistent/{topic.removeprefix(_SCHEME)}"

@@ -1,4 +1,4 @@
-"""What makes a topology one that Pulsar can run."""
+"""The rules for a topology that Pulsar can run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from brokerproof.errors import InputError
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.yaml_models import suggest_name
-from brokerproof.systems.pulsar.policies import ClusterPolicies, policies_of, storing_regions
-from brokerproof.systems.pulsar.replication import clusters_reached, regions_replicating_to
+from brokerproof.systems.pulsar.policies import ClusterPolicies, list_storing_regions, parse_policies
+from brokerproof.systems.pulsar.replication import list_clusters_reached, list_regions_replicating_to
 from brokerproof.systems.pulsar.roles import Role
 
 # The prefix of the URLs of metadata stores, without its colon.
@@ -22,7 +22,7 @@ def validate(topology: Topology) -> Topology:
     for name, cluster in topology.clusters.items():
         at = f"clusters.{name}"
         try:
-            policies[name] = policies_of(cluster)
+            policies[name] = parse_policies(cluster)
             _check_placement(cluster, policies[name])
             _check_namespaces(cluster, policies[name])
         except InputError as error:
@@ -67,7 +67,7 @@ def _check_namespaces(cluster: Cluster, policies: ClusterPolicies) -> None:
 
 
 def _check_region(cluster: Cluster, region: str, field: str) -> None:
-    regions = storing_regions(cluster)
+    regions = list_storing_regions(cluster)
     if region not in regions:
         raise InputError(f"no node is in region `{region}`", field=field, remedy=suggest_name(region, regions))
 
@@ -88,7 +88,7 @@ def _check_replication(topology: Topology, policies: Mapping[str, ClusterPolicie
                 )
             of_each_cluster: dict[str, Any] = {"isolation": None, "replicated_to": []}
             different = here.model_copy(update=of_each_cluster) != there.model_copy(update=of_each_cluster)
-            reached_from_both = [set(clusters_reached(topology, each, name)) for each in (cluster, other)]
+            reached_from_both = [set(list_clusters_reached(topology, each, name)) for each in (cluster, other)]
             if topology.shared_metadata and (different or reached_from_both[0] != reached_from_both[1]):
                 raise InputError(
                     f"`{name}` is one namespace in the shared metadata store, and `{other}` describes it differently",
@@ -110,7 +110,7 @@ def _check_names_across_links(topology: Topology) -> None:
 
 def _check_listeners_across_links(topology: Topology) -> None:
     for cluster in topology.clusters:
-        regions = regions_replicating_to(topology, cluster)
+        regions = list_regions_replicating_to(topology, cluster)
         if len(regions) > 1:
             raise InputError(
                 f"is replicated with across links from brokers in {' and '.join(regions)}, and Pulsar knows "

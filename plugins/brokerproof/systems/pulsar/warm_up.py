@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from brokerproof.machine.java import java_home
+from brokerproof.machine.java import find_java_home
 from brokerproof.systems.pulsar import class_data_archive
 from brokerproof.systems.pulsar.distribution import is_cached
 from brokerproof.systems.pulsar.roles import TRAITS, Role
@@ -13,7 +13,7 @@ TOPOLOGY: dict[str, Any] = {
     "title": "Rehearsal",
     "description": "One node of each role.",
     "settings": {
-        # The broker's own topics have no namespace of ours that says so.
+        # The broker's own topics are in no namespace of ours, whose policies would say so.
         Role.BROKER: {f"managedLedgerDefault{name}": 1 for name in ("EnsembleSize", "WriteQuorum", "AckQuorum")},
     },
     "clusters": {
@@ -33,7 +33,7 @@ NAMESPACE = "warm-up/here"
 
 def is_warm(version: str) -> bool:
     """Whether the version is in the cache, and class data of every role with the heap that it has by default."""
-    java = java_home() / "bin" / "java"
+    java = find_java_home() / "bin" / "java"
     return is_cached(version) and all(
         class_data_archive.archive(role, java=java, version=version, heap_mb=traits.heap_mb or 0).exists()
         for role, traits in TRAITS.items()

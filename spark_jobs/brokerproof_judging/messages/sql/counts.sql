@@ -1,4 +1,4 @@
--- What the judgement counts of messages. A message is counted once, at its home.
+-- The counts of messages in the judgement. A message is counted once, at its home.
 WITH counted AS (
     SELECT *, subscription = '' AS in_log, subscription = '' AND coalesce(cluster = home, false) AS at_home FROM places
 )

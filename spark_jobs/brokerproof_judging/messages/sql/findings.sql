@@ -1,5 +1,5 @@
--- One row per anomaly, message and place, with what is known of the place and whether the anomaly is legal there. What
--- facts showed is in `fact_findings`, what comparisons found in `rows`; they may find one anomaly more than once.
+-- One row per anomaly, message and place, with the facts about the place and whether the anomaly is legal there.
+-- `fact_findings` holds the findings from facts, `rows` those of comparisons; both may hold one anomaly more than once.
 CREATE TABLE findings AS
 WITH found AS (
     SELECT who, number, topic, cluster, subscription, anomaly, min({cause: cause, detail: detail}) AS first
@@ -7,7 +7,7 @@ WITH found AS (
     GROUP BY who, number, topic, cluster, subscription, anomaly
 ),
 ruled AS (
-    -- What the scenario says of the place itself, or else what it says of every other place.
+    -- The scenario's rule for the place itself, or else its rule for every other place.
     SELECT
         f.*,
         p.who IS NULL AS without_facts,
@@ -24,7 +24,8 @@ SELECT
     * EXCLUDE (first, forbidden),
     first.cause,
     first.detail,
-    -- What a destroyed cluster lost, or had not yet sent on, is legal; `rpo_messages` bounds what no cluster holds.
+    -- A message that a destroyed cluster lost, or had not yet sent on, is legal.
+    -- `rpo_messages` bounds what no cluster holds.
     NOT list_contains(forbidden, anomaly) OR (
         anomaly IN ('lost', 'not_replicated')
         AND (cluster IN (FROM destroyed_clusters) OR coalesce(home IN (FROM destroyed_clusters), false))

@@ -1,4 +1,4 @@
--- The highest position that was settled in every second of a log that `rows` holds anything of, null where none was.
+-- The highest position that was settled in every second of a log that has rows in `rows`, null where none was.
 WITH by_second AS (
     SELECT
         cluster, topic, partition, second,

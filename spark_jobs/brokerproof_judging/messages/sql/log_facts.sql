@@ -2,8 +2,8 @@
 -- published, what is stored there, and what is proven about the log.
 CREATE TABLE log_facts AS
 WITH
--- Every cluster for every home, also those that a message did not have to reach: what turns up there was published all
--- the same and is no phantom.
+-- Every cluster for every home, also clusters that a message did not have to reach: a message that turns up there was
+-- published and is no phantom.
 destinations AS (
     SELECT
         topic,

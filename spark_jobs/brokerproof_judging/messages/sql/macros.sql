@@ -1,9 +1,9 @@
--- What several queries of this folder say in the same words.
+-- The expressions that several queries of this folder share.
 
 -- A message without a readable name is told from others by a mark and its position (message_columns.py).
 CREATE MACRO is_nameless(who) AS starts_with(who, chr(1));
 
--- What such a message carries of its name, null where that is nothing.
+-- The part of its name that such a message carries, null where it carries none.
 CREATE MACRO producer_of(who) AS nullif(IF(is_nameless(who), split_part(who, chr(1), 3), who), '');
 CREATE MACRO seq_of(who, number) AS IF(is_nameless(who) AND number < 0, NULL, number);
 

@@ -1,4 +1,4 @@
--- One row per message: what its attempts come to. It has two homes or two payloads only where the load's record
+-- One row per message, with the result of its attempts. It has two homes or two payloads only where the load's record
 -- contradicts itself, which publish_record.py reports.
 CREATE TABLE published AS
 SELECT

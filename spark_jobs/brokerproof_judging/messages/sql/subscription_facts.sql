@@ -2,7 +2,7 @@
 -- subscription's cluster, what was delivered, and what is proven about the drain.
 CREATE TABLE subscription_facts AS
 WITH
--- A message comes again where it is not the first delivery from its position. That an ack was confirmed within the
+-- A delivery is a repetition where it is not the first one from its position. That an ack was confirmed within the
 -- clocks' error before a delivery does not prove that it was confirmed earlier.
 from_positions AS (
     SELECT
@@ -40,7 +40,7 @@ delivered AS (
     FROM from_positions
     GROUP BY who, number, topic, cluster, subscription
 ),
--- Also those that the scenario does not know, which do not have to get anything.
+-- Also subscriptions that the scenario does not know, which do not have to get anything.
 places AS (
     SELECT cluster, subscription, true AS has_to_get, moved_from FROM subscriptions
     UNION ALL
@@ -72,7 +72,7 @@ expected AS (
         l.first_copy,
         l.copies AS stored_copies,
         l.required AS required_in_log,
-        -- What a subscription got before it moved it does not have to get again.
+        -- A subscription does not have to get a message again that it got before it moved.
         p.has_to_get AND b.cluster IS NULL AS has_to_get
     FROM log_facts l
     JOIN places p ON p.cluster = l.cluster

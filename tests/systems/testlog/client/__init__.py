@@ -1,26 +1,26 @@
-"""The library for clients of the log server: `Cluster` finds the leader, and the others ask it.
+"""The library for clients of the log server: `LogCluster` finds the leader, and the others ask it.
 
-Each object belongs to one thread, but for `Producer.send`, which any thread may call.
+Each object belongs to one thread, but for `LogProducer.send`, which any thread may call.
 """
 
-from testlog.client.admin import Admin, NodeStatus, PartitionStatus, SubscriptionStatus
-from testlog.client.cluster import Cluster
+from testlog.client.admin import LogAdmin, NodeStatus, PartitionStatus, SubscriptionStatus
+from testlog.client.cluster import LogCluster
 from testlog.client.connection import RequestError, UnavailableError
-from testlog.client.consumer import Consumer
+from testlog.client.consumer import LogConsumer
 from testlog.client.cursor import Delivery
-from testlog.client.producer import Outcome, Producer, Settlement
-from testlog.client.reader import Reader
+from testlog.client.producer import LogProducer, PublishOutcome, Settlement
+from testlog.client.reader import LogReader
 
 __all__ = [
-    "Admin",
-    "Cluster",
-    "Consumer",
     "Delivery",
+    "LogAdmin",
+    "LogCluster",
+    "LogConsumer",
+    "LogProducer",
+    "LogReader",
     "NodeStatus",
-    "Outcome",
     "PartitionStatus",
-    "Producer",
-    "Reader",
+    "PublishOutcome",
     "RequestError",
     "Settlement",
     "SubscriptionStatus",

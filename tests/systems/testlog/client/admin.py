@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from testlog.client.cluster import Cluster
+from testlog.client.cluster import LogCluster
 from testlog.client.connection import RequestError, UnavailableError
 
 _POLL_S = 0.05
@@ -48,13 +48,13 @@ class SubscriptionStatus:
     backlog: list[int]
 
 
-class Admin:
+class LogAdmin:
     """Asks the leader, unless a node is named.
 
     Raises UnavailableError where nobody answers, and RequestError where the request is refused.
     """
 
-    def __init__(self, cluster: Cluster, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, cluster: LogCluster, *, timeout_s: float = 10.0) -> None:
         """An order waits for a leader for `timeout_s` seconds."""
         self._cluster, self._timeout_s = cluster, timeout_s
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from testlog.client.connection import Connection, RequestError, UnavailableError
+from testlog.client.connection import LogConnection, RequestError, UnavailableError
 from testlog.wire import Header
 
 _RETRY_S = 0.1
 
 
-class Cluster:
+class LogCluster:
     """Addresses by name of node. It keeps no connection, and any thread may use it."""
 
     def __init__(self, nodes: Mapping[str, tuple[str, int]], *, answer_timeout_s: float = 2.0) -> None:
@@ -21,28 +21,28 @@ class Cluster:
         # Whom to ask first for the leader.
         self._order = tuple(self.nodes)
 
-    def connect(self, node: str) -> Connection:
+    def connect(self, node: str) -> LogConnection:
         """A connection to a node. Raises UnavailableError."""
-        return Connection(self.nodes[node], self._answer_timeout_s)
+        return LogConnection(self.nodes[node], self._answer_timeout_s)
 
-    def connect_to_leader(self) -> Connection:
+    def connect_to_leader(self) -> LogConnection:
         """A connection to the node that leads; asks every node once at most. Raises UnavailableError."""
         asked: set[str] = set()
         while left := [name for name in self._order if name not in asked]:
             name = left[0]
             asked.add(name)
-            connection: Connection | None = None
+            connection: LogConnection | None = None
             try:
                 connection = self.connect(name)
                 answer = connection.ask({"type": "ping"}, timeout_s=self._answer_timeout_s / 2)
                 if answer["serves"]:
                     # Whoever asks again soon does so because this one is gone or frozen; the others know.
-                    self._order = self._with_last(name)
+                    self._order = self._move_to_end(name)
                     return connection
                 if answer["leader"] in self.nodes:
-                    self._order = self._with_first(answer["leader"])
+                    self._order = self._move_to_front(answer["leader"])
             except (UnavailableError, RequestError):
-                self._order = self._with_last(name)
+                self._order = self._move_to_end(name)
             if connection is not None:
                 connection.close()
         raise UnavailableError(f"none of {', '.join(self.nodes)} says that it leads")
@@ -68,8 +68,8 @@ class Cluster:
                     raise
             time.sleep(_RETRY_S)
 
-    def _with_first(self, name: str) -> tuple[str, ...]:
+    def _move_to_front(self, name: str) -> tuple[str, ...]:
         return tuple(sorted(self._order, key=lambda other: other != name))
 
-    def _with_last(self, name: str) -> tuple[str, ...]:
+    def _move_to_end(self, name: str) -> tuple[str, ...]:
         return tuple(sorted(self._order, key=lambda other: other == name))

@@ -10,7 +10,7 @@ from testlog.wire import Content, FrameBuffer, Header, WireError, pack_frame
 
 _READ_BYTES = 262_144
 
-Answered = Callable[[Content], None]
+AnswerCallback = Callable[[Content], None]
 
 
 class UnavailableError(Exception):
@@ -25,7 +25,7 @@ class RequestError(Exception):
         self.error: str = answer["error"]
 
 
-class Connection:
+class LogConnection:
     """A connection that was opened; everything raises UnavailableError where it is broken."""
 
     def __init__(self, address: tuple[str, int], answer_timeout_s: float) -> None:
@@ -34,14 +34,14 @@ class Connection:
         self._buffer = FrameBuffer()
         self._requests = 0
         # Until when an answer has to come, and who waits for it, in the order of the requests.
-        self._waiting: dict[int, tuple[float, Answered]] = {}
+        self._waiting: dict[int, tuple[float, AnswerCallback]] = {}
         try:
             self._socket = socket.create_connection(address, timeout=answer_timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             raise UnavailableError(f"{address[0]}:{address[1]} takes no connection: {error}") from error
 
-    def send(self, header: Header, body: bytes, answered: Answered, *, wait_s: float = 0.0) -> None:
+    def send(self, header: Header, body: bytes, answered: AnswerCallback, *, wait_s: float = 0.0) -> None:
         """Send a request, which may take `wait_s` seconds more than others; `receive` calls `answered`."""
         self._requests += 1
         self._waiting[self._requests] = (time.monotonic() + self._answer_timeout_s + wait_s, answered)

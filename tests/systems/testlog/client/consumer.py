@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from testlog.client.cluster import Cluster
+from testlog.client.cluster import LogCluster
 from testlog.client.cursor import Cursor, Delivery
 from testlog.wire import Content, Header
 
@@ -13,13 +13,13 @@ _COMMIT_EVERY_S = 0.2
 _LAST_COMMIT_S = 2.0
 
 
-class Consumer:
+class LogConsumer:
     """The one consumer of a subscription, of all partitions; it begins where the subscription stands.
 
     A second consumer of the same subscription gets the same messages.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, subscription: str) -> None:
+    def __init__(self, cluster: LogCluster, topic: str, subscription: str) -> None:
         """Make the subscription, at the beginning of the topic, if it is not there. Raises as `ask_leader`."""
         self._topic, self._subscription = topic, subscription
         answer = cluster.ask_leader({"type": "subscribe", "topic": topic, "subscription": subscription})

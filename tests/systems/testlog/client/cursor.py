@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from testlog.client.cluster import Cluster
-from testlog.client.connection import Answered, Connection, RequestError, UnavailableError
-from testlog.record import Record, unpack_records
+from testlog.client.cluster import LogCluster
+from testlog.client.connection import AnswerCallback, LogConnection, RequestError, UnavailableError
+from testlog.record import MessageRecord, unpack_records
 from testlog.wire import Content, Header
 
 # How long the leader waits for messages before it answers that there are none.
@@ -22,19 +22,19 @@ class Delivery(NamedTuple):
 
     partition: int
     offset: int
-    record: Record
+    record: MessageRecord
 
 
 class Cursor:
     """Where reading goes on in each partition; it delivers no message twice."""
 
-    def __init__(self, cluster: Cluster, topic: str, offsets: Mapping[int, int]) -> None:
+    def __init__(self, cluster: LogCluster, topic: str, offsets: Mapping[int, int]) -> None:
         self._cluster, self._topic = cluster, topic
         # The next offset to read, behind the control records that were passed over.
         self.offsets = dict(offsets)
         # The end of each log when it was last asked for messages, -1 before.
         self.ends = dict.fromkeys(offsets, -1)
-        self._connection: Connection | None = None
+        self._connection: LogConnection | None = None
         self._asked: set[int] = set()
         self._deliveries: list[Delivery] = []
         self._leads = True
@@ -53,7 +53,7 @@ class Cursor:
                 deliveries, self._deliveries = self._deliveries, []
                 return deliveries
 
-    def send(self, header: Header, answered: Answered) -> None:
+    def send(self, header: Header, answered: AnswerCallback) -> None:
         """Send another request about the topic, if there is a connection; a later `poll` calls `answered`."""
         if self._connection is not None:
             try:
@@ -79,7 +79,7 @@ class Cursor:
         if not self._leads:
             raise UnavailableError("the node leads no more")
 
-    def _fetch(self, connection: Connection, partition: int) -> None:
+    def _fetch(self, connection: LogConnection, partition: int) -> None:
         header = {
             "type": "fetch",
             "topic": self._topic,

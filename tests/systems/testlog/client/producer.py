@@ -11,9 +11,9 @@ from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
-from testlog.client.cluster import Cluster
-from testlog.client.connection import Connection, UnavailableError
-from testlog.record import Record, pack_records
+from testlog.client.cluster import LogCluster
+from testlog.client.connection import LogConnection, UnavailableError
+from testlog.record import MessageRecord, pack_records
 from testlog.wire import Content
 
 # Messages that are sent within this time go out together.
@@ -22,7 +22,7 @@ _RETRY_S = 0.05
 _REQUEST_BYTES = 1024 * 1024
 
 
-class Outcome(StrEnum):
+class PublishOutcome(StrEnum):
     """What became of a message: written by a majority, certainly not written, or nobody knows."""
 
     ACKED = "acked"
@@ -33,20 +33,20 @@ class Outcome(StrEnum):
 class Settlement(NamedTuple):
     """What the client says about one message."""
 
-    outcome: Outcome
+    outcome: PublishOutcome
     partition: int
     offset: int | None = None
     error: str | None = None
 
 
 class _Message(NamedTuple):
-    record: Record
+    record: MessageRecord
     partition: int
     settle: Callable[[Settlement], None]
     queued_at: float
 
 
-class Producer:
+class LogProducer:
     """One producer. Every message is settled once, on the producer's own thread.
 
     A message is sent again only where a node refused it because it does not lead, which proves that it was not written.
@@ -54,7 +54,7 @@ class Producer:
     ones. Messages of a key go to one partition in the order in which they were sent.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, name: str, *, queue_timeout_s: float = 30.0) -> None:
+    def __init__(self, cluster: LogCluster, topic: str, name: str, *, queue_timeout_s: float = 30.0) -> None:
         """A message that no leader takes within `queue_timeout_s` seconds fails. Raises as `ask_leader`."""
         self._cluster, self._topic, self._name = cluster, topic, name
         self._queue_timeout_s = queue_timeout_s
@@ -80,7 +80,7 @@ class Producer:
     ) -> None:
         """Publish without waiting. `settle` must be quick."""
         partition = (seq if key is None else zlib.crc32(key.encode())) % self._partitions
-        record = Record(self._name, seq, key, payload, dict(headers or {}), time.time_ns() // 1000)
+        record = MessageRecord(self._name, seq, key, payload, dict(headers or {}), time.time_ns() // 1000)
         self._queue.append(_Message(record, partition, settle, time.monotonic()))
 
     @property
@@ -113,7 +113,7 @@ class Producer:
         self._settle_unanswered("closed before the answer")
         self._fail_queued("closed before it was sent", 0.0)
 
-    def _publish(self, connection: Connection) -> None:
+    def _publish(self, connection: LogConnection) -> None:
         """Send and settle until the node does not lead any more. Raises UnavailableError."""
         while not self._closing.is_set():
             connection.receive(_LINGER_S)
@@ -124,7 +124,7 @@ class Producer:
                 # The node refuses what came behind a refused message on this connection, so the order holds.
                 return
 
-    def _send_queued(self, connection: Connection) -> None:
+    def _send_queued(self, connection: LogConnection) -> None:
         self._sent_at = time.monotonic()
         batches: dict[int, list[_Message]] = {}
         size = 0
@@ -150,15 +150,15 @@ class Producer:
         match header.get("error"):
             case None:
                 for message, offset in zip(messages, header["offsets"], strict=True):
-                    message.settle(Settlement(Outcome.ACKED, message.partition, offset))
+                    message.settle(Settlement(PublishOutcome.ACKED, message.partition, offset))
             case "not_leader":
                 self._refused[number] = messages
             case "no_topic":
                 for message in messages:
-                    message.settle(Settlement(Outcome.FAILED, message.partition, error="no_topic"))
+                    message.settle(Settlement(PublishOutcome.FAILED, message.partition, error="no_topic"))
             case error:
                 for message in messages:
-                    message.settle(Settlement(Outcome.UNKNOWN, message.partition, error=error))
+                    message.settle(Settlement(PublishOutcome.UNKNOWN, message.partition, error=error))
 
     def _queue_refused(self) -> None:
         refused = [message for _, messages in sorted(self._refused.items()) for message in messages]
@@ -169,10 +169,10 @@ class Producer:
         unanswered, self._unanswered = self._unanswered, {}
         for messages in unanswered.values():
             for message in messages:
-                message.settle(Settlement(Outcome.UNKNOWN, message.partition, error=error))
+                message.settle(Settlement(PublishOutcome.UNKNOWN, message.partition, error=error))
 
     def _fail_queued(self, error: str, older_than_s: float) -> None:
         until = time.monotonic() - older_than_s
         while self._queue and self._queue[0].queued_at <= until:
             message = self._queue.popleft()
-            message.settle(Settlement(Outcome.FAILED, message.partition, error=error))
+            message.settle(Settlement(PublishOutcome.FAILED, message.partition, error=error))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 
-from testlog.client.cluster import Cluster
+from testlog.client.cluster import LogCluster
 from testlog.client.cursor import Cursor, Delivery
 
 
-class Reader:
+class LogReader:
     """A fresh reader."""
 
-    def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
+    def __init__(self, cluster: LogCluster, topic: str, partition: int) -> None:
         self._partition = partition
         self._cursor = Cursor(cluster, topic, {partition: 0})
         self._deliveries: deque[Delivery] = deque()

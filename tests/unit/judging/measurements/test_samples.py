@@ -39,7 +39,7 @@ def samples_of(spark, rows):
             )
             for row in rows
         ],
-        table_io.table_schema("observations"),
+        table_io.make_table_schema("observations"),
     )
     return read_samples(frame)
 

@@ -33,7 +33,7 @@ def mess(history: History, chance: random.Random) -> None:
                     settled_at=history_time(sent + chance.randint(1, 8) * 100),
                     **(place(chance, seq) if outcome == "acked" and chance.random() < 0.9 else {}),
                 )
-            for other in history.reached(cluster):
+            for other in history.list_reached(cluster):
                 for _ in range(chance.choices([0, 1, 2], [1, 8, 1])[0]):
                     named = position_of(history.publishes[-1]) if other == cluster and chance.random() < 0.8 else None
                     where = {"cluster": other, "partition": partition if chance.random() < 0.95 else 1}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, SubscriptionType, is_illegal
-from brokerproof_judging.database import open_database, register_tables, select_rows, small_table
-from brokerproof_judging.messages.facts import FINDINGS, PLACES
+from brokerproof_judging.database import make_small_table, open_database, register_tables, select_rows
 from brokerproof_judging.messages.legality import list_forbidden
 from brokerproof_judging.messages.message_columns import IN_LOG
+from brokerproof_judging.messages.message_facts import FINDINGS, PLACES
 from brokerproof_judging.messages.sql_files import read_query
 
 from ..history import History
@@ -45,7 +45,7 @@ def illegal_at(history, places, destroyed=()):
                 "fact_findings": pa.Table.from_pylist(findings, schema=FINDINGS),
                 "rows": FINDINGS.empty_table(),
                 "forbidden": list_forbidden(history.scenario, history.topology),
-                "destroyed_clusters": small_table("name string", [(name,) for name in destroyed]),
+                "destroyed_clusters": make_small_table("name string", [(name,) for name in destroyed]),
             },
         )
         connection.execute(read_query("findings"))

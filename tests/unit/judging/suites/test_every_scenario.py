@@ -10,10 +10,10 @@ from brokerproof.checks import load_scenario
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Bound, Scenario
-from brokerproof.faults.registry import harmful
+from brokerproof.faults.registry import list_harmful_faults
 from brokerproof.run.directory import Run
-from brokerproof.systems.registry import system_of
-from brokerproof_judging.measurements.measured_values import make_measurements, measured_value
+from brokerproof.systems.registry import find_system
+from brokerproof_judging.measurements.measured_values import make_measured_value, make_measurements
 from brokerproof_judging.measurements.recovery import FAULT_METRICS
 
 from .conftest import PROJECT, RUN_ID, Judge, about, message
@@ -24,7 +24,7 @@ SUITES = (Suite.PLACEMENT, Suite.RECOVERY)
 
 def bounded(scenario: Scenario) -> Iterator[tuple[str, str, Bound]]:
     """(metric, subject, bound) of everything that a scenario bounds, with what it bounds without a line of its own."""
-    faults = harmful(scenario)
+    faults = list_harmful_faults(scenario)
     for key, bound in scenario.bounds.items():
         metric, _, subject = key.partition("/")
         everything = faults if METRICS[metric].is_per_fault else ["steady"]
@@ -46,7 +46,7 @@ def planted(directory: Path, name: str, *, broken: bool) -> tuple[Run, dict[Suit
         ("ledgers_not_spanning", "steady"): 0.0,
         ("under_replicated_ledgers", "end"): 0.0,
         ("sampling_gap_s", "run"): 0.5,
-        **{(metric, fault): 0.0 for metric in FAULT_METRICS for fault in harmful(scenario)},
+        **{(metric, fault): 0.0 for metric in FAULT_METRICS for fault in list_harmful_faults(scenario)},
     }
     metrics: dict[Suite, set[str]] = {suite: set() for suite in SUITES}
     for metric, subject, bound in bounded(scenario):
@@ -55,7 +55,7 @@ def planted(directory: Path, name: str, *, broken: bool) -> tuple[Run, dict[Suit
         outside = edge + 1 if bound.max is not None else edge - 0.01
         found[metric, subject] = outside if broken else edge
         metrics[METRICS[metric].suite].add(metric)
-    home, topic = scenario.workload.homes(topology)[0], system_of(topology).topic(scenario.workload)
+    home, topic = scenario.workload.list_homes(topology)[0], find_system(topology).topic(scenario.workload)
     place = {"cluster": home, "home": home, "topic": topic}
     tables = {
         "messages": [message(seq, None) | place for seq in range(5)],
@@ -64,7 +64,7 @@ def planted(directory: Path, name: str, *, broken: bool) -> tuple[Run, dict[Suit
             row.model_dump(mode="json")
             for row in make_measurements(
                 run,
-                [measured_value(metric, subject, value, "planted") for (metric, subject), value in found.items()],
+                [make_measured_value(metric, subject, value, "planted") for (metric, subject), value in found.items()],
             )
         ],
     }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from brokerproof.checks import load_topology
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof_judging.measurements.measured_values import make_measurements, measured_value
+from brokerproof_judging.measurements.measured_values import make_measured_value, make_measurements
 
 from .conftest import PROJECT, Judge, Planted, about
 
@@ -88,5 +88,5 @@ def test_what_the_scenario_asks_for_and_was_measured_is_judged(planted: Planted,
 
 def test_a_metric_that_does_not_apply_has_no_row(planted: Planted) -> None:
     planted.scenario = {"bounds": {"rereplicate_s": {"max": 60}, "rto_s": {"max": 60}}}
-    values = [measured_value(metric, "kill", 1.0, "planted") for metric in ("agree_s", "detect_s")]
+    values = [make_measured_value(metric, "kill", 1.0, "planted") for metric in ("agree_s", "detect_s")]
     assert {row.metric for row in make_measurements(planted.write(), values)} == {"detect_s", "rto_s"}

@@ -10,8 +10,8 @@ from brokerproof.checks import load_topology
 from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.topology import Topology
 from brokerproof.machine.disk_space import FULL_SHARE
-from brokerproof.machine.java import java_home
-from brokerproof.network import Plan, shapes_of
+from brokerproof.machine.java import find_java_home
+from brokerproof.network import Plan, make_shapes
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.systems.pulsar import nodes
 from brokerproof.systems.pulsar.addressing import Addressing
@@ -29,7 +29,7 @@ def wan() -> Addressing:
 
 
 def advertised(addressing: Addressing, broker: str) -> dict[str, str]:
-    entries = addressing.listeners(broker)["advertisedListeners"].split(",")
+    entries = addressing.configure_listeners(broker)["advertisedListeners"].split(",")
     return {name: url.removeprefix("//") for name, _, url in (entry.split(":", 2) for entry in entries)}
 
 
@@ -37,13 +37,13 @@ def test_a_topology_without_links_is_as_it_was() -> None:
     addressing = addressing_of(load_topology("sync_active_passive", TOPOLOGIES))
     assert addressing.hosts == addressing.addresses
     assert addressing.routes() == []
-    assert addressing.listeners("broker-eu-1") == {}
-    assert addressing.named("broker-eu-1") == {}
+    assert addressing.configure_listeners("broker-eu-1") == {}
+    assert addressing.map_hosts("broker-eu-1") == {}
     assert addressing.views == {}
 
 
 def test_a_node_finds_its_own_region_directly_and_others_through_the_link(wan: Addressing) -> None:
-    named = wan.named("broker-eu-1")
+    named = wan.map_hosts("broker-eu-1")
     assert set(named) == {"metadata-1", "bookie-eu-1", "bookie-eu-2", "bookie-us-1", "bookie-us-2"}
     for name, address in named.items():
         direct = wan.topology.nodes[name].region == "eu"
@@ -52,14 +52,14 @@ def test_a_node_finds_its_own_region_directly_and_others_through_the_link(wan: A
 
 def test_each_node_has_addresses_of_its_own_for_the_others(wan: Addressing) -> None:
     nodes = list(wan.topology.nodes)
-    seen = [wan.named(viewer)["bookie-us-1"] for viewer in nodes if wan.topology.nodes[viewer].region != "us"]
+    seen = [wan.map_hosts(viewer)["bookie-us-1"] for viewer in nodes if wan.topology.nodes[viewer].region != "us"]
     assert len(set(seen)) == len(seen)
 
 
 def test_all_that_is_named_in_other_regions_has_a_route(wan: Addressing) -> None:
     routes = {(route.listen_address, route.target, route.ports[0]) for route in wan.routes()}
     for viewer, node in wan.topology.nodes.items():
-        for name, address in wan.named(viewer).items():
+        for name, address in wan.map_hosts(viewer).items():
             other = wan.topology.nodes[name]
             if node.role != "metadata" and other.region != node.region:
                 assert (address, name, {"bookie": 3181, "metadata": 2181}[other.role]) in routes
@@ -78,12 +78,16 @@ def test_a_broker_says_another_address_to_every_place_that_looks_at_it(wan: Addr
 
 def test_clients_find_brokers_of_their_own_region_directly(wan: Addressing) -> None:
     own = wan.addresses["broker-eu-1"]
-    assert wan.service("broker-eu-1", None) == wan.service("broker-eu-1", "eu") == f"{own}:6650"
-    assert wan.service("broker-eu-1", "us") == advertised(wan, "broker-eu-1")["clients_us"]
+    assert (
+        wan.format_service_address("broker-eu-1", None)
+        == wan.format_service_address("broker-eu-1", "eu")
+        == f"{own}:6650"
+    )
+    assert wan.format_service_address("broker-eu-1", "us") == advertised(wan, "broker-eu-1")["clients_us"]
 
 
 def test_the_link_takes_the_routes_and_the_shapes(wan: Addressing) -> None:
-    plan = Plan(routes=wan.routes(), shapes=shapes_of(wan.topology))
+    plan = Plan(routes=wan.routes(), shapes=make_shapes(wan.topology))
     assert {(shape.sender, shape.receiver, shape.delay_ms) for shape in plan.shapes} == {
         ("eu", "us", 5),
         ("us", "eu", 5),
@@ -115,21 +119,21 @@ class Distribution:
 
     version, classpath = "4.0.8", "lib/*"
 
-    def shipped(self, name: str) -> str:
+    def read_shipped(self, name: str) -> str:
         return ""
 
 
 def layout_of(addressing: Addressing) -> nodes.Layout:
-    java = java_home() / "bin" / "java"
+    java = find_java_home() / "bin" / "java"
     return nodes.Layout(distribution=Distribution(), java=java, addressing=addressing)  # type: ignore[arg-type]
 
 
 def test_every_node_is_told_where_to_find_the_others(wan: Addressing) -> None:
-    specs = nodes.node_specs(layout_of(wan), "mycluster")
+    specs = nodes.make_node_specs(layout_of(wan), "mycluster")
     hosts = [line.split() for line in specs["bookie-eu-1"].files["conf/hosts"].splitlines()]
     # The own address is looked up backwards too, and the machine's name has to be the first found.
     assert hosts[0] == [wan.addresses["bookie-eu-1"], socket.gethostname()]
-    assert {name: address for address, name in hosts[1:]} == {"localhost": "127.0.0.1", **wan.named("bookie-eu-1")}
+    assert {name: address for address, name in hosts[1:]} == {"localhost": "127.0.0.1", **wan.map_hosts("bookie-eu-1")}
     assert "advertisedAddress=bookie-eu-1\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
     assert "zkServers=metadata-1:2181\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
     # As shipped, a bookie serves reads only on a disk that is 95 % full.
@@ -141,14 +145,14 @@ def test_every_node_is_told_where_to_find_the_others(wan: Addressing) -> None:
 
 
 def test_what_runs_beside_the_nodes_is_given_addresses(wan: Addressing) -> None:
-    command = nodes.initialization(layout_of(wan), "mycluster").command
+    command = nodes.make_initialization(layout_of(wan), "mycluster").command
     assert f"zk:{wan.addresses['metadata-1']}:2181" in command
     assert not any("metadata-1" in part for part in command)
 
 
 def test_without_links_a_node_is_told_nothing_of_the_others() -> None:
     addressing = addressing_of(load_topology("sync_active_passive", TOPOLOGIES))
-    spec = nodes.node_specs(layout_of(addressing), "mycluster")["broker-eu-1"]
+    spec = nodes.make_node_specs(layout_of(addressing), "mycluster")["broker-eu-1"]
     address = addressing.addresses["broker-eu-1"]
     assert spec.files["conf/hosts"] == f"{address} {socket.gethostname()}\n127.0.0.1 localhost\n"
     assert "advertisedListeners" not in spec.files["conf/broker.conf"]
@@ -159,7 +163,7 @@ def test_another_cluster_is_registered_as_it_is_seen_across_the_link() -> None:
     topology = load_topology("geo_replication_wan", TOPOLOGIES)
     addressing = Addressing(topology=topology, addresses=assign_addresses(topology, 0), views=assign_views(topology, 0))
 
-    seen = addressing.registration("cluster-us")
+    seen = addressing.make_registration("cluster-us")
 
     assert seen["listenerName"] == "brokers_eu"
     wanted = [f"{addressing.views['brokers-eu'][name]}:6650" for name in ("broker-us-1", "broker-us-2")]
@@ -170,7 +174,7 @@ def test_without_links_a_cluster_is_registered_where_it_listens() -> None:
     topology = load_topology("geo_replication", TOPOLOGIES)
     at = assign_addresses(topology, 0)
 
-    seen = Addressing(topology=topology, addresses=at, views={}).registration("cluster-us")
+    seen = Addressing(topology=topology, addresses=at, views={}).make_registration("cluster-us")
 
     assert seen == {"brokerServiceUrl": f"pulsar://{at['broker-us-1']}:6650,{at['broker-us-2']}:6650"}
 

@@ -11,7 +11,7 @@ from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import assign_addresses
 from brokerproof.systems.clients import Position
-from brokerproof.systems.protocols import Log
+from brokerproof.systems.protocols import TopicLog
 from brokerproof.systems.pulsar import client, configuration, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.administration import PulsarAdministration
@@ -84,7 +84,7 @@ def run(tmp_path: Path) -> Run:
     return run_of(tmp_path, "geo_nominal")
 
 
-def observation_of(run: Run, eu: Rest, us: Rest) -> PulsarObservation:
+def make_observation(run: Run, eu: Rest, us: Rest) -> PulsarObservation:
     observation = PulsarObservation(run)
     for name, rest in ((EU, eu), (US, us)):
         observation.clusters[name].__dict__["brokers"] = rest
@@ -98,7 +98,7 @@ def sound() -> tuple[Rest, Rest]:
 
 
 def test_replication_is_drained_when_every_replicator_is_at_the_end(run: Run) -> None:
-    rows = observation_of(run, *sound()).replicated()
+    rows = make_observation(run, *sound()).find_replication_drains()
     assert [(way.sender, way.receiver, way.drained) for way in rows] == [(EU, US, True), (US, EU, True)]
 
 
@@ -115,7 +115,7 @@ def test_replication_is_drained_when_every_replicator_is_at_the_end(run: Run) ->
 )
 def test_replication_that_is_not_shown_to_be_drained_is_not(run: Run, answers: dict[str, Any], why: str) -> None:
     _, us = sound()
-    eu_us, us_eu = observation_of(run, Rest(**answers), us).replicated()
+    eu_us, us_eu = make_observation(run, Rest(**answers), us).find_replication_drains()
     assert (eu_us.drained, us_eu.drained) == (False, True)
     assert why in eu_us.why
 
@@ -123,7 +123,7 @@ def test_replication_that_is_not_shown_to_be_drained_is_not(run: Run, answers: d
 def test_each_subscription_is_asked_of_its_own_cluster(run: Run) -> None:
     eu, us = sound()
     us.answers["stats"] = stats(replicating={EU: 0}, backlog=3)
-    rows = observation_of(run, eu, us).drained()
+    rows = make_observation(run, eu, us).find_subscription_drains()
     assert [(drain.cluster, drain.subscription, drain.drained) for drain in rows] == [
         (EU, "audit", True),
         (US, "audit", False),
@@ -131,14 +131,14 @@ def test_each_subscription_is_asked_of_its_own_cluster(run: Run) -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_not_drained_and_hides_nothing_of_the_other(run: Run) -> None:
-    observation = observation_of(run, Rest(), sound()[1])
-    eu, us = observation.drained()
+    observation = make_observation(run, Rest(), sound()[1])
+    eu, us = observation.find_subscription_drains()
     assert (eu.drained, us.drained) == (False, True)
     assert "404" in eu.why
-    unread, log = observation.logs()
+    unread, log = observation.find_logs()
     assert (unread.cluster, unread.end) == (EU, None)
     assert "404" in (unread.why or "")
-    assert log == Log(cluster=US, partition=-1, end=Position(8, 8))
+    assert log == TopicLog(cluster=US, partition=-1, end=Position(8, 8))
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_a_log_ends_with_its_last_message_and_not_with_a_subscriptions_state(
 ) -> None:
     ledgers = [{"ledgerId": 5, "entries": 10}, {"ledgerId": 7, "entries": 0}, {"ledgerId": 8, "entries": 0}]
     us = Rest(internalStats={**inside("8:2"), "ledgers": ledgers}, markers=markers)
-    observation = observation_of(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us)
-    log = observation.logs()[1]
+    observation = make_observation(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us)
+    log = observation.find_logs()[1]
     assert (log.end, log.why) == (end, None)
 
 
@@ -165,24 +165,24 @@ def test_a_subscription_that_moves_has_to_drain_where_it_goes(tmp_path: Path) ->
     eu, us = sound()
     for rest in (eu, us):
         rest.answers["stats"]["subscriptions"] = {"mover": {"msgBacklog": 2, "msgOutCounter": 1}}
-    observation = observation_of(run_of(tmp_path, "geo_replicated_subscription"), eu, us)
-    assert [(drain.cluster, drain.subscription, drain.drained) for drain in observation.drained()] == [
+    observation = make_observation(run_of(tmp_path, "geo_replicated_subscription"), eu, us)
+    assert [(drain.cluster, drain.subscription, drain.drained) for drain in observation.find_subscription_drains()] == [
         (US, "mover", False)
     ]
 
 
 def test_what_was_replicated_to_a_cluster_was_not_published_there(run: Run) -> None:
-    assert observation_of(run, *sound()).published() == 2 * (100 - 40)
+    assert make_observation(run, *sound()).count_published() == 2 * (100 - 40)
 
 
 def test_acknowledged_positions_are_those_of_the_cluster_asked(run: Run) -> None:
-    observation = observation_of(run, *sound())
-    assert observation.acknowledged(EU, "audit") == {-1: Position(5, 5)}
-    assert observation.acknowledged(US, "audit") == {-1: Position(8, 8)}
+    observation = make_observation(run, *sound())
+    assert observation.find_acknowledged(EU, "audit") == {-1: Position(5, 5)}
+    assert observation.find_acknowledged(US, "audit") == {-1: Position(8, 8)}
 
 
 def test_samples_say_which_cluster_they_are_of(run: Run) -> None:
-    samplers = observation_of(run, *sound()).samplers()
+    samplers = make_observation(run, *sound()).samplers()
     rows = {(sample.source, sample.metric): sample.value for sample in samplers[f"{US}/topic"]()}
     source = "topic:persistent://world/global/orders@cluster-us"
     assert rows[source, "backlog:audit"] == "0"
@@ -312,19 +312,19 @@ def test_where_no_node_answers_the_metadata_store_says_who_lives(run: Run) -> No
         full=[f"/{EU}/ledgers/available/readonly/{at['bookie-eu-1']}:3181"],
     )
     eu = observation.clusters[EU]
-    assert (eu.alive_brokers(), eu.alive_bookies()) == (["broker-eu-1"], ["bookie-eu-2"])
-    assert observation.alive() == {"broker": ["broker-eu-1", "broker-us-1"], "bookie": ["bookie-eu-2"]}
+    assert (eu.list_alive_brokers(), eu.list_alive_bookies()) == (["broker-eu-1"], ["bookie-eu-2"])
+    assert observation.list_alive() == {"broker": ["broker-eu-1", "broker-us-1"], "bookie": ["bookie-eu-2"]}
 
 
 def test_a_metadata_store_of_one_cluster_has_no_chroot(tmp_path: Path) -> None:
     run = run_of(tmp_path, "sync_nominal")
     address = run.facts.addresses["broker-us-1"]
     observation = silent(run, broker=[f"/loadbalance/brokers/{address}:8080"])
-    assert observation.alive() == {"broker": ["broker-us-1"], "bookie": []}
+    assert observation.list_alive() == {"broker": ["broker-us-1"], "bookie": []}
 
 
 def test_where_nobody_answers_nobody_is_said_to_be_dead(run: Run) -> None:
     observation = silent(run)
     observation.clusters[EU].__dict__["metadata_store"] = Rest()
     with pytest.raises(AdminError):
-        observation.alive()
+        observation.list_alive()

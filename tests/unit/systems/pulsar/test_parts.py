@@ -19,8 +19,8 @@ from brokerproof.experiment.workload import Workload
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import assign_addresses
 from brokerproof.systems.pulsar import configuration, distribution
-from brokerproof.systems.pulsar.bookie_metrics import bookie_counters
-from brokerproof.systems.pulsar.nodes import configured
+from brokerproof.systems.pulsar.bookie_metrics import parse_bookie_counters
+from brokerproof.systems.pulsar.nodes import fill_configuration
 from brokerproof.systems.pulsar.observation import PulsarObservation
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
@@ -157,7 +157,7 @@ def test_those_beside_the_metadata_store_are_asked_first(tmp_path: Path, store: 
 
 def test_shipped_configuration_is_replaced_key_by_key() -> None:
     shipped = "# a comment\na=1\n# b=2\nb.c=\n"
-    text = configured(shipped, {"a": 5, "b.c": "x", "new": True})
+    text = fill_configuration(shipped, {"a": 5, "b.c": "x", "new": True})
     assert text.splitlines()[:4] == ["# a comment", "a=5", "# b=2", "b.c=x"]
     assert "new=True" in text.splitlines()
 
@@ -166,7 +166,7 @@ def test_a_bookies_counters_are_read_from_its_metrics() -> None:
     page = (
         'bookie_WRITE_BYTES 18937\nbookie_READ_BYTES{x="y"} 5.95E2\nbookie_READ_BYTES_total 7\njournal_WRITE_BYTES 9\n'
     )
-    assert bookie_counters(page) == {"bytes_written": 18937, "bytes_read": 595}
+    assert parse_bookie_counters(page) == {"bytes_written": 18937, "bytes_read": 595}
 
 
 def test_a_corrupt_download_is_said_and_removed(tmp_path: Path) -> None:
@@ -186,4 +186,4 @@ def test_a_whole_download_is_accepted(tmp_path: Path) -> None:
 
 def test_a_version_without_a_checksum_is_refused() -> None:
     with pytest.raises(InputError, match="no checksum of Pulsar 9"):
-        distribution.distribution("9.9.9")
+        distribution.provide_distribution("9.9.9")

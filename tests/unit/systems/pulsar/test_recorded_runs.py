@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from brokerproof.checks import check, check_topology
 from brokerproof.run.directory import Run
-from brokerproof.systems.destinations import clusters_reached
-from brokerproof.systems.registry import topic_of
+from brokerproof.systems.destinations import list_clusters_reached
+from brokerproof.systems.registry import name_topic
 
 RECORDED = Path(__file__).parent / "recorded_runs"
 
@@ -34,5 +34,5 @@ def test_its_topology_lacks_no_default(run: Run) -> None:
 
 def test_its_topic_is_found_where_it_was(run: Run) -> None:
     workload = run.scenario.workload
-    assert topic_of(run) == f"persistent://{workload.namespace}/orders"
-    assert clusters_reached(run.topology, workload) == list(run.topology.clusters)
+    assert name_topic(run) == f"persistent://{workload.namespace}/orders"
+    assert list_clusters_reached(run.topology, workload) == list(run.topology.clusters)

@@ -1,4 +1,4 @@
--- A message is missing in a log or at a subscription, and a proof is missing without which nobody can say more.
+-- A message is missing in a log or at a subscription, and the proof is missing that would show whether it is lost.
 SELECT
     who, number, topic, cluster, subscription,
     CASE

@@ -1,7 +1,7 @@
 """The facts about every message at every place that it had to reach or turned up at, and the anomalies that they show.
 
-What was published, what was found at the place, and what is proven about the place: `sql/log_facts.sql` and
-`sql/subscription_facts.sql` say so part by part. Anomalies that only a comparison of messages shows are found later,
+`sql/log_facts.sql` and `sql/subscription_facts.sql` work them out, part by part: what was published, what was found at
+the place, and what is proven about the place. Anomalies that only a comparison of messages shows are found later,
 from the places written here (comparisons.py).
 """
 
@@ -13,23 +13,23 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 from brokerproof.experiment.topology import Topology
+from brokerproof.run.tables import Batches
 
 from brokerproof_judging.database import (
-    Batches,
-    Connection,
+    DuckDB,
     define_values,
+    make_small_table,
     register_tables,
     select_batches,
-    small_table,
     write_part,
 )
-from brokerproof_judging.evidence import EvidenceTables, replicas
+from brokerproof_judging.evidence import EvidenceTables, list_replicas
 from brokerproof_judging.messages import publish_record
 from brokerproof_judging.messages.message_columns import PLACE_FIELDS
-from brokerproof_judging.messages.records import separate_records
 from brokerproof_judging.messages.sql_files import define_macros, read_query
+from brokerproof_judging.messages.united_records import separate_records
 
-# A place, as it is written for the steps that follow. Times in microseconds since the epoch.
+# The columns of a place, as later steps read it. Times are microseconds since the epoch.
 PLACES = pa.schema(
     [
         *PLACE_FIELDS,
@@ -42,12 +42,12 @@ PLACES = pa.schema(
         ("copies", pa.int32()),
         ("deliveries", pa.int32()),
         ("first_received_at", pa.int64()),
-        # In a log the first copy's, at a subscription the first delivery's.
+        # The position of the first copy in a log, or of the first delivery to a subscription.
         ("ledger_id", pa.int64()),
         ("entry_id", pa.int64()),
         ("batch_index", pa.int32()),
         ("recovered", pa.bool_()),
-        # Of a published message that is stored: where its first copy is, by which order is judged.
+        # The position of the first copy of a published message that is stored. Order is judged by it.
         ("stored_partition", pa.int32()),
         ("stored_ledger_id", pa.int64()),
         ("stored_entry_id", pa.int64()),
@@ -81,7 +81,7 @@ class FactsOfPart:
 
     SCHEMA = "part int, summary string"
 
-    def __call__(self, part: int, connection: Connection) -> Batches:
+    def __call__(self, part: int, connection: DuckDB) -> Batches:
         """One row: the part's number and its summary, as JSON."""
         self._prepare(connection)
         connection.execute(read_query("published"))
@@ -93,14 +93,14 @@ class FactsOfPart:
         summary = json.dumps(asdict(publish_record.summarize_part(connection)))
         yield pa.RecordBatch.from_pydict({"part": pa.array([part], pa.int32()), "summary": [summary]})
 
-    def _prepare(self, connection: Connection) -> None:
+    def _prepare(self, connection: DuckDB) -> None:
         define_macros(connection)
         define_values(connection, {"faults_undone": self.faults_undone, "clock_error_us": self.clock_error_us})
         register_tables(
             connection,
             {
-                "clusters": small_table("name string", [(name,) for name in self.topology.clusters]),
-                "subscriptions": small_table(
+                "clusters": make_small_table("name string", [(name,) for name in self.topology.clusters]),
+                "subscriptions": make_small_table(
                     "cluster string, subscription string, moved_from string", self.subscriptions
                 ),
                 "log_proofs": self.evidence.logs,
@@ -110,17 +110,17 @@ class FactsOfPart:
         )
         separate_records(connection)
 
-    def _register_replicas(self, connection: Connection) -> None:
+    def _register_replicas(self, connection: DuckDB) -> None:
         topics = [topic for (topic,) in connection.execute("SELECT DISTINCT topic FROM published").fetchall()]
-        rows = replicas(self.topology, topics)
-        register_tables(connection, {"replicas": small_table("home string, topic string, cluster string", rows)})
+        rows = list_replicas(self.topology, topics)
+        register_tables(connection, {"replicas": make_small_table("home string, topic string, cluster string", rows)})
 
-    def _find_anomalies(self, connection: Connection) -> Batches:
+    def _find_anomalies(self, connection: DuckDB) -> Batches:
         for anomaly in self.anomalies:
             yield from find_anomaly(connection, anomaly)
 
 
-def find_anomaly(connection: Connection, anomaly: str) -> Batches:
-    """What the query of an anomaly finds, as rows of `FINDINGS`."""
+def find_anomaly(connection: DuckDB, anomaly: str) -> Batches:
+    """The findings of an anomaly's query, as rows of `FINDINGS`."""
     for batch in select_batches(connection, read_query(f"anomalies/{anomaly}")):
         yield batch.append_column("anomaly", pa.array([anomaly] * len(batch), pa.string()))

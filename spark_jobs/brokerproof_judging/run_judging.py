@@ -15,7 +15,7 @@ from brokerproof_judging.conclusion import conclude
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.measurements.measured_values import make_measurements
 from brokerproof_judging.measurements.recovery import group_by_fault
-from brokerproof_judging.measurements.run_measurements import measure_run, read_recorded_run
+from brokerproof_judging.measurements.run_measurements import measure_run, read_recorded_events
 from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging, start_judging_workers
 from brokerproof_judging.messages.publish_record import find_problems, list_logs
 from brokerproof_judging.stopwatch import Stopwatch
@@ -23,8 +23,8 @@ from brokerproof_judging.stopwatch import Stopwatch
 EvaluateSuites = Callable[[SparkSession, Run, str], Mapping[Suite, SuiteJudgement]]
 
 
-def judge(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectations: str) -> Judgement:
-    """Verify the run: write `messages`, `anomalies` and `measurements`, and return what they come to.
+def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectations: str) -> Judgement:
+    """Verify the run: write `messages`, `anomalies` and `measurements`, and return the judgement.
 
     `evaluate` runs the suites of `expectations` over the tables just written.
     """
@@ -34,8 +34,8 @@ def judge(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectations:
     try:
         workers = jobs.begin(start_judging_workers, spark)
         tables = {name: table_io.read_table(spark, run, name) for name in RECORDED_TABLES}
-        recorded = jobs.begin(read_recorded_run, spark, run, tables)
-        evidence = Evidence.of(run)
+        recorded = jobs.begin(read_recorded_events, spark, run, tables)
+        evidence = Evidence.from_run(run)
         messages = MessageJudging(spark, run, tables, evidence, replacement)
         with watch.time_step("facts"):
             summaries = messages.work_out_facts()
@@ -43,11 +43,11 @@ def judge(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectations:
         with watch.time_step("tables"):
             counts = messages.write_tables()
         with watch.time_step("measurements"):
-            problems = [*evidence.problems(run, list_logs(summaries)), *find_problems(summaries)]
+            problems = [*evidence.list_problems(run, list_logs(summaries)), *find_problems(summaries)]
             copies, judged = table_io.read_table(spark, run, "ledgers"), replacement.read(spark, "messages")
             measurements = make_measurements(run, measure_run(run, recorded.result(), copies, judged))
             rows = [measurement.model_dump(mode="json") for measurement in measurements]
-            schema = table_io.table_schema("measurements")
+            schema = table_io.make_table_schema("measurements")
             replacement.write("measurements", spark.createDataFrame(rows, schema).coalesce(1))
         replacement.take_place()
     finally:

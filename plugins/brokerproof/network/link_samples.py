@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from brokerproof.network.protocols import Network
-from brokerproof.run.observations import Metric, Sample, Source
+from brokerproof.run.observations import Sample, SampledMetric, Source
 
-_TRAFFIC = (Metric.BYTES, Metric.HELD_BYTES, Metric.OPEN, Metric.OPENED, Metric.REFUSED)
+_TRAFFIC = (
+    SampledMetric.BYTES,
+    SampledMetric.HELD_BYTES,
+    SampledMetric.OPEN,
+    SampledMetric.OPENED,
+    SampledMetric.REFUSED,
+)
 
 
 def sample_links(network: Network) -> list[Sample]:
@@ -15,18 +21,18 @@ def sample_links(network: Network) -> list[Sample]:
     """
     metrics = network.metrics()
     values: dict[tuple[str, str], float] = {
-        (Source.LINK, Metric.CPU_S): metrics.cpu_s,
-        (Source.LINK, Metric.LONGEST_TURN_MS): metrics.longest_turn_ms,
+        (Source.LINK, SampledMetric.CPU_S): metrics.cpu_s,
+        (Source.LINK, SampledMetric.LONGEST_TURN_MS): metrics.longest_turn_ms,
     }
     for pair in metrics.pairs:
-        source = Source.LINK.of(f"{pair.sender}>{pair.receiver}")
+        source = Source.LINK.join_name(f"{pair.sender}>{pair.receiver}")
         values |= {(source, metric): getattr(pair, metric) for metric in _TRAFFIC}
-        values[source, Metric.TIMED] = pair.added.count
+        values[source, SampledMetric.TIMED] = pair.added.count
         if pair.added.count:
             values |= {
-                (source, Metric.ADDED_P50_MS): pair.added.p50_ms,
-                (source, Metric.ADDED_P99_MS): pair.added.p99_ms,
-                (source, Metric.ADDED_MAX_MS): pair.added.max_ms,
+                (source, SampledMetric.ADDED_P50_MS): pair.added.p50_ms,
+                (source, SampledMetric.ADDED_P99_MS): pair.added.p99_ms,
+                (source, SampledMetric.ADDED_MAX_MS): pair.added.max_ms,
             }
     return [
         Sample(at=metrics.at, source=str(source), metric=str(metric), value=str(round(value, 3)))

@@ -1,4 +1,4 @@
-"""Everything that the jobs recorded about messages, brought together so that it can be split by message."""
+"""Everything that the jobs recorded about messages, in one frame that can be split by message."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from brokerproof_judging import table_io
-from brokerproof_judging.database import Connection
+from brokerproof_judging.database import DuckDB
 from brokerproof_judging.messages.message_columns import LOG, POSITION, name_messages
 
 # The tables that a row comes from, by the number in its column `kind`: a number takes less to move than a name.
@@ -22,24 +22,24 @@ def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame
         name_messages(publishes).select(
             *everywhere,
             *("key", "epoch", "outcome"),
-            *_times("scheduled_at", "sent_at", "settled_at"),
+            *_select_times("scheduled_at", "sent_at", "settled_at"),
         ),
         name_messages(stored).select(*everywhere),
         name_messages(deliveries).select(
             *everywhere,
             *("subscription", "consumer", "incarnation", "arrival"),
-            *_times("received_at", "acknowledged_at"),
+            *_select_times("received_at", "acknowledged_at"),
         ),
     ]
     numbered = [frame.withColumn("kind", F.lit(kind)) for kind, frame in enumerate(frames)]
     return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), numbered)
 
 
-def separate_records(connection: Connection) -> None:
-    """Make the tables of united records in `rows` known under their own names."""
+def separate_records(connection: DuckDB) -> None:
+    """Make views of the united records in `rows`, under the names of their tables."""
     for kind, table in enumerate(_KINDS):
         connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (kind) FROM rows WHERE kind = {kind}")
 
 
-def _times(*names: str) -> list[Column]:
+def _select_times(*names: str) -> list[Column]:
     return [table_io.to_microseconds(name).alias(name) for name in names]
