@@ -6,6 +6,7 @@ Nothing here looks at content.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pyarrow as pa
@@ -40,6 +41,16 @@ def read_table(spark: SparkSession, run: Run, table: str) -> DataFrame:
     if not run.exists("tables", table):
         return spark.createDataFrame([], make_table_schema(table))
     return spark.read.schema(make_table_schema(table)).parquet(to_uri(run.table(table)))
+
+
+def read_rows(run: Run, table: str) -> list[dict[str, Any]]:
+    """All rows of a table that has few, without a Spark job; no row where there is no table."""
+    filesystem, directory = fsspec.url_to_fs(run.table(table))
+    if not filesystem.exists(directory):
+        return []
+    content = dataset(directory, schema=SCHEMAS[table], filesystem=filesystem, format="parquet")
+    rows: list[dict[str, Any]] = content.to_table().to_pylist()
+    return rows
 
 
 def count_rows(run: Run, table: str) -> int:

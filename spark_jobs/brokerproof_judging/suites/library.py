@@ -9,11 +9,15 @@ import os
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pandas as pd
 from pyspark.sql import DataFrame
 
 from brokerproof_judging.suites.suite_file import SuiteFile
 
 _SITE = "brokerproof"
+
+# Rows in memory, or rows that Spark holds.
+Frame = pd.DataFrame | DataFrame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +34,7 @@ class Validation:
 class Library(Protocol):
     """What runs expectations."""
 
-    def validate(self, file: SuiteFile, frame: DataFrame) -> Validation:
+    def validate(self, file: SuiteFile, frame: Frame) -> Validation:
         """Run the expectations of a file on the rows of a frame."""
 
     def build_data_docs(self) -> None:
@@ -68,13 +72,17 @@ class GreatExpectations:
         )
         self._context: Any = gx.get_context(mode="ephemeral", project_config=configuration)
 
-    def validate(self, file: SuiteFile, frame: DataFrame) -> Validation:
+    def validate(self, file: SuiteFile, frame: Frame) -> Validation:
         """Run the expectations of a file on the rows of a frame."""
         import great_expectations as gx
 
         suite = self._context.suites.add(gx.ExpectationSuite(**file.content))
-        # Spark reads the few columns asked for from Parquet; keeping the whole table would cost more than it saves.
-        source = self._context.data_sources.add_spark(f"{file.suite}", persist=False)
+        sources = self._context.data_sources
+        if isinstance(frame, pd.DataFrame):
+            source = sources.add_pandas(f"{file.suite}")
+        else:
+            # Spark reads the few columns asked for from Parquet; keeping the whole table costs more than it saves.
+            source = sources.add_spark(f"{file.suite}", persist=False)
         batches = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
         definition = self._context.validation_definitions.add(
             gx.ValidationDefinition(name=f"{file.suite}", data=batches, suite=suite)

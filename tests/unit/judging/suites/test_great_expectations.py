@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Suite
-from brokerproof_judging.suites.library import GreatExpectations, Validation
+from brokerproof_judging.suites.library import Frame, GreatExpectations, Validation
 from brokerproof_judging.suites.suite_file import SuiteFile
 from pyspark.sql import DataFrame, SparkSession
 
@@ -43,7 +43,7 @@ class Changed(GreatExpectations):
     def change(self, result: Any) -> None:
         """Change a result in place."""
 
-    def validate(self, file: SuiteFile, frame: DataFrame) -> Validation:
+    def validate(self, file: SuiteFile, frame: Frame) -> Validation:
         validation = super().validate(file, frame)
         for result in validation.results:
             self.change(result)
@@ -77,7 +77,7 @@ def test_an_expectation_of_an_unregistered_kind_makes_the_suite_unknown(
 
 def test_a_kind_that_we_know_and_the_library_does_not_makes_the_suite_unknown(planted: Planted, judge: Judge) -> None:
     class WithoutAKind(GreatExpectations):
-        def validate(self, file: SuiteFile, frame: DataFrame) -> Validation:
+        def validate(self, file: SuiteFile, frame: Frame) -> Validation:
             first, *others = file.expectations
             unknown = replace(first, content={**first.content, "type": "expect_x"})
             return super().validate(replace(file, expectations=(unknown, *others)), frame)
@@ -110,7 +110,7 @@ def test_the_library_calls_a_broken_query_a_violation(spark: SparkSession, libra
 
 def test_a_broken_condition_makes_the_suite_unknown_and_not_failed(planted: Planted, judge: Judge) -> None:
     class WithoutAColumn(GreatExpectations):
-        def validate(self, file: SuiteFile, frame: DataFrame) -> Validation:
+        def validate(self, file: SuiteFile, frame: Frame) -> Validation:
             return super().validate(file, frame.drop("illegal") if file.suite is Suite.ORDERING else frame)
 
     judged = judge(planted, library=WithoutAColumn)

@@ -1,0 +1,139 @@
+"""The expectation on `messages`: no illegal anomaly of a kind.
+
+The table is as large as the run, so Spark counts it: all expectations of a suite in one job, because Great
+Expectations puts aggregates over the same rows into one. Its own UnexpectedRowsExpectation takes two jobs each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Any, ClassVar
+
+from brokerproof.experiment.guarantees import Anomaly
+from great_expectations.compatibility import pydantic
+from great_expectations.compatibility.pyspark import functions as F
+from great_expectations.core.metric_domain_types import MetricDomainTypes
+from great_expectations.core.metric_function_types import MetricPartialFunctionTypes
+from great_expectations.execution_engine import SparkDFExecutionEngine
+from great_expectations.expectations.metrics.metric_provider import metric_partial, metric_value
+from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+from great_expectations.validator.metric_configuration import MetricConfiguration
+
+from brokerproof_judging.suites.counted_expectation import MOST_SAMPLES, Counted, CountedExpectation, make_sample
+
+_COUNTS = "brokerproof.message_counts"
+_SAMPLES = "brokerproof.message_samples"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageConditions:
+    """What is looked for in a row of `messages`, as Spark SQL. A condition that comes to null does not hold.
+
+    At most one holds for a row; `undecided` holds wherever a null keeps the others from being told. Text and not
+    columns, because every call on a column is a round trip to the JVM, and short, because planning takes longer than
+    counting.
+    """
+
+    unexpected: str
+    undecided: str
+    legal: str
+
+    @classmethod
+    def for_anomaly(cls, anomaly: str) -> MessageConditions:
+        """Of the columns `anomalies` and `illegal`; a null in either is no proof of anything."""
+        found, illegal = (f"array_contains({column}, '{anomaly}')" for column in ("anomalies", "illegal"))
+        # An unproven message is legal under every guarantee and decides nothing.
+        proves_nothing = anomaly == Anomaly.UNPROVEN
+        in_doubt = f"coalesce({found}, true)" if proves_nothing else f"{found} IS NULL"
+        return cls(
+            unexpected=illegal,
+            undecided=f"{illegal} IS NULL OR (NOT {illegal} AND {in_doubt})",
+            legal="false" if proves_nothing else f"{found} AND NOT {illegal}",
+        )
+
+
+class MessageCounts(TableMetricProvider):
+    """Numbers of rows of `messages`: all, unexpected, undecided and legal."""
+
+    metric_name = _COUNTS
+    value_keys = ("anomaly",)
+
+    @metric_partial(
+        engine=SparkDFExecutionEngine,
+        partial_fn_type=MetricPartialFunctionTypes.AGGREGATE_FN,
+        domain_type=MetricDomainTypes.TABLE,
+    )
+    def _spark(
+        cls,  # noqa: N805 (Great Expectations makes a class method of it)
+        execution_engine: SparkDFExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any],
+    ) -> Any:
+        conditions = astuple(MessageConditions.for_anomaly(metric_value_kwargs["anomaly"]))
+        counts = ", ".join(f"count_if({condition})" for condition in conditions)
+        return F.expr(f"array(count(*), {counts})"), metric_domain_kwargs, {}
+
+
+class MessageSamples(TableMetricProvider):
+    """Up to `MOST_SAMPLES` rows that are unexpected or undecided; costs a Spark job only where there are any."""
+
+    metric_name = _SAMPLES
+    value_keys = ("anomaly",)
+
+    @metric_value(engine=SparkDFExecutionEngine)
+    def _spark(
+        cls,  # noqa: N805
+        execution_engine: SparkDFExecutionEngine,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any],
+    ) -> list[dict[str, Any]]:
+        _, unexpected, undecided, _ = metrics[_COUNTS]
+        if not unexpected and not undecided:
+            return []
+        frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
+        conditions = MessageConditions.for_anomaly(metric_value_kwargs["anomaly"])
+        rows = (
+            frame.where(conditions.unexpected if unexpected else conditions.undecided)
+            # So that every evaluation shows the same.
+            .orderBy("cluster", "subscription", "producer", "seq")
+            .limit(MOST_SAMPLES)
+            .collect()
+        )
+        return [make_sample(row.asDict(recursive=True)) for row in rows]
+
+    @classmethod
+    def _get_evaluation_dependencies(cls, metric: MetricConfiguration, **_: Any) -> dict[str, MetricConfiguration]:
+        return {
+            _COUNTS: MetricConfiguration(
+                metric_name=_COUNTS,
+                metric_domain_kwargs=metric.metric_domain_kwargs,
+                metric_value_kwargs=metric.metric_value_kwargs,
+            )
+        }
+
+
+class ExpectNoIllegalAnomaly(CountedExpectation):
+    """No row of `messages` has the anomaly where the guarantee forbids it.
+
+    Finding `unproven` leaves the row undecided: it says that the evidence is not enough.
+    """
+
+    anomaly: str
+
+    success_keys: ClassVar[tuple[str, ...]] = ("anomaly",)
+    metric_dependencies: ClassVar[tuple[str, ...]] = (_COUNTS, _SAMPLES)
+
+    @pydantic.validator("anomaly")
+    def _check_anomaly(cls, anomaly: str) -> str:  # noqa: N805
+        if anomaly not in list(Anomaly):
+            raise ValueError(f"no anomaly is called `{anomaly}`")
+        return anomaly
+
+    def read_counted(self, metrics: Mapping[str, Any]) -> Counted:
+        """From the two metrics."""
+        return Counted(*metrics[_COUNTS], samples=metrics[_SAMPLES])
