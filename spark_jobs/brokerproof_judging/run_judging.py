@@ -44,11 +44,10 @@ def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectati
             counts = messages.write_tables()
         with watch.time_step("measurements"):
             problems = [*evidence.list_problems(run, list_logs(summaries)), *find_problems(summaries)]
-            copies, judged = table_io.read_table(spark, run, "ledgers"), replacement.read(spark, "messages")
-            measurements = make_measurements(run, measure_run(run, recorded.result(), copies, judged))
+            judged = replacement.read(spark, "messages")
+            measurements = make_measurements(run, measure_run(run, recorded.result(), judged))
             rows = [measurement.model_dump(mode="json") for measurement in measurements]
-            schema = table_io.make_table_schema("measurements")
-            replacement.write("measurements", spark.createDataFrame(rows, schema).coalesce(1))
+            replacement.write_rows("measurements", rows)
         replacement.take_place()
     finally:
         jobs.end()

@@ -1,15 +1,17 @@
-"""A run's tables as Spark frames, and frames as a run's tables.
+"""A run's tables as Spark frames or, where they have few rows, as rows; and frames and rows as a run's tables.
 
 Nothing here looks at content.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 from brokerproof import clock
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS
@@ -43,14 +45,18 @@ def read_table(spark: SparkSession, run: Run, table: str) -> DataFrame:
     return spark.read.schema(make_table_schema(table)).parquet(to_uri(run.table(table)))
 
 
-def read_rows(run: Run, table: str) -> list[dict[str, Any]]:
-    """All rows of a table that has few, without a Spark job; no row where there is no table."""
+def iterate_rows(run: Run, table: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of a table that has few, without a Spark job; no row where there is no table.
+
+    Times come as microseconds since the epoch. A part of the table at a time is in memory.
+    """
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if not filesystem.exists(directory):
-        return []
+        return
     content = dataset(directory, schema=SCHEMAS[table], filesystem=filesystem, format="parquet")
-    rows: list[dict[str, Any]] = content.to_table().to_pylist()
-    return rows
+    for batch in content.to_batches(columns=None if columns is None else list(columns)):
+        fields = [field.with_type(pa.int64()) if pa.types.is_timestamp(field.type) else field for field in batch.schema]
+        yield from batch.cast(pa.schema(fields)).to_pylist()
 
 
 def count_rows(run: Run, table: str) -> int:
@@ -94,6 +100,13 @@ class Replacement:
     def write(self, table: str, frame: DataFrame) -> None:
         """Write a table aside."""
         conform_to_table(frame, table).write.mode("overwrite").parquet(to_uri(self.locate_beside(table)))
+
+    def write_rows(self, table: str, rows: list[dict[str, Any]]) -> None:
+        """Write a table of few rows aside, without a Spark job."""
+        filesystem, directory = fsspec.url_to_fs(self.locate_beside(table))
+        filesystem.makedirs(directory, exist_ok=True)
+        with filesystem.open(f"{directory}/part-0.parquet", "wb") as file:
+            pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[table]), file)
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
         """A table written aside, before it took its place."""

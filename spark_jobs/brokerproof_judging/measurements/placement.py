@@ -6,39 +6,37 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source
 from brokerproof.run.records import LogsRead, read_record
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from brokerproof_judging.measurements.measured_values import END, NO_SUBJECT, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
 from brokerproof_judging.measurements.samples import Samples
+from brokerproof_judging.table_io import iterate_rows
 
 _SHOWN = 5
 
 
-def measure_spread(copies: DataFrame) -> Iterator[MeasuredValue]:
+def measure_spread(run: Run) -> Iterator[MeasuredValue]:
     """By moment, the segments of logs without a copy in a region that they had to span; from the table `ledgers`."""
-    missing = F.size(F.array_except("regions_required", F.coalesce("regions", F.array().cast("array<string>")))) > 0
-    rows = (
-        copies.groupBy("moment", "cluster", "topic", "partition", "ledger_id")
-        .agg(F.bool_or(F.coalesce(missing, F.lit(True))).alias("misses"))
-        .groupBy("moment")
-        .agg(
-            F.count("*").alias("segments"),
-            F.count_if("misses").alias("missing"),
-            F.slice(F.sort_array(F.collect_list(F.when(F.col("misses"), F.col("ledger_id")))), 1, _SHOWN).alias("some"),
-        )
-        .collect()
-    )
-    for row in sorted(rows, key=lambda row: str(row.moment)):
-        some = f", such as {', '.join(map(str, row.some))}" if row.some else ""
-        evidence = f"{row.missing} of {row.segments} segments{some}"
-        yield make_measured_value("ledgers_not_spanning", row.moment, row.missing, evidence)
-    if not rows:
+    # By moment and segment, whether any of its rows lacks a region; a row that does not tell counts as lacking one.
+    moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(dict)
+    for row in iterate_rows(run, "ledgers"):
+        segments = moments[row["moment"]]
+        segment = tuple(row[name] for name in ("cluster", "topic", "partition", "ledger_id"))
+        required = row["regions_required"]
+        lacks = required is None or not set(required) <= set(row["regions"] or ())
+        segments[segment] = segments.get(segment, False) or lacks
+    for moment, segments in sorted(moments.items(), key=lambda each: str(each[0])):
+        lacking = sorted(segment[-1] for segment, lacks in segments.items() if lacks and segment[-1] is not None)
+        some = f", such as {', '.join(map(str, lacking[:_SHOWN]))}" if lacking else ""
+        count = sum(segments.values())
+        evidence = f"{count} of {len(segments)} segments{some}"
+        yield make_measured_value("ledgers_not_spanning", moment, count, evidence)
+    if not moments:
         yield make_measured_value("ledgers_not_spanning", NO_SUBJECT, None, "no step recorded where the copies are")
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from brokerproof.run.directory import Run
 from pyspark.sql import DataFrame, SparkSession
 
-from brokerproof_judging import table_io
 from brokerproof_judging.measurements.failover import measure_failover
 from brokerproof_judging.measurements.interruption import ClientEvents, count_client_events
 from brokerproof_judging.measurements.link import measure_link
@@ -38,18 +37,18 @@ class RecordedEvents:
 
 def read_recorded_events(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) -> RecordedEvents:
     """From the run's records; `tables` has `publishes` and `deliveries`."""
-    times = read_run_times(run, table_io.read_table(spark, run, "faults"))
+    times = read_run_times(run)
     return RecordedEvents(
         times=times,
-        samples=read_samples(table_io.read_table(spark, run, "observations")),
+        samples=read_samples(run),
         events=count_client_events(spark, times, tables["publishes"], tables["deliveries"]),
     )
 
 
-def measure_run(run: Run, recorded: RecordedEvents, copies: DataFrame, messages: DataFrame) -> Iterator[MeasuredValue]:
-    """All values; `copies` is the table `ledgers`, `messages` the table of judged messages."""
+def measure_run(run: Run, recorded: RecordedEvents, messages: DataFrame) -> Iterator[MeasuredValue]:
+    """All values; `messages` is the table of judged messages."""
     times, samples = recorded.times, recorded.samples
-    yield from measure_spread(copies)
+    yield from measure_spread(run)
     yield measure_under_replication(samples)
     yield from measure_local_reads(run, times, samples)
     yield from measure_owner_regions(run, times, samples)

@@ -11,8 +11,10 @@ from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
 from brokerproof.run.directory import Run
 from brokerproof.run.records import PhaseTimes, read_record
 from brokerproof.run.tables import FaultState
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
+
+from brokerproof_judging.table_io import iterate_rows
 
 PHASES = ("steady", "impact", "recovery")
 NEVER_STEADY = "the load never became steady"
@@ -87,13 +89,13 @@ class RunTimes:
         return phase
 
 
-def read_run_times(run: Run, changes: DataFrame) -> RunTimes:
-    """From the record of the phases, and `changes`, the rows of the table `faults`."""
+def read_run_times(run: Run) -> RunTimes:
+    """From the record of the phases and the table `faults`."""
     times = read_record(run, PhaseTimes)
     edges = [times.steady_at, times.impact_at, times.recovery_at, times.ends_at] if times else []
     spans = [Span(start_us=start, end_us=end) for start, end in pairwise(edges)]
     phases = dict(zip(PHASES, spans, strict=True)) if spans else {}
-    histories = _read_histories(changes)
+    histories = _read_histories(run)
     helping = {name for name, history in histories.items() if history.kind is not None and history.kind.helps}
     effects = [
         history.effective_us
@@ -138,18 +140,16 @@ class _FaultHistory:
     healed_us: int | None = None
 
 
-def _read_histories(changes: DataFrame) -> dict[str, _FaultHistory]:
+def _read_histories(run: Run) -> dict[str, _FaultHistory]:
     histories: dict[str, _FaultHistory] = {}
-    # Times are read as numbers, because Spark hands them out without their zone.
-    rows = changes.select("fault", "kind", "targets", "state", F.unix_micros("at").alias("at_us")).collect()
-    for row in sorted(rows, key=lambda row: row.at_us):
-        history = histories.setdefault(row.fault, _FaultHistory())
-        history.kind = FAULT_KINDS.get(row.kind, history.kind)
-        history.targets = tuple(row.targets or ()) or history.targets
-        if row.state == FaultState.EFFECTIVE and history.effective_us is None:
-            history.effective_us = row.at_us
-        elif row.state == FaultState.HEALING and history.healing_us is None:
-            history.healing_us = row.at_us
-        elif row.state == FaultState.RECOVERED:
-            history.healed_us = row.at_us
+    for row in sorted(iterate_rows(run, "faults"), key=lambda row: row["at"]):
+        history = histories.setdefault(row["fault"], _FaultHistory())
+        history.kind = FAULT_KINDS.get(row["kind"], history.kind)
+        history.targets = tuple(row["targets"] or ()) or history.targets
+        if row["state"] == FaultState.EFFECTIVE and history.effective_us is None:
+            history.effective_us = row["at"]
+        elif row["state"] == FaultState.HEALING and history.healing_us is None:
+            history.healing_us = row["at"]
+        elif row["state"] == FaultState.RECOVERED:
+            history.healed_us = row["at"]
     return histories

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source, list_stored_names, split_name, translate_names
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+
+from brokerproof_judging.table_io import iterate_rows
 
 # Of the others, only the times of the samples are used.
 _READ = {
@@ -47,17 +48,16 @@ class Samples:
                 yield subject, values
 
 
-def read_samples(observations: DataFrame) -> Samples:
+def read_samples(run: Run) -> Samples:
     """From the table `observations`."""
-    read = F.split_part("metric", F.lit(":"), F.lit(1)).isin(list_stored_names(_READ))
-    value = F.when(read, F.col("value")).alias("value")
+    read = set(list_stored_names(_READ))
     series: dict[tuple[str, str], Series] = defaultdict(list)
     times: dict[str, set[int]] = defaultdict(set)
-    for row in observations.select(F.unix_micros("at").alias("at"), "source", "metric", value).collect():
-        source, metric = translate_names(row.source, row.metric)
-        times[split_name(source)[0]].add(row.at)
-        if row.value is not None:
-            series[source, metric].append((row.at, row.value))
+    for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):
+        source, metric = translate_names(row["source"], row["metric"])
+        times[split_name(source)[0]].add(row["at"])
+        if row["value"] is not None and split_name(row["metric"])[0] in read:
+            series[source, metric].append((row["at"], row["value"]))
     return Samples(
         series={name: sorted(values) for name, values in series.items()},
         times={name: sorted(values) for name, values in times.items()},

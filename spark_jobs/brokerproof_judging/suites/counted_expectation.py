@@ -19,7 +19,7 @@ from great_expectations.util import convert_to_json_serializable
 MOST_SAMPLES = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Counted:
     """Numbers of rows that an expectation is about, and a few that are unexpected or, where none is, undecided."""
 

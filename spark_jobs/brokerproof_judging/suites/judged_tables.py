@@ -36,7 +36,7 @@ class JudgedTables:
     def measurements(self) -> list[dict[str, Any]]:
         """All rows of `measurements`: one per metric and fault, phase or moment."""
         self._require("measurements")
-        return table_io.read_rows(self._run, "measurements")
+        return list(table_io.iterate_rows(self._run, "measurements"))
 
     def select_measurements(self, suite: Suite) -> pd.DataFrame:
         """The suite's measurements. As objects, because numbers of pandas know no difference between null and NaN."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pandas as pd
 from pyspark.sql import DataFrame
@@ -17,7 +17,7 @@ from brokerproof_judging.suites.suite_file import SuiteFile
 _SITE = "brokerproof"
 
 # Rows in memory, or rows that Spark holds.
-Frame = pd.DataFrame | DataFrame
+Frame: TypeAlias = pd.DataFrame | DataFrame
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,8 +78,13 @@ class MeasurementStandings(TableMetricProvider):
         standings = [find_standing(row, minimum=minimum, maximum=maximum, required=required) for row in rows]
         shown = Standing.UNEXPECTED if Standing.UNEXPECTED in standings else Standing.UNDECIDED
         samples = [make_sample(row) for row, standing in zip(rows, standings, strict=True) if standing is shown]
-        counts = (standings.count(each) for each in (Standing.UNEXPECTED, Standing.UNDECIDED, Standing.LEGAL))
-        return Counted(len(rows), *counts, samples=samples[:MOST_SAMPLES])
+        return Counted(
+            rows=len(rows),
+            unexpected=standings.count(Standing.UNEXPECTED),
+            undecided=standings.count(Standing.UNDECIDED),
+            legal=standings.count(Standing.LEGAL),
+            samples=samples[:MOST_SAMPLES],
+        )
 
 
 class ExpectMeasurementWithinBounds(CountedExpectation):

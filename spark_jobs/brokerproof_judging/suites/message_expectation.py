@@ -136,4 +136,5 @@ class ExpectNoIllegalAnomaly(CountedExpectation):
 
     def read_counted(self, metrics: Mapping[str, Any]) -> Counted:
         """From the two metrics."""
-        return Counted(*metrics[_COUNTS], samples=metrics[_SAMPLES])
+        rows, unexpected, undecided, legal = metrics[_COUNTS]
+        return Counted(rows=rows, unexpected=unexpected, undecided=undecided, legal=legal, samples=metrics[_SAMPLES])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from brokerproof.run.tables import SCHEMAS
-from brokerproof_judging import table_io
+from brokerproof.run.directory import Run
 from brokerproof_judging.measurements.samples import read_samples
 
 TODAY = [
@@ -29,29 +28,22 @@ OLD_WORDS = {
 }
 
 
-def samples_of(spark, rows):
-    at = datetime(2026, 1, 1, tzinfo=UTC)
-    columns = SCHEMAS["observations"].names
-    frame = spark.createDataFrame(
-        [
-            tuple(
-                {"run_id": "r", "at": at}.get(name, value) for name, value in zip(columns, ("", "", *row), strict=True)
-            )
-            for row in rows
-        ],
-        table_io.make_table_schema("observations"),
-    )
-    return read_samples(frame)
+def samples_of(directory, rows):
+    run = Run(str(directory))
+    columns = ("source", "metric", "value")
+    at = {"run_id": "r", "at": datetime(2026, 1, 1, tzinfo=UTC)}
+    run.append("observations", [at | dict(zip(columns, row, strict=True)) for row in rows])
+    return read_samples(run)
 
 
-def test_a_run_recorded_in_old_words_has_the_same_samples(spark):
+def test_a_run_recorded_in_old_words_has_the_same_samples(tmp_path):
     old = [(OLD_WORDS.get(source, source), OLD_WORDS.get(metric, metric), value) for source, metric, value in TODAY]
     assert old != TODAY
-    assert samples_of(spark, old) == samples_of(spark, TODAY)
+    assert samples_of(tmp_path / "old", old) == samples_of(tmp_path / "today", TODAY)
 
 
-def test_every_sample_counts_in_time_and_those_that_are_measured_have_their_value(spark):
-    samples = samples_of(spark, TODAY)
+def test_every_sample_counts_in_time_and_those_that_are_measured_have_their_value(tmp_path):
+    samples = samples_of(tmp_path, TODAY)
     assert samples.times.keys() == {"cluster", "topic", "node", "link", "sampler"}
     # Messages published, bytes written and errors are for people.
     unread = {("topic:t", "published"), ("node:bookie-1", "bytes_written"), ("sampler:repair", "no_answer")}
