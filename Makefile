@@ -58,7 +58,7 @@ types: setup ## static types
 
 # tests/unit/conftest.py divides them: each of the two processes runs a half of the tests of Spark first.
 unit: setup ## tests without a cluster
-	$(PYTEST) tests/unit --numprocesses 3
+	$(PYTEST) tests/unit --numprocesses 2
 
 systems: setup ## tests of the messaging system that exists for tests only
 	$(PYTEST) tests/systems

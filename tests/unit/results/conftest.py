@@ -185,7 +185,12 @@ def postgres() -> Iterator[str]:
     # Not in pytest's directory: as root, the server runs as another user, and every start of pytest resets the
     # permissions of that directory.
     with tempfile.TemporaryDirectory(prefix="brokerproof-postgres-") as directory, get_server(directory) as server:
-        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
+        url = server.get_uri().replace("postgresql://", "postgresql+psycopg://", 1)
+        # Nothing of it has to outlive this machine, and every test makes a database.
+        with create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool).connect() as connection:
+            connection.execute(text("ALTER SYSTEM SET fsync = off"))
+            connection.execute(text("SELECT pg_reload_conf()"))
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
