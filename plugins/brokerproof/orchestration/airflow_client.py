@@ -18,6 +18,9 @@ _REQUEST_TIMEOUT_S = 60
 # On a machine with a cluster, a request can wait for a minute; a component that died needs time to start again.
 _RETRY_FOR_S = 300
 _PARSE_TIMEOUT_S = 120
+# A file that is asked for goes before all others. Asked for whenever it has just been read, it would keep the file that
+# names unusable scenarios, for which nobody can ask, from being read at all: seen on a slow machine.
+_PARSE_REQUEST_EVERY_S = 15
 
 
 class AirflowError(BrokerproofError):
@@ -42,15 +45,19 @@ class AirflowClient:
 
     def wait_for_dag(self, dag_id: str) -> None:
         """Wait until Airflow has read a DAG. Raises InputError with Airflow's import error where it cannot."""
+        requested_at: float | None = None
 
         def has_dag() -> bool:
+            nonlocal requested_at
             answer = self._send_request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404))
             # A stale DAG is one of an earlier state of its file, or of a file with an error, and cannot be triggered.
             if answer.status_code == 200 and not answer.json()["is_stale"]:
                 return True
             if any(f"{dag_id}.yaml" in error for error in self._list_import_errors()):
                 raise InputError("; ".join(self._list_import_errors()), remedy="correct the file")
-            self._request_parsing()
+            if requested_at is None or time.monotonic() - requested_at >= _PARSE_REQUEST_EVERY_S:
+                self._request_parsing()
+                requested_at = time.monotonic()
             return False
 
         try:
