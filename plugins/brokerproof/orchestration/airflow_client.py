@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from brokerproof.clock import wait_until
+from brokerproof.clock import SYSTEM_CLOCK, Clock
 from brokerproof.errors import BrokerproofError, DeadlineError, InputError
 
 FINISHED = ("success", "failed")
@@ -38,7 +38,15 @@ class TaskState:
 class AirflowClient:
     """Sends requests to the Airflow at a URL, logged in as one of its users."""
 
-    def __init__(self, url: str, user: str, password: str, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        user: str,
+        password: str,
+        transport: httpx.BaseTransport | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._clock = clock
         self._credentials = {"username": user, "password": password}
         # Airflow is on loopback, so the proxy that the environment may name is not used.
         self._http = httpx.Client(base_url=url, timeout=_REQUEST_TIMEOUT_S, trust_env=False, transport=transport)
@@ -55,13 +63,15 @@ class AirflowClient:
                 return True
             if any(f"{dag_id}.yaml" in error for error in self._list_import_errors()):
                 raise InputError("; ".join(self._list_import_errors()), remedy="correct the file")
-            if requested_at is None or time.monotonic() - requested_at >= _PARSE_REQUEST_EVERY_S:
+            now = self._clock.monotonic_s()
+            if requested_at is None or now - requested_at >= _PARSE_REQUEST_EVERY_S:
                 self._request_parsing()
-                requested_at = time.monotonic()
+                requested_at = now
             return False
 
         try:
-            wait_until(has_dag, timeout_s=_PARSE_TIMEOUT_S, what=f"Airflow to show the DAG {dag_id}", every_s=1)
+            what = f"Airflow to show the DAG {dag_id}"
+            self._clock.wait_until(has_dag, timeout_s=_PARSE_TIMEOUT_S, what=what, every_s=1)
         except DeadlineError as error:
             reasons = "; ".join(self._list_import_errors()) or "its DAG processor's log says why"
             raise AirflowError(f"{error}; {reasons}") from None
