@@ -47,7 +47,7 @@ def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectati
             judged = replacement.read(spark, "messages")
             measurements = make_measurements(run, measure_run(run, recorded.result(), judged))
             rows = [measurement.model_dump(mode="json") for measurement in measurements]
-            replacement.write_rows("measurements", rows)
+            replacement.write("measurements", rows)
         replacement.take_place()
     finally:
         jobs.end()

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from brokerproof import clock
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS
-from pyarrow.dataset import dataset
+from pyarrow.dataset import Dataset, dataset
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -50,10 +50,9 @@ def iterate_rows(run: Run, table: str, columns: Sequence[str] | None = None) -> 
 
     Times come as microseconds since the epoch. A part of the table at a time is in memory.
     """
-    filesystem, directory = fsspec.url_to_fs(run.table(table))
-    if not filesystem.exists(directory):
+    content = _open_table(run, table)
+    if content is None:
         return
-    content = dataset(directory, schema=SCHEMAS[table], filesystem=filesystem, format="parquet")
     for batch in content.to_batches(columns=None if columns is None else list(columns)):
         fields = [field.with_type(pa.int64()) if pa.types.is_timestamp(field.type) else field for field in batch.schema]
         yield from batch.cast(pa.schema(fields)).to_pylist()
@@ -61,16 +60,15 @@ def iterate_rows(run: Run, table: str, columns: Sequence[str] | None = None) -> 
 
 def count_rows(run: Run, table: str) -> int:
     """The number of rows of a table, from Parquet's footers. No row is read, and no Spark job is needed."""
+    content = _open_table(run, table)
+    return 0 if content is None else int(content.count_rows())
+
+
+def _open_table(run: Run, table: str) -> Dataset | None:
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if not filesystem.exists(directory):
-        return 0
-    return int(dataset(directory, filesystem=filesystem, format="parquet").count_rows())
-
-
-def conform_to_table(frame: DataFrame, table: str) -> DataFrame:
-    """The columns of a table in its order and types."""
-    fields = make_table_schema(table).fields
-    return frame.select([F.col(field.name).cast(field.dataType).alias(field.name) for field in fields])
+        return None
+    return dataset(directory, schema=SCHEMAS[table], filesystem=filesystem, format="parquet")
 
 
 def to_microseconds(column: str) -> Column:
@@ -97,11 +95,7 @@ class Replacement:
             self._written.append(table)
         return f"{self._run.path('tables')}/.{table}.{self._stamp}.new"
 
-    def write(self, table: str, frame: DataFrame) -> None:
-        """Write a table aside."""
-        conform_to_table(frame, table).write.mode("overwrite").parquet(to_uri(self.locate_beside(table)))
-
-    def write_rows(self, table: str, rows: list[dict[str, Any]]) -> None:
+    def write(self, table: str, rows: list[dict[str, Any]]) -> None:
         """Write a table of few rows aside, without a Spark job."""
         filesystem, directory = fsspec.url_to_fs(self.locate_beside(table))
         filesystem.makedirs(directory, exist_ok=True)

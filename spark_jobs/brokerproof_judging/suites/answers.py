@@ -15,18 +15,9 @@ from brokerproof.experiment.verdict import Verdict
 
 from brokerproof_judging.suites.library import Validation
 from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
+from brokerproof_judging.suites.tally import Tally
 
 _LONGEST_REASON = 300
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tally:
-    """Numbers of rows that one expectation is about, and that are unexpected, undecided and legal."""
-
-    rows: int
-    unexpected: int
-    undecided: int
-    legal: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,9 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.faults.registry import list_harmful_faults
 from brokerproof.run.directory import Run
 
-from brokerproof_judging.suites.answers import Tally
 from brokerproof_judging.suites.message_counts import MessageCounts
 from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
+from brokerproof_judging.suites.tally import Tally
 
 _ANOMALIES = frozenset(str(anomaly) for anomaly in Anomaly)
 

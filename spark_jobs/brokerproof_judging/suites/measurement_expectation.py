@@ -17,7 +17,8 @@ from great_expectations.execution_engine import PandasExecutionEngine
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
-from brokerproof_judging.suites.counted_expectation import MOST_SAMPLES, Counted, CountedExpectation, make_sample
+from brokerproof_judging.suites.row_expectation import MOST_SAMPLES, RowExpectation, make_sample
+from brokerproof_judging.suites.tally import Tally
 
 _STANDINGS = "brokerproof.measurement_standings"
 
@@ -68,7 +69,7 @@ class MeasurementStandings(TableMetricProvider):
         metric_value_kwargs: dict[str, Any],
         metrics: dict[str, Any],
         runtime_configuration: dict[str, Any],
-    ) -> Counted:
+    ) -> tuple[Tally, list[dict[str, Any]]]:
         frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
         metric, *bounds = (metric_value_kwargs[key] for key in cls.value_keys)
         minimum, maximum, required = bounds
@@ -78,16 +79,16 @@ class MeasurementStandings(TableMetricProvider):
         standings = [find_standing(row, minimum=minimum, maximum=maximum, required=required) for row in rows]
         shown = Standing.UNEXPECTED if Standing.UNEXPECTED in standings else Standing.UNDECIDED
         samples = [make_sample(row) for row, standing in zip(rows, standings, strict=True) if standing is shown]
-        return Counted(
+        tally = Tally(
             rows=len(rows),
             unexpected=standings.count(Standing.UNEXPECTED),
             undecided=standings.count(Standing.UNDECIDED),
             legal=standings.count(Standing.LEGAL),
-            samples=samples[:MOST_SAMPLES],
         )
+        return tally, samples[:MOST_SAMPLES]
 
 
-class ExpectMeasurementWithinBounds(CountedExpectation):
+class ExpectMeasurementWithinBounds(RowExpectation):
     """Every value of the metric is within the bounds that the scenario sets, both ends included.
 
     `minimum` and `maximum` are in force where the scenario sets no such bound of its own; what only the scenario's
@@ -109,7 +110,7 @@ class ExpectMeasurementWithinBounds(CountedExpectation):
             raise ValueError(f"no metric is called `{metric}`")
         return metric
 
-    def read_counted(self, metrics: Mapping[str, Any]) -> Counted:
+    def read_tally(self, metrics: Mapping[str, Any]) -> tuple[Tally, list[dict[str, Any]]]:
         """As the metric comes."""
-        counted: Counted = metrics[_STANDINGS]
-        return counted
+        tally, samples = metrics[_STANDINGS]
+        return tally, samples

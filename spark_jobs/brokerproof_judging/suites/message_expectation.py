@@ -20,7 +20,8 @@ from great_expectations.expectations.metrics.metric_provider import metric_parti
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 from great_expectations.validator.metric_configuration import MetricConfiguration
 
-from brokerproof_judging.suites.counted_expectation import MOST_SAMPLES, Counted, CountedExpectation, make_sample
+from brokerproof_judging.suites.row_expectation import MOST_SAMPLES, RowExpectation, make_sample
+from brokerproof_judging.suites.tally import Tally
 
 _COUNTS = "brokerproof.message_counts"
 _SAMPLES = "brokerproof.message_samples"
@@ -117,7 +118,7 @@ class MessageSamples(TableMetricProvider):
         }
 
 
-class ExpectNoIllegalAnomaly(CountedExpectation):
+class ExpectNoIllegalAnomaly(RowExpectation):
     """No row of `messages` has the anomaly where the guarantee forbids it.
 
     Finding `unproven` leaves the row undecided: it says that the evidence is not enough.
@@ -134,7 +135,7 @@ class ExpectNoIllegalAnomaly(CountedExpectation):
             raise ValueError(f"no anomaly is called `{anomaly}`")
         return anomaly
 
-    def read_counted(self, metrics: Mapping[str, Any]) -> Counted:
+    def read_tally(self, metrics: Mapping[str, Any]) -> tuple[Tally, list[dict[str, Any]]]:
         """From the two metrics."""
         rows, unexpected, undecided, legal = metrics[_COUNTS]
-        return Counted(rows=rows, unexpected=unexpected, undecided=undecided, legal=legal, samples=metrics[_SAMPLES])
+        return Tally(rows=rows, unexpected=unexpected, undecided=undecided, legal=legal), metrics[_SAMPLES]

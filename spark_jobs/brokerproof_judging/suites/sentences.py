@@ -10,9 +10,10 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 
-from brokerproof_judging.suites.answers import Answer, Tally, collect_tallies
+from brokerproof_judging.suites.answers import Answer, collect_tallies
 from brokerproof_judging.suites.message_counts import MessageCounts
 from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
+from brokerproof_judging.suites.tally import Tally
 
 
 def describe_first(answers: Sequence[Answer], verdict: Verdict) -> str:

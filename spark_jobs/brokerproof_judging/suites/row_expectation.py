@@ -1,41 +1,27 @@
-"""What both kinds of expectation have in common: they count rows, and hold where none is against them.
-
-A row is *unexpected* where it breaks the rule, *undecided* where it cannot be said (a null where a value is needed),
-and *legal* where it is an anomaly that the guarantee allows, or a value that only the scenario's own bound allows.
-"""
+"""What both kinds of expectation have in common: they count rows, and hold where no row is unexpected or undecided."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
 from typing import Any
 
 from great_expectations.expectations.expectation import BatchExpectation
 from great_expectations.util import convert_to_json_serializable
 
+from brokerproof_judging.suites.tally import Tally
+
 # Rows that a result shows of those that it counts.
 MOST_SAMPLES = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counted:
-    """Numbers of rows that an expectation is about, and a few that are unexpected or, where none is, undecided."""
-
-    rows: int
-    unexpected: int
-    undecided: int
-    legal: int
-    samples: list[dict[str, Any]]
-
-
-class CountedExpectation(BatchExpectation, ABC):
+class RowExpectation(BatchExpectation, ABC):
     """Holds where no row is unexpected and none is undecided."""
 
     @abstractmethod
-    def read_counted(self, metrics: Mapping[str, Any]) -> Counted:
-        """What its metrics came to."""
+    def read_tally(self, metrics: Mapping[str, Any]) -> tuple[Tally, list[dict[str, Any]]]:
+        """The numbers of rows, and a few rows that are unexpected or, where none is, undecided."""
 
     def _validate(
         self,
@@ -43,17 +29,18 @@ class CountedExpectation(BatchExpectation, ABC):
         runtime_configuration: dict[str, Any] | None = None,
         execution_engine: Any = None,
     ) -> dict[str, Any]:
-        rows, unexpected, undecided, legal, samples = astuple(self.read_counted(metrics))
+        tally, samples = self.read_tally(metrics)
         return {
-            "success": unexpected == 0 and undecided == 0,
+            "success": tally.unexpected == 0 and tally.undecided == 0,
             "result": {
-                "observed_value": f"{unexpected} of {rows} against it, {undecided} undecided, {legal} legal",
-                "rows": rows,
-                "unexpected_count": unexpected,
-                "unexpected_percent": 100 * unexpected / rows if rows else 0.0,
-                "element_count": rows,
-                "undecided": undecided,
-                "legal": legal,
+                "observed_value": f"{tally.unexpected} of {tally.rows} against it, {tally.undecided} undecided, "
+                f"{tally.legal} legal",
+                "rows": tally.rows,
+                "unexpected_count": tally.unexpected,
+                "unexpected_percent": 100 * tally.unexpected / tally.rows if tally.rows else 0.0,
+                "element_count": tally.rows,
+                "undecided": tally.undecided,
+                "legal": tally.legal,
                 # The key under which Data Docs look for a table of samples.
                 "partial_unexpected_list": [_describe_row(row) for row in samples],
                 "details": {"samples": samples},
