@@ -54,7 +54,10 @@ def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        first: Mapping[str, Any] = dict(error.errors(include_url=False)[0])
+        errors = error.errors(include_url=False)
+        # A misspelt field is missing under its right name too; what was written helps more than what was not.
+        unknown = (each for each in errors if each["type"] == "extra_forbidden")
+        first: Mapping[str, Any] = dict(next(unknown, errors[0]))
         field = ".".join(str(part) for part in first["loc"])
         cause = first.get("ctx", {}).get("error")
         if isinstance(cause, InputError):

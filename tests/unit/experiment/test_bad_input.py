@@ -9,6 +9,7 @@ import pytest
 import yaml
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import InputError
+from brokerproof.experiment.yaml_models import FrozenModel, parse
 from brokerproof.systems.pulsar.policies import parse_policies
 from brokerproof.systems.pulsar.system import PULSAR
 
@@ -236,3 +237,12 @@ def test_every_control_demands_losses() -> None:
         scenario, _ = load_scenario(file, TOPOLOGIES)
         assert scenario.expect.verdict == "failed", file
         assert scenario.expect.at_least["lost"] >= 1, file  # type: ignore[index]
+
+
+def test_a_misspelt_field_is_named_and_not_the_right_one_that_is_missing() -> None:
+    class Shelf(FrozenModel):
+        books: int
+
+    with pytest.raises(InputError) as caught:
+        parse(Shelf, {"boks": 1}, file="shelf.yaml")
+    assert str(caught.value) == "shelf.yaml: boks: unknown field `boks` (did you mean `books`?)"
