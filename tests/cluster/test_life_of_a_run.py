@@ -50,7 +50,7 @@ def test_the_link_starts_before_the_nodes_and_ends_with_them(reserve_small: Call
     assert processes_of(run) == []
 
 
-def test_an_address_of_the_link_in_use_is_said_before_anything_starts(reserve_small: Callable[..., Run]) -> None:
+def test_an_address_of_the_link_in_use_is_reported_before_anything_starts(reserve_small: Callable[..., Run]) -> None:
     run = reserve_small("taken", topology="smallest_wan")
     with socket.socket() as taken:
         # Of connections that an earlier run had there something lingers.
@@ -62,7 +62,7 @@ def test_an_address_of_the_link_in_use_is_said_before_anything_starts(reserve_sm
     assert "metadata-1" not in processes_of(run)
 
 
-def test_a_node_that_dies_is_said_with_its_last_words_and_everything_is_stopped(
+def test_a_node_that_dies_is_reported_with_its_last_log_lines_and_everything_is_stopped(
     reserve_small: Callable[..., Run],
 ) -> None:
     run = reserve_small("dies", **{"settings.bookie": {"ledgerStorageClass": "no.such.Storage"}})
@@ -72,7 +72,7 @@ def test_a_node_that_dies_is_said_with_its_last_words_and_everything_is_stopped(
     assert run.exists("run.json")
 
 
-def test_a_port_in_use_is_said_before_anything_starts(reserve_small: Callable[..., Run]) -> None:
+def test_a_port_in_use_is_reported_before_anything_starts(reserve_small: Callable[..., Run]) -> None:
     run = reserve_small("taken")
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

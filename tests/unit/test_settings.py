@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
         ("SYSTEMS", "a=b:c,d=e", "`d=e` names no messaging system (write `name=module:attribute`, comma separated)"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_said_with_its_variable_and_a_remedy(
+def test_a_value_that_cannot_be_used_is_reported_with_its_variable_and_a_remedy(
     name: str, value: str, sentence: str
 ) -> None:
     with pytest.raises(InputError) as error:

@@ -329,7 +329,7 @@ def test_what_was_never_put_in_force_is_undone_without_a_word(wan: Wan) -> None:
     FAULT_KINDS["partition"].heal(wan.around("partition", {"region": "eu"}), region(wan, "eu"))
 
 
-def test_a_run_without_a_link_is_said(wan: Wan) -> None:
+def test_a_run_without_a_link_is_reported(wan: Wan) -> None:
     around = wan.around("partition", {"region": "eu"})
     without = replace(around, link=None)
     with pytest.raises(RunError, match="this run has none"):

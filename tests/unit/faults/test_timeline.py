@@ -287,7 +287,7 @@ def test_a_topic_that_stays_where_it_is_was_not_unloaded(tmp_path: Path) -> None
         execute(run, nodes)
 
 
-def test_an_undo_that_fails_is_said_and_proves_nothing(tmp_path: Path) -> None:
+def test_an_undo_that_fails_is_reported_and_proves_nothing(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [{"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}])
     nodes.refuse_start = True
     execute(run, nodes)
@@ -324,7 +324,7 @@ def test_what_was_injected_is_undone_though_the_timeline_failed(tmp_path: Path) 
     assert left_by(run).problems[0] == "NodeError: cannot be killed"
 
 
-def test_a_load_that_never_reaches_its_rate_is_said_with_what_it_reached(tmp_path: Path) -> None:
+def test_a_load_that_never_reaches_its_rate_is_reported_with_what_it_reached(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [])
     nodes.rate = 0
     with pytest.raises(DeadlineError, match="never held 900 messages/s"):

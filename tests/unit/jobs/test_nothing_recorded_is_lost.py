@@ -86,7 +86,7 @@ class Clients:
 # The only producer, or consumer, of its job.
 ALONE = SimpleNamespace(attemptNumber=lambda: 0, allGather=lambda text: [text], barrier=lambda: None)
 # Confirms no ack.
-SILENT = SimpleNamespace(acknowledged=lambda *_: {})
+SILENT = SimpleNamespace(find_acknowledged=lambda *_: {})
 
 
 @pytest.fixture

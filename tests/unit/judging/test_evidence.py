@@ -50,7 +50,7 @@ def test_nothing_is_missing_from_whole_evidence(tmp_path):
         (FaultsUndone, FROZEN, "broker-eu-1 is still frozen"),
     ],
 )
-def test_each_missing_piece_is_said_in_a_sentence(tmp_path, kind, record, said):
+def test_each_missing_piece_is_reported_in_a_sentence(tmp_path, kind, record, said):
     history = History(faults=[FAULT]).clean()
     history.records[kind] = record
 
@@ -68,7 +68,7 @@ def test_each_missing_piece_is_said_in_a_sentence(tmp_path, kind, record, said):
         (FaultsUndone, "break_it.json", "Nothing proves that every fault was undone: "),
     ],
 )
-def test_a_damaged_record_proves_nothing_and_is_told_apart_from_none(tmp_path, kind, file, said):
+def test_a_damaged_record_proves_nothing_and_differs_from_none(tmp_path, kind, file, said):
     run = History(faults=[FAULT]).clean().write(tmp_path / "run")
     run.write_text(f"state/{file}", '{"version": 1, "at": "soon"}')
 
@@ -102,7 +102,7 @@ def test_without_faults_nothing_has_to_be_undone(tmp_path):
     assert problems(history, tmp_path) == []
 
 
-def test_replication_that_nobody_saw_drain_is_said(tmp_path):
+def test_replication_that_nobody_saw_drain_is_reported(tmp_path):
     history = History(clusters=("main", "other")).clean()
     history.records[ReplicationDrains] = None
     run = history.write(tmp_path / "run")
@@ -157,7 +157,7 @@ def test_nothing_is_claimed_as_missing_while_a_fault_is_not_undone(doubtful):
         "Nothing proves that a subscription drained: no step left a record of it.",
     ],
 )
-def test_what_is_wrong_with_the_evidence_is_said(doubtful, said):
+def test_what_is_wrong_with_the_evidence_is_reported(doubtful, said):
     assert any(said in problem for problem in doubtful.judgement["problems"])
 
 

@@ -63,7 +63,7 @@ def test_a_block_that_fails_leaves_the_old_content_and_nothing_else(tmp_path: Pa
     assert names(tmp_path) == ["a"]
 
 
-def test_a_file_that_cannot_be_written_is_said_with_its_name(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineError, match=r"file/a cannot be written: Not a directory; make room"):
         write_whole(tmp_path / "file" / "a", "x")

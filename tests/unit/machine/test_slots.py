@@ -36,7 +36,7 @@ def begin(run: Path) -> tuple[int, subprocess.Popen[bytes]]:
         return slot.number, subprocess.Popen(SLEEPER, pass_fds=[slot.descriptor])
 
 
-def test_two_live_runs_get_two_slots_and_a_third_is_told_to_wait(
+def test_two_live_runs_get_two_slots_and_a_third_has_to_wait(
     tmp_path: Path, monitors: list[subprocess.Popen[bytes]]
 ) -> None:
     taken = []

@@ -106,7 +106,7 @@ def test_metrics_count_bytes_by_direction(lab: Lab) -> None:
     assert all(pair.added.count == 0 for pair in link.metrics().pairs)
 
 
-def test_routes_are_told(lab: Lab) -> None:
+def test_routes_are_listed(lab: Lab) -> None:
     assert lab.start().routes() == lab.plan().routes
 
 

@@ -18,7 +18,7 @@ from brokerproof.network import Link, Plan, Route, start_link
 from .lab import PORT, Lab, one_way_s
 
 
-def test_an_address_in_use_is_said_in_one_sentence(lab: Lab) -> None:
+def test_an_address_in_use_is_reported_in_one_sentence(lab: Lab) -> None:
     taken = f"{lab.subnet}.101"
     with (
         socket.create_server((taken, PORT)),
@@ -62,7 +62,7 @@ def test_a_second_start_is_refused_and_one_after_a_kill_is_not(lab: Lab) -> None
     one_way_s(*lab.connect())
 
 
-def test_a_link_that_died_is_said(lab: Lab) -> None:
+def test_a_link_that_died_is_reported(lab: Lab) -> None:
     link = lab.start()
     os.kill(link.pid, signal.SIGKILL)
     psutil.wait_procs([psutil.Process(link.pid)], timeout=10)
@@ -70,7 +70,7 @@ def test_a_link_that_died_is_said(lab: Lab) -> None:
         link.state()
 
 
-def test_a_run_without_a_link_is_said(tmp_path: Path) -> None:
+def test_a_run_without_a_link_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no link process was started"):
         Link(tmp_path / "nodes")
 

@@ -119,7 +119,7 @@ def make_inapplicable(judged, suite):
     return judged
 
 
-def test_a_suite_that_does_not_apply_hinders_nothing_and_its_reason_is_told(plant, judgement):
+def test_a_suite_that_does_not_apply_hinders_nothing_and_its_reason_is_reported(plant, judgement):
     result = conclude(plant(judged=make_inapplicable(judgement(), "placement")))
 
     assert (result["verdict"], result["met"], derive_exit_status(result)) == ("passed", True, 0)

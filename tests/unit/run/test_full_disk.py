@@ -62,7 +62,7 @@ def on_a_full_disk(namespace: list[str], disk: Path, act: str) -> list[str]:
         ('run.append("observations", [{"run_id": "r", "source": "s", "metric": "m", "value": "v"}])', "part-"),
     ],
 )
-def test_what_cannot_be_recorded_is_said_and_leaves_nothing_behind(
+def test_what_cannot_be_recorded_is_reported_and_leaves_nothing_behind(
     namespace: list[str], tmp_path: Path, act: str, name: str
 ) -> None:
     said, kept, files = on_a_full_disk(namespace, tmp_path, act)
@@ -73,7 +73,7 @@ def test_what_cannot_be_recorded_is_said_and_leaves_nothing_behind(
     assert files == "['filler', 'state/released.json']"
 
 
-def test_a_node_that_cannot_be_written_is_said(namespace: list[str], tmp_path: Path) -> None:
+def test_a_node_that_cannot_be_written_is_reported(namespace: list[str], tmp_path: Path) -> None:
     act = (
         "from brokerproof.runtimes.protocols import NodeSpec; "
         "from brokerproof.runtimes.processes import ProcessRuntime; "

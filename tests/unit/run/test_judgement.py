@@ -77,7 +77,7 @@ def test_why_a_run_could_not_be_judged_takes_the_place_of_its_judgement(run: Run
         read_judgement(run)
 
 
-def test_a_run_that_nobody_judged_is_said(run: Run) -> None:
+def test_a_run_that_nobody_judged_is_reported(run: Run) -> None:
     with pytest.raises(RunError, match="nothing was judged"):
         read_judgement(run)
 

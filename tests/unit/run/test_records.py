@@ -192,7 +192,7 @@ def test_what_is_no_text_is_refused(run: Run) -> None:
         read_record(run, RunReleased)
 
 
-def test_a_record_that_cannot_be_written_is_said(run: Run) -> None:
+def test_a_record_that_cannot_be_written_is_reported(run: Run) -> None:
     Path(run.path("state")).write_text("a file where the directory has to be")
     with pytest.raises(MachineError, match=r"state/released.json cannot be written"):
         write_record(run, RunReleased(at=1))

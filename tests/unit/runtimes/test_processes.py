@@ -123,7 +123,7 @@ def test_a_node_is_formatted_before_its_first_start_and_after_a_wipe_only(runtim
     assert made.exists()
 
 
-def test_a_node_that_cannot_be_formatted_is_said_with_its_last_words_and_does_not_start(
+def test_a_node_that_cannot_be_formatted_is_reported_with_its_last_log_lines_and_does_not_start(
     runtime: ProcessRuntime,
 ) -> None:
     node = spec(format=(sys.executable, "-c", "import sys; print('no storage id'); sys.exit(1)"))
@@ -154,7 +154,7 @@ def test_a_program_runs_beside_the_nodes_with_its_files_and_nothing_of_the_start
         ("while True: pass", "did not end in 1 s"),
     ],
 )
-def test_a_program_that_fails_is_said_with_its_purpose(runtime: ProcessRuntime, code: str, reason: str) -> None:
+def test_a_program_that_fails_is_reported_with_its_purpose(runtime: ProcessRuntime, code: str, reason: str) -> None:
     program = Program(
         purpose="writing the metadata",
         command=(sys.executable, "-c", code),
@@ -181,7 +181,7 @@ def test_a_dead_node_whose_port_refuses_is_evidence_and_nothing_else_is(runtime:
     assert runtime.evidence_of_death(spec()) == "process gone"
 
 
-def test_forget_removes_what_ended_nodes_stored_and_keeps_what_they_said(runtime: ProcessRuntime) -> None:
+def test_forget_removes_what_ended_nodes_stored_and_keeps_what_they_logged(runtime: ProcessRuntime) -> None:
     for name in ("n1", "n2"):
         start(runtime, spec(name))
         (runtime.directory(name) / "data" / "x").write_text("message")
@@ -192,7 +192,7 @@ def test_forget_removes_what_ended_nodes_stored_and_keeps_what_they_said(runtime
     assert (runtime.directory("n2") / "data" / "x").exists()
 
 
-def test_what_cannot_be_removed_is_said_and_stops_nothing(
+def test_what_cannot_be_removed_is_reported_and_stops_nothing(
     runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime.prepare(spec())
@@ -224,7 +224,7 @@ def test_a_node_that_does_not_run_is_not_paused(runtime: ProcessRuntime) -> None
     assert not runtime.is_paused("n1")
 
 
-def test_a_port_in_use_is_said_before_the_start(runtime: ProcessRuntime) -> None:
+def test_a_port_in_use_is_reported_before_the_start(runtime: ProcessRuntime) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -233,7 +233,7 @@ def test_a_port_in_use_is_said_before_the_start(runtime: ProcessRuntime) -> None
             runtime.prepare(spec(ports=(port,)))
 
 
-def test_a_directory_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MachineError, match="cannot be written"):
         ProcessRuntime(tmp_path / "file").prepare(spec())
@@ -266,7 +266,7 @@ def test_a_nodes_environment_holds_nothing_of_the_starter(
     assert "SECRET_TOKEN" not in psutil.Process(pid).environ()
 
 
-def test_the_reason_is_told_though_a_page_of_usage_follows_it(runtime: ProcessRuntime) -> None:
+def test_the_reason_is_reported_though_a_page_of_usage_follows_it(runtime: ProcessRuntime) -> None:
     start(runtime, spec())
     log = runtime.directory("n1") / "log" / "node.log"
     wait_until(lambda: "up" in log.read_text(), timeout_s=30, what="what the node itself says")

@@ -181,7 +181,7 @@ def test_a_fault_without_effect_measures_nothing_and_says_so(judged):
     assert {(row["value"], row["evidence"]) for row in measured} == {(None, "the fault never became effective")}
 
 
-def test_where_nobody_consumes_nothing_is_said_of_deliveries(spark, tmp_path):
+def test_where_nobody_consumes_nothing_is_reported_of_deliveries(spark, tmp_path):
     history = planted()
     history.scenario = history.scenario.model_copy(
         update={"workload": history.scenario.workload.model_copy(update={"subscriptions": []})}

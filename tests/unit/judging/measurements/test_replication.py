@@ -196,7 +196,7 @@ def test_clusters_that_never_agree_break_the_limit_that_was_waited_for(apart):
     ("subject", "value"),
     [("slow", 60.0), ("slow/main", 60.0), ("slow/other", None), ("steady/main", 10.0), ("steady/other", 0.4)],
 )
-def test_publishing_is_told_apart_by_cluster_and_while_a_fault_slowed_it_down(judged, subject, value):
+def test_publishing_is_measured_by_cluster_and_while_a_fault_slowed_it_down(judged, subject, value):
     assert judged.measured("publish_latency_p50_ms", subject)["value"] == value
 
 

@@ -186,7 +186,7 @@ def test_a_library_that_does_not_start_makes_every_suite_unknown(planted: Plante
     assert judged["placement"]["why"] == "The suite could not be judged: out of order"
 
 
-def test_nothing_is_said_to_other_hosts_and_the_session_stays(
+def test_nothing_is_sent_to_other_hosts_and_the_session_stays(
     planted: Planted, judge: Judge, spark: SparkSession
 ) -> None:
     asked: list[Any] = []

@@ -66,7 +66,7 @@ def test_the_verdict_is_that_of_the_values(all_outside: dict[str, Any], all_with
     assert [all_within[suite]["verdict"] for suite in ("placement", "recovery")] == ["passed", "passed"]
 
 
-def test_a_value_over_its_bound_fails_the_suite_and_is_told(planted: Planted, judge: Judge) -> None:
+def test_a_value_over_its_bound_fails_the_suite_and_is_reported(planted: Planted, judge: Judge) -> None:
     _bounded(planted, "detect_s", 31.5, max=30)
     judged = judge(planted)
     assert (judged["recovery"]["verdict"], judged["placement"]["verdict"]) == ("failed", "passed")
@@ -139,7 +139,7 @@ def test_placement_without_these_measurements_is_unknown(planted: Planted, judge
     assert f"`{metric}` was not measured" in judgement["why"]
 
 
-def test_what_only_the_scenarios_own_bound_allows_is_said(planted: Planted, judge: Judge) -> None:
+def test_what_only_the_scenarios_own_bound_allows_is_reported(planted: Planted, judge: Judge) -> None:
     planted.scenario = {"bounds": {"under_replicated_ledgers": {"max": 3}}}
     planted.measure("under_replicated_ledgers", "end", 2.0, maximum=3.0)
     judgement = judge(planted, only="placement")["placement"]

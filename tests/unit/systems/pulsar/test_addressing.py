@@ -108,7 +108,7 @@ def test_bookies_are_known_by_name_and_brokers_by_address(wan: Addressing) -> No
     assert wan.hosts["broker-us-1"] == wan.addresses["broker-us-1"]
 
 
-def test_more_viewers_than_addresses_is_said(wan: Addressing) -> None:
+def test_more_viewers_than_addresses_is_reported(wan: Addressing) -> None:
     nodes = {f"clusters.mycluster.nodes.bookie-{number}": {"role": "bookie", "region": "eu"} for number in range(150)}
     with pytest.raises(MachineError, match="an address range holds 154"):
         assign_views(load_topology("sync_active_passive_wan", TOPOLOGIES, nodes), 0)
@@ -128,7 +128,7 @@ def layout_of(addressing: Addressing) -> nodes.Layout:
     return nodes.Layout(distribution=Distribution(), java=java, addressing=addressing)  # type: ignore[arg-type]
 
 
-def test_every_node_is_told_where_to_find_the_others(wan: Addressing) -> None:
+def test_every_node_knows_where_to_find_the_others(wan: Addressing) -> None:
     specs = nodes.make_node_specs(layout_of(wan), "mycluster")
     hosts = [line.split() for line in specs["bookie-eu-1"].files["conf/hosts"].splitlines()]
     # The own address is looked up backwards too, and the machine's name has to be the first found.
@@ -150,7 +150,7 @@ def test_what_runs_beside_the_nodes_is_given_addresses(wan: Addressing) -> None:
     assert not any("metadata-1" in part for part in command)
 
 
-def test_without_links_a_node_is_told_nothing_of_the_others() -> None:
+def test_without_links_a_node_knows_nothing_of_the_others() -> None:
     addressing = addressing_of(load_topology("sync_active_passive", TOPOLOGIES))
     spec = nodes.make_node_specs(layout_of(addressing), "mycluster")["broker-eu-1"]
     address = addressing.addresses["broker-eu-1"]

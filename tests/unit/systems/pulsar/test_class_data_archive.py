@@ -29,7 +29,7 @@ def test_an_archive_is_kept_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("act", "reason"), [(FAILS, "no such option"), (WRITES_NOTHING, "Java says no")])
-def test_one_that_fails_is_said_and_leaves_nothing(
+def test_one_that_fails_is_reported_and_leaves_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, act: str, reason: str
 ) -> None:
     assert dump(tmp_path, act) == (False, [])

@@ -323,7 +323,7 @@ def test_a_metadata_store_of_one_cluster_has_no_chroot(tmp_path: Path) -> None:
     assert observation.list_alive() == {"broker": ["broker-us-1"], "bookie": []}
 
 
-def test_where_nobody_answers_nobody_is_said_to_be_dead(run: Run) -> None:
+def test_where_nobody_answers_nobody_is_reported_dead(run: Run) -> None:
     observation = silent(run)
     observation.clusters[EU].__dict__["metadata_store"] = Rest()
     with pytest.raises(AdminError):

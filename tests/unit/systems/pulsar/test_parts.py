@@ -169,7 +169,7 @@ def test_a_bookies_counters_are_read_from_its_metrics() -> None:
     assert parse_bookie_counters(page) == {"bytes_written": 18937, "bytes_read": 595}
 
 
-def test_a_corrupt_download_is_said_and_removed(tmp_path: Path) -> None:
+def test_a_corrupt_download_is_reported_and_removed(tmp_path: Path) -> None:
     archive = tmp_path / "x.tar.gz"
     archive.write_bytes(b"half of it")
     with pytest.raises(MachineError, match="corrupt or not the pinned release: 10 bytes"):
