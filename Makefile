@@ -42,7 +42,7 @@ demo: setup ## destroy a datacenter under load and prove what became of every me
 
 check: lint types unit ## before a commit: lint, types and unit
 
-test: check systems cluster e2e browser ## everything that CI checks
+test: check systems cluster e2e ## everything that CI checks
 
 lint: setup ## style, format, and which package may import which
 	$(BIN)/ruff check $(SOURCES)
@@ -66,11 +66,11 @@ systems: setup ## tests of the messaging system that exists for tests only
 cluster: setup ## tests on a real embedded cluster
 	$(PYTEST) tests/cluster
 
-e2e: setup ## tests on a real Airflow
+e2e: setup ## tests on a real Airflow, those in a real browser among them where there is one
 	$(PYTEST) tests/e2e
 
-browser: setup ## tests in a real browser; says so and does nothing where there is none
-	$(PYTEST) tests/browser
+browser: setup ## only the tests in a real browser; says so and does nothing where there is none
+	$(PYTEST) tests/e2e/browser
 
 docs: setup ## make the reference pages of docs/ and the suites of expectations/ from the code
 	$(BIN)/python tools/reference_pages.py

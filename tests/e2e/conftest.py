@@ -5,12 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from brokerproof.orchestration.airflow_client import AirflowClient
 from brokerproof.orchestration.airflow_credentials import USER
 from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
@@ -18,14 +19,46 @@ from brokerproof.settings import Settings, from_environment
 
 PROJECT = Path(__file__).resolve().parents[2]
 SYSTEMS = PROJECT / "tests" / "systems"
+# Before the installation of the log server changes it for the processes that tests start.
+AS_STARTED = dict(os.environ)
 
 
 @dataclass(frozen=True)
 class Installation:
-    """A Brokerproof of the test's own, whose clusters are those of the small log server in tests/systems."""
+    """A Brokerproof of the tests' own: its home, and the environment of its command line."""
 
     home: Path
     environment: dict[str, str] = field(repr=False)
+
+    @classmethod
+    def lay_out(
+        cls, home: Path, *, topologies: Iterable[Path], scenarios: Iterable[Path], **environment: str
+    ) -> Installation:
+        """The shipped code with everything of the directories `topologies`, and with the files `scenarios` alone."""
+        for name in ("plugins", "spark_jobs", "expectations"):
+            (home / name).symlink_to(PROJECT / name)
+        for name in ("dags/scenarios", "topologies"):
+            (home / name).mkdir(parents=True)
+        for file in (PROJECT / "dags").glob("*.py"):
+            (home / "dags" / file.name).symlink_to(file)
+        for directory in topologies:
+            for each in directory.iterdir():
+                (home / "topologies" / each.name).symlink_to(each)
+        for file in scenarios:
+            shutil.copy(file, home / "dags" / "scenarios")
+        return cls(
+            home,
+            {
+                **AS_STARTED,
+                "BROKERPROOF_HOME": str(home),
+                "BROKERPROOF_VAR": str(home / "var"),
+                "BROKERPROOF_SCENARIOS": str(home / "dags" / "scenarios"),
+                "BROKERPROOF_DATABASE_URL": f"sqlite:///{home}/history.db",
+                # Any free one, because a developer's own Airflow may have the usual one.
+                "AIRFLOW__API__PORT": "0",
+                **environment,
+            },
+        )
 
     @property
     def settings(self) -> Settings:
@@ -38,9 +71,11 @@ class Installation:
     def client(self) -> AirflowClient:
         return AirflowClient(self.airflow.read_status().url, USER, self.airflow.read_password())
 
-    def add_scenario(self, name: str) -> None:
-        """Another scenario like `nominal`, under a name of its own."""
-        shutil.copy(SYSTEMS / "scenarios" / "nominal.yaml", self.settings.scenarios / f"{name}.yaml")
+    def add_scenario(self, name: str, *, like: str = "nominal", without: Sequence[str] = ()) -> None:
+        """Another scenario of the log server: `like` one that it has, but `without` some of its fields."""
+        fields = yaml.safe_load((SYSTEMS / "scenarios" / f"{like}.yaml").read_text())
+        kept = {field: value for field, value in fields.items() if field not in without}
+        (self.settings.scenarios / f"{name}.yaml").write_text(yaml.safe_dump(kept))
 
     def brokerproof(self, *arguments: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         """`python -m brokerproof …`, as a user types it."""
@@ -61,29 +96,19 @@ class Installation:
 
 @pytest.fixture(scope="session")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """Its clusters are those of the small log server in tests/systems."""
     home = tmp_path_factory.mktemp("installation")
-    for name in ("plugins", "spark_jobs", "expectations"):
-        (home / name).symlink_to(PROJECT / name)
-    (home / "topologies").symlink_to(SYSTEMS / "topologies")
-    (home / "dags").mkdir()
-    for file in (PROJECT / "dags").glob("*.py"):
-        (home / "dags" / file.name).symlink_to(file)
-    shutil.copytree(SYSTEMS / "scenarios", home / "dags" / "scenarios")
-    environment = {
-        **os.environ,
-        "BROKERPROOF_HOME": str(home),
-        "BROKERPROOF_VAR": str(home / "var"),
-        "BROKERPROOF_SCENARIOS": str(home / "dags" / "scenarios"),
-        "BROKERPROOF_DATABASE_URL": f"sqlite:///{home}/history.db",
-        "BROKERPROOF_LEASES": str(home / "leases"),
-        # Any free one, because a developer's own Airflow may have the usual one.
-        "AIRFLOW__API__PORT": "0",
-        "BROKERPROOF_SYSTEMS": "testlog=testlog_system.system:TESTLOG",
-        "PYTHONPATH": str(SYSTEMS),
-    }
-    made = Installation(home, environment)
+    made = Installation.lay_out(
+        home,
+        topologies=[SYSTEMS / "topologies"],
+        scenarios=(SYSTEMS / "scenarios").glob("*.yaml"),
+        BROKERPROOF_LEASES=str(home / "leases"),
+        BROKERPROOF_SYSTEMS="testlog=testlog_system.system:TESTLOG",
+        PYTHONPATH=str(SYSTEMS),
+    )
+    made.add_scenario("reordering_unexpected", like="reordering", without=["expect"])
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
+        for name, value in made.environment.items():
             patch.setenv(name, value)
         yield made
         made.airflow.stop()

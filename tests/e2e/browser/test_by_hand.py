@@ -10,7 +10,7 @@ from brokerproof.clock import wait_until
 from brokerproof.orchestration.run_id import derive_run_id
 from playwright.sync_api import Page, expect
 
-from ..e2e.conftest import Installation
+from ..conftest import Installation
 from .conftest import PATIENCE_MS, log_in
 
 pytestmark = pytest.mark.e2e
@@ -73,7 +73,7 @@ def test_a_campaign_is_started_with_the_scenarios_that_were_chosen(running: Inst
     page.goto("/dags/campaign")
     page.get_by_role("button", name="Trigger").first.click()
     form = page.get_by_role("dialog")
-    for name in ("nominal", "leader_loss", "repeating", "reordering", "refusing", "endless"):
+    for name in ("nominal", "leader_loss", "repeating", "reordering", "reordering_unexpected", "refusing", "endless"):
         form.get_by_label(f"Remove {name}", exact=True).get_by_role("button").click()
     dag_run_id = start(page, "campaign")
     client = running.client()

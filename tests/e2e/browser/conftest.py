@@ -1,4 +1,4 @@
-"""The installation of the end-to-end tests, and a real browser that looks at it."""
+"""A real browser that looks at the installation of the end-to-end tests."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from ..e2e.conftest import Installation, installation, running
-
-__all__ = ["installation", "running"]
+from ..conftest import Installation
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # On two cores, which the tasks of a run share with the browser, a page takes seconds.
 PATIENCE_MS = 60_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """The machine's Chromium: `BROKERPROOF_BROWSER`, which has to exist then, or the first that is found by name."""
     executable = os.environ.get("BROKERPROOF_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
