@@ -1,4 +1,4 @@
-"""Real clusters for the tests: one stretched over two regions that all share, and small ones that tests break."""
+"""Real clusters for the tests: one stretched over a link that all share, and small ones that tests break."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from brokerproof.systems.registry import make_clients
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
+# Of the link between the regions, in each direction.
+DELAY_MS = 20
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,19 +31,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @dataclass(frozen=True)
-class Stretched:
-    """A configured cluster with the parts that Pulsar makes for its run, and its runtime."""
+class Configured:
+    """A configured topology with the parts that Pulsar makes for its run, and its runtime."""
 
     run: Run
     provisioning: PulsarProvisioning
     administration: PulsarAdministration
     observation: PulsarObservation
     runtime: ProcessRuntime
-    # The run that the cluster belongs to; `run` is a view of it with a topic for tests.
+    # The run that the nodes belong to; `run` may be a view of it with a topic for tests.
     reserved: Run
 
     @classmethod
-    def from_runs(cls, run: Run, reserved: Run) -> Stretched:
+    def from_runs(cls, run: Run, reserved: Run) -> Configured:
         """Of a view of a run."""
         return cls(
             run=run,
@@ -54,7 +56,7 @@ class Stretched:
 
 
 @pytest.fixture(scope="session")
-def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
+def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
     # As `run` does before its first scenario on a machine.
     warm_up.prepare("pulsar", "4.0.8", print)
     run = lifecycle.reserve(
@@ -62,22 +64,12 @@ def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stretched]:
         directory=str(tmp_path_factory.mktemp("stretched") / "run"),
         run_id="stretched",
         topologies=ROOT / "topologies",
-        overrides={"phases": {"steady_s": 4, "impact_s": 4, "recovery_s": 2}, "workload.rate": 400, "settle_s": 60},
+        overrides={"topology": "sync_active_passive_wan", "overrides": {"links.0.delay_ms": DELAY_MS}},
     )
     try:
         lifecycle.provision(run)
         lifecycle.configure(run)
-        # Tests publish to a topic of their own, so that the jobs' topic holds what the jobs published.
-        tests = Run.create(
-            str(tmp_path_factory.mktemp("tests") / "run"),
-            run_id="tests",
-            scenario=run.scenario.model_copy(
-                update={"workload": run.scenario.workload.model_copy(update={"topic": "tests"})}
-            ),
-            topology=run.topology,
-            addresses=run.facts.addresses,
-        )
-        yield Stretched.from_runs(tests, run)
+        yield Configured.from_runs(run, run)
     finally:
         lifecycle.release(run)
 

@@ -1,4 +1,4 @@
-"""A real cluster over a link of 20 ms: what its regions say to each other crosses it, waits for it, stops with it."""
+"""A real cluster over a link of 20 ms: the traffic between its regions crosses it, waits for it, stops with it."""
 
 from __future__ import annotations
 
@@ -29,31 +29,17 @@ from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
 from brokerproof.systems.registry import make_clients
 
-from .conftest import ROOT
-
-DELAY_MS = 20
-
-
-@pytest.fixture(scope="module")
-def wan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    run = lifecycle.reserve(
-        ROOT / "dags" / "scenarios" / "sync_nominal.yaml",
-        directory=str(tmp_path_factory.mktemp("wan") / "run"),
-        run_id="wan",
-        topologies=ROOT / "topologies",
-        overrides={"topology": "sync_active_passive_wan", "overrides": {"links.0.delay_ms": DELAY_MS}},
-    )
-    try:
-        lifecycle.provision(run)
-        lifecycle.configure(run)
-        yield run
-    finally:
-        lifecycle.release(run)
+from .conftest import DELAY_MS, Configured
 
 
 @pytest.fixture
-def observation(wan: Run) -> PulsarObservation:
-    return PulsarObservation(wan)
+def wan(stretched: Configured) -> Run:
+    return stretched.run
+
+
+@pytest.fixture
+def observation(stretched: Configured) -> PulsarObservation:
+    return stretched.observation
 
 
 def latencies_ms(run: Run, region: str | None, count: int = 20) -> list[float]:
