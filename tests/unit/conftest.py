@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 # The tests of Spark, in two pieces of about the same length. A process has one session of Spark, whose start takes ten
-# seconds, so each of the two processes of `make unit` begins with one of them.
+# seconds, so two of the processes of `make unit` begin with one of them each.
 OF_SPARK = (("tests/unit/judging/suites/",), ("tests/unit/judging/", "tests/unit/jobs/test_run_tasks.py"))
 
 
