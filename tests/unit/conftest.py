@@ -38,14 +38,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest comes first: the tests of Spark, and then those of a database."""
+    """The tests of Spark come first, then those that wait for real time while Spark keeps the processors busy."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and find_piece(item.nodeid) is None:
             raise pytest.UsageError(f"{item.nodeid} would start a third session: name its file in OF_SPARK")
 
     def order(item: pytest.Item) -> tuple[int, bool]:
         piece = find_piece(item.nodeid)
-        return len(OF_SPARK) if piece is None else piece, not item.nodeid.startswith("tests/unit/results/")
+        return len(OF_SPARK) if piece is None else piece, not item.nodeid.startswith("tests/unit/network/")
 
     items.sort(key=order)
 

@@ -33,7 +33,9 @@ class StandInAirflow:
         self.requests: list[str] = []
         self.triggered: list[dict[str, Any]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler())
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        # It looks for its end this often, in seconds.
+        serving = {"poll_interval": 0.01}
+        threading.Thread(target=self._server.serve_forever, kwargs=serving, daemon=True).start()
         # What `down` would end is a process of its own.
         self._supervisor = subprocess.Popen(
             [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -217,10 +218,21 @@ def history(database_url: str) -> Iterator[History]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a history without runs. Tests copy it, because its migrations take longer than most tests."""
+    path = tmp_path_factory.mktemp("migrated") / "history.db"
+    with open_history(path=path):
+        pass
+    return path
+
+
 @pytest.fixture
-def sqlite_history(tmp_path: Path) -> Iterator[History]:
+def sqlite_history(tmp_path: Path, migrated: Path) -> Iterator[History]:
     """An open history for tests that do not depend on the kind of database."""
-    with open_history(path=tmp_path / "history.db") as opened:
+    path = tmp_path / "history.db"
+    shutil.copyfile(migrated, path)
+    with open_history(path=path) as opened:
         yield opened
 
 
