@@ -63,7 +63,7 @@ def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / name) for name in ("plugins", "spark_jobs"))
     # A third of the time went into the optimising compiler, for code that then ran for a second.
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms1g", "-Xmn512m", "-XX:MetaspaceSize=256m"]
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.memory", "2g")

@@ -44,7 +44,10 @@ def start(directory: Path, name: str = "node", command: list[str] = SLEEPER) -> 
         log=directory / "logs" / f"{name}.log",
         environment={"PATH": os.environ["PATH"]},
     )
-    return psutil.Process(process.pid)
+    started = psutil.Process(process.pid)
+    # Linux closes the pipe that tells the starter of the new program a moment before the program has its environment.
+    wait_until(lambda: read_mark(started) is not None, timeout_s=5, what="the environment of the process")
+    return started
 
 
 def test_a_process_is_found_by_its_record_and_by_its_mark(tmp_path: Path) -> None:
