@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @dataclass(frozen=True)
-class Configured:
+class ConfiguredRun:
     """A configured topology with the parts that Pulsar makes for its run, and its runtime."""
 
     run: Run
@@ -43,7 +43,7 @@ class Configured:
     reserved: Run
 
     @classmethod
-    def from_runs(cls, run: Run, reserved: Run) -> Configured:
+    def from_runs(cls, run: Run, reserved: Run) -> ConfiguredRun:
         """Of a view of a run."""
         return cls(
             run=run,
@@ -56,7 +56,7 @@ class Configured:
 
 
 @pytest.fixture(scope="session")
-def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
+def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConfiguredRun]:
     # As `run` does before its first scenario on a machine.
     warm_up.prepare("pulsar", "4.0.8", print)
     run = lifecycle.reserve(
@@ -69,7 +69,7 @@ def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
     try:
         lifecycle.provision(run)
         lifecycle.configure(run)
-        yield Configured.from_runs(run, run)
+        yield ConfiguredRun.from_runs(run, run)
     finally:
         lifecycle.release(run)
 

@@ -21,15 +21,15 @@ from brokerproof.warm_up import prepare
 from kazoo.client import KazooClient
 
 from . import conftest
-from .conftest import Configured
+from .conftest import ConfiguredRun
 
 
-def publish(stretched: Configured, count: int) -> list[Settled]:
+def publish(stretched: ConfiguredRun, count: int) -> list[Settled]:
     """By a producer of its own."""
     return conftest.publish(stretched.run, "mycluster", f"test-{count}-{time.monotonic_ns()}", count)
 
 
-def test_a_machine_is_prepared_once(stretched: Configured) -> None:
+def test_a_machine_is_prepared_once(stretched: ConfiguredRun) -> None:
     warmed = load_system("pulsar").warm_up(stretched.run.scenario.version)
     assert warmed is not None
     assert warmed.done()
@@ -40,7 +40,7 @@ def test_a_machine_is_prepared_once(stretched: Configured) -> None:
     assert said == []
 
 
-def test_bookies_find_what_they_would_race_for(stretched: Configured) -> None:
+def test_bookies_find_what_they_would_race_for(stretched: ConfiguredRun) -> None:
     """Of bookies that start side by side on an empty store, Pulsar lets all but the first die; see metadata.py."""
     store = KazooClient(
         stretched.provisioning.layout.metadata_url("mycluster", stretched.run.facts.addresses), read_only=True
@@ -57,7 +57,7 @@ def test_bookies_find_what_they_would_race_for(stretched: Configured) -> None:
     assert made < min(cookies)
 
 
-def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: Configured) -> None:
+def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: ConfiguredRun) -> None:
     addresses = stretched.run.facts.addresses
     for name in stretched.run.topology.nodes:
         for process in stretched.runtime._processes(name):
@@ -69,7 +69,7 @@ def test_the_nodes_listen_on_their_own_loopback_addresses_only(stretched: Config
             assert listening == {addresses[name]}, name
 
 
-def test_every_ledger_has_one_copy_in_each_region(stretched: Configured) -> None:
+def test_every_ledger_has_one_copy_in_each_region(stretched: ConfiguredRun) -> None:
     for _ in range(4):
         assert {answer.outcome for answer in publish(stretched, 20)} == {"acked"}
         stretched.administration.unload("mycluster")  # the next one opens another ledger
@@ -80,13 +80,13 @@ def test_every_ledger_has_one_copy_in_each_region(stretched: Configured) -> None
     assert {tuple(each.regions_required) for each in found} == {("eu", "us")}
 
 
-def test_the_topic_is_owned_where_the_isolation_policy_says(stretched: Configured) -> None:
+def test_the_topic_is_owned_where_the_isolation_policy_says(stretched: ConfiguredRun) -> None:
     publish(stretched, 1)
     owner = stretched.observation.find_owner()
     assert owner in stretched.run.topology.clusters["mycluster"].names(role=Role.BROKER, region="eu")
 
 
-def test_a_topic_that_is_taken_from_its_owner_gets_one_where_the_policy_says(stretched: Configured) -> None:
+def test_a_topic_that_is_taken_from_its_owner_gets_one_where_the_policy_says(stretched: ConfiguredRun) -> None:
     publish(stretched, 1)
     eu = stretched.run.topology.clusters["mycluster"].names(role=Role.BROKER, region="eu")
     before = len(stretched.observation.find_copies())
@@ -97,7 +97,7 @@ def test_a_topic_that_is_taken_from_its_owner_gets_one_where_the_policy_says(str
     assert len(stretched.observation.find_copies()) > before
 
 
-def test_the_holders_of_the_open_ledger_are_one_of_each_region(stretched: Configured) -> None:
+def test_the_holders_of_the_open_ledger_are_one_of_each_region(stretched: ConfiguredRun) -> None:
     publish(stretched, 1)
     assert sorted(stretched.run.topology.nodes[name].region for name in stretched.observation.find_holders()) == [
         "eu",
@@ -105,21 +105,21 @@ def test_the_holders_of_the_open_ledger_are_one_of_each_region(stretched: Config
     ]
 
 
-def test_what_was_published_counts_where_it_was_acked(stretched: Configured) -> None:
+def test_what_was_published_counts_where_it_was_acked(stretched: ConfiguredRun) -> None:
     publish(stretched, 1)
     before = stretched.observation.count_published()
     publish(stretched, 10)
     assert stretched.observation.count_published() - before == 10
 
 
-def test_all_nodes_are_listed_alive_and_nothing_is_under_replicated(stretched: Configured) -> None:
+def test_all_nodes_are_listed_alive_and_nothing_is_under_replicated(stretched: ConfiguredRun) -> None:
     alive = stretched.observation.list_alive()
     assert alive[Role.BROKER] == sorted(stretched.observation.home.names(role=Role.BROKER))
     assert alive[Role.BOOKIE] == sorted(stretched.observation.home.names(role=Role.BOOKIE))
     assert stretched.observation.count_under_replicated() == 0
 
 
-def test_a_setting_changed_behind_its_back_is_named(stretched: Configured) -> None:
+def test_a_setting_changed_behind_its_back_is_named(stretched: ConfiguredRun) -> None:
     stretched.administration.check_configuration()
     path = "/admin/v2/namespaces/mytenant/eu/retention"
     kept = stretched.observation.home.brokers.get(path)
@@ -132,7 +132,7 @@ def test_a_setting_changed_behind_its_back_is_named(stretched: Configured) -> No
     stretched.administration.check_configuration()
 
 
-def test_a_killed_broker_is_seen_dead_and_comes_back(stretched: Configured) -> None:
+def test_a_killed_broker_is_seen_dead_and_comes_back(stretched: ConfiguredRun) -> None:
     kind, name = FAULT_KINDS["kill"], "broker-us-2"
     around = Surroundings(
         provisioning=stretched.provisioning,
@@ -153,7 +153,7 @@ def test_a_killed_broker_is_seen_dead_and_comes_back(stretched: Configured) -> N
     assert "health" in wait_until(lambda: kind.find_recovery(around, [name]), timeout_s=90, what="its health")
 
 
-def test_the_samplers_say_what_the_cluster_says(stretched: Configured) -> None:
+def test_the_samplers_say_what_the_cluster_says(stretched: ConfiguredRun) -> None:
     publish(stretched, 1)
     samples = {
         (sample.source, sample.metric): sample.value
@@ -168,7 +168,7 @@ def test_the_samplers_say_what_the_cluster_says(stretched: Configured) -> None:
         assert int(samples[f"node:{bookie}", "bytes_written"]) > 0
 
 
-def test_a_message_too_big_is_failed_for_certain(stretched: Configured) -> None:
+def test_a_message_too_big_is_failed_for_certain(stretched: ConfiguredRun) -> None:
     answers: list[Settled] = []
     clients = make_clients(stretched.run, "mycluster")
     try:

@@ -29,16 +29,16 @@ from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
 from brokerproof.systems.registry import make_clients
 
-from .conftest import DELAY_MS, Configured
+from .conftest import DELAY_MS, ConfiguredRun
 
 
 @pytest.fixture
-def wan(stretched: Configured) -> Run:
+def wan(stretched: ConfiguredRun) -> Run:
     return stretched.run
 
 
 @pytest.fixture
-def observation(stretched: Configured) -> PulsarObservation:
+def observation(stretched: ConfiguredRun) -> PulsarObservation:
     return stretched.observation
 
 

@@ -96,7 +96,7 @@ class Installation:
 
 @pytest.fixture(scope="session")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Its clusters are those of the small log server in tests/systems."""
+    """A Brokerproof whose clusters are those of the small log server in tests/systems."""
     home = tmp_path_factory.mktemp("installation")
     made = Installation.lay_out(
         home,

@@ -12,13 +12,13 @@ from brokerproof.run.records import StepProblem, write_record
 from brokerproof.settings import from_environment
 from brokerproof.spark.submission import submit_locally
 
-from ..conftest import ROOT, Configured
+from ..conftest import ROOT, ConfiguredRun
 
 EU, US = "cluster-eu", "cluster-us"
 
 
 @pytest.fixture(scope="package")
-def geo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
+def geo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConfiguredRun]:
     """A configured `geo_replication`, with a topic for tests beside that of the jobs."""
     run = lifecycle.reserve(
         ROOT / "dags" / "scenarios" / "geo_nominal.yaml",
@@ -44,7 +44,7 @@ def geo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Configured]:
             topology=run.topology,
             addresses=run.facts.addresses,
         )
-        yield Configured.from_runs(tests, run)
+        yield ConfiguredRun.from_runs(tests, run)
     finally:
         lifecycle.release(run)
 
@@ -81,6 +81,6 @@ def run_jobs(run: Run) -> Run:
 
 
 @pytest.fixture(scope="package")
-def judged(geo: Configured) -> Run:
+def judged(geo: ConfiguredRun) -> Run:
     """A run of the jobs without faults, from its load to its judgement."""
     return run_jobs(geo.reserved)

@@ -21,16 +21,16 @@ from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.registry import make_clients
 
 from .. import conftest
-from ..conftest import ROOT, Configured
+from ..conftest import ROOT, ConfiguredRun
 from .conftest import EU, US, submit
 
 
-def publish(geo: Configured, cluster: str, count: int) -> None:
+def publish(geo: ConfiguredRun, cluster: str, count: int) -> None:
     answers = conftest.publish(geo.run, cluster, f"{cluster}-p0", count)
     assert {answer.outcome for answer in answers} == {"acked"}
 
 
-def read(geo: Configured, cluster: str) -> list[Received]:
+def read(geo: ConfiguredRun, cluster: str) -> list[Received]:
     clients = make_clients(geo.run, cluster)
     try:
         reader = clients.reader(-1)
@@ -51,7 +51,7 @@ def drain(observation: PulsarObservation) -> None:
     )
 
 
-def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(geo: Configured) -> None:
+def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(geo: ConfiguredRun) -> None:
     for cluster in (EU, US):
         publish(geo, cluster, 50)
     drain(geo.observation)
@@ -65,7 +65,7 @@ def test_what_is_published_on_either_reaches_both_and_says_where_it_came_from(ge
     }
 
 
-def test_what_a_message_says_of_its_origin_is_what_the_broker_says(geo: Configured) -> None:
+def test_what_a_message_says_of_its_origin_is_what_the_broker_says(geo: ConfiguredRun) -> None:
     publish(geo, EU, 5)
     drain(geo.observation)
     cluster = geo.observation.clusters[US]
@@ -76,7 +76,7 @@ def test_what_a_message_says_of_its_origin_is_what_the_broker_says(geo: Configur
         assert answer.headers.get("X-Pulsar-replicated-from") == one.replicated_from == EU
 
 
-def test_both_clusters_know_each_other_and_a_changed_address_is_named(geo: Configured) -> None:
+def test_both_clusters_know_each_other_and_a_changed_address_is_named(geo: ConfiguredRun) -> None:
     geo.administration.check_configuration()
     brokers, path = geo.observation.clusters[EU].brokers, f"/admin/v2/clusters/{US}"
     kept = brokers.get(path)
@@ -130,7 +130,7 @@ def test_messages_that_are_missing_afterwards_are_found(judged: Run, tmp_path: P
     }
 
 
-def test_replication_is_not_drained_while_the_other_cluster_is_down_and_is_after_its_return(geo: Configured) -> None:
+def test_replication_is_not_drained_while_the_other_cluster_is_down_and_is_after_its_return(geo: ConfiguredRun) -> None:
     us = geo.observation.clusters[US]
     brokers = us.names(role=Role.BROKER)
     for name in brokers:
@@ -156,7 +156,7 @@ def test_replication_is_not_drained_while_the_other_cluster_is_down_and_is_after
 
 @pytest.mark.parametrize("replicated", [True, False])
 def test_a_subscription_with_replicated_state_goes_on_elsewhere_where_it_stood(
-    geo: Configured, tmp_path: Path, replicated: bool
+    geo: ConfiguredRun, tmp_path: Path, replicated: bool
 ) -> None:
     """What it had acknowledged a second ago it does not get again; without the state it gets everything again.
 
