@@ -10,7 +10,9 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -130,17 +132,7 @@ class Settings(BaseSettings):
     @field_validator("systems", mode="before")
     @classmethod
     def _are_systems(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        found: dict[str, str] = {}
-        for entry in filter(None, (part.strip() for part in value.split(","))):
-            match = re.fullmatch(r"([a-z][a-z0-9_-]*)=([\w.]+:\w+)", entry)
-            if match is None:
-                raise InputError(
-                    f"`{entry}` names no messaging system", remedy="write `name=module:attribute`, comma separated"
-                )
-            found[match[1]] = match[2]
-        return found
+        return _parse_systems(value) if isinstance(value, str) else value
 
     def to_environment(self) -> dict[str, str]:
         """The variables that give another process these settings, wherever it starts."""
@@ -222,6 +214,29 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         return Settings(**source())
     except ValidationError as error:
         raise _unusable(error) from None
+
+
+def systems_from_environment() -> Mapping[str, str]:
+    """The setting `systems` alone, which is asked for a hundred times as often as all settings. Raises InputError."""
+    name = variable("systems")
+    try:
+        return _parse_systems(os.environ.get(name, ""))
+    except InputError as error:
+        raise InputError(error.problem, field=name, remedy=error.remedy) from None
+
+
+@lru_cache
+def _parse_systems(value: str) -> Mapping[str, str]:
+    """The place of each system by its name, from `name=module:attribute,…`. Raises InputError."""
+    found: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in value.split(","))):
+        match = re.fullmatch(r"([a-z][a-z0-9_-]*)=([\w.]+:\w+)", entry)
+        if match is None:
+            raise InputError(
+                f"`{entry}` names no messaging system", remedy="write `name=module:attribute`, comma separated"
+            )
+        found[match[1]] = match[2]
+    return MappingProxyType(found)
 
 
 def _unusable(error: ValidationError) -> InputError:

@@ -22,6 +22,10 @@ class FrozenModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+# Deeper than anything that a file of ours can hold, and far from where libyaml's loader overflows the stack and ends
+# the process.
+_DEEPEST = 100
+
 Model = TypeVar("Model", bound=FrozenModel)
 
 
@@ -33,7 +37,7 @@ def list_yaml(directory: Path) -> dict[str, Path]:
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file. Raises InputError where it cannot be read or holds something else."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = _load_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError("no such file", file=str(path), remedy="check the name") from None
     except yaml.YAMLError as error:
@@ -47,6 +51,31 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError("holds no mapping", file=str(path), remedy="start with fields like `title: …`")
     return content
+
+
+def _load_yaml(text: str) -> Any:
+    """The content of a YAML text, with libyaml where PyYAML has it. Raises YAMLError, ValueError and RecursionError."""
+    try:
+        if _measure_depth(text) <= _DEEPEST:
+            return yaml.load(text, Loader=yaml.CSafeLoader)
+    except (yaml.YAMLError, AttributeError):
+        # The loader in Python, which takes ten times as long, says in which line a mistake is.
+        pass
+    return yaml.safe_load(text)
+
+
+def _measure_depth(text: str) -> int:
+    """How deep lists and mappings are nested in a YAML text, or one more than `_DEEPEST`."""
+    depth = deepest = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > _DEEPEST:
+                break
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return deepest
 
 
 def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model:

@@ -10,7 +10,7 @@ from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.run.directory import Run
-from brokerproof.settings import from_environment
+from brokerproof.settings import systems_from_environment
 from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, System
 
@@ -76,4 +76,4 @@ def make_clients(run: Run, cluster: str, region: str | None = None) -> Clients:
 
 
 def _list_places() -> dict[str, str]:
-    return {**_BUILT_IN, **from_environment().systems}
+    return {**_BUILT_IN, **systems_from_environment()}
