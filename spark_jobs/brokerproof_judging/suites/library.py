@@ -71,24 +71,27 @@ class GreatExpectations:
             data_docs_sites={_SITE: docs},
         )
         self._context: Any = gx.get_context(mode="ephemeral", project_config=configuration)
+        self._batches: dict[type[Frame], Any] = {}
 
     def validate(self, file: SuiteFile, frame: Frame) -> Validation:
         """Run the expectations of a file on the rows of a frame."""
         import great_expectations as gx
 
         suite = self._context.suites.add(gx.ExpectationSuite(**file.content))
-        sources = self._context.data_sources
-        if isinstance(frame, pd.DataFrame):
-            source = sources.add_pandas(f"{file.suite}")
-        else:
-            # Spark reads the few columns asked for from Parquet; keeping the whole table costs more than it saves.
-            source = sources.add_spark(f"{file.suite}", persist=False)
-        batches = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
+        batches = self._batches.get(type(frame)) or self._batches.setdefault(type(frame), self._define_batches(frame))
         definition = self._context.validation_definitions.add(
             gx.ValidationDefinition(name=f"{file.suite}", data=batches, suite=suite)
         )
         outcome = definition.run(batch_parameters={"dataframe": frame}, result_format="COMPLETE")
         return Validation(taken=len(suite.expectations), success=bool(outcome.success), results=list(outcome.results))
+
+    def _define_batches(self, frame: Frame) -> Any:
+        """What stands for all rows of a frame of this type, whichever it is; each thing added takes 30 ms."""
+        sources = self._context.data_sources
+        # Spark reads the few columns asked for from Parquet; keeping the whole table costs more than it saves.
+        in_memory = isinstance(frame, pd.DataFrame)
+        source = sources.add_pandas("memory") if in_memory else sources.add_spark("spark", persist=False)
+        return source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
 
     def build_data_docs(self) -> None:
         """Build pages about all that was validated."""
