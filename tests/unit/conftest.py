@@ -31,7 +31,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             piece = find_piece(nodeid)
-            return nodeid.partition("::")[0] if piece is None else f"spark {piece}"
+            if piece is not None:
+                return f"spark {piece}"
+            # Importing Airflow takes two seconds in each process that has one of these.
+            return "airflow" if nodeid.startswith("tests/unit/orchestration/") else nodeid.partition("::")[0]
 
     config.option.loadscopereorder = False
     return ByFile(config, log)

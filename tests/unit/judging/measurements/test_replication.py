@@ -12,10 +12,11 @@ import pytest
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.run.records import PhaseTimes
 from brokerproof.systems.pulsar.roles import Role
+from brokerproof_judging.measurements.catching_up import measure_agreement
 from brokerproof_judging.measurements.detection import measure_detection
-from brokerproof_judging.measurements.measured_values import Reading
-from brokerproof_judging.measurements.run_times import EffectiveFault, Span
-from brokerproof_judging.measurements.samples import Samples
+from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, make_measurements
+from brokerproof_judging.measurements.run_times import EffectiveFault, Span, read_run_times
+from brokerproof_judging.measurements.samples import Samples, read_samples
 
 from ..history import REPLICATED, SECOND, START, History
 from ..judged import Judged
@@ -176,20 +177,18 @@ def test_without_proof_that_replication_drained_nothing_is_known_of_what_is_miss
     assert undeclared.judgement["verdict"] == "unknown"
 
 
-@pytest.fixture(scope="module")
-def apart(spark, tmp_path_factory):
-    """The clusters never agree again, within the samples."""
+def test_clusters_that_never_agree_break_the_limit_that_was_waited_for(tmp_path):
     history = planted(bounds={"agree_s": {"max": 30}})
     for row in history.observations:
         if row["metric"].endswith("other>main") and row["at"] >= START + 52 * SECOND:
             row["value"] = "400"
-    return Judged(spark, tmp_path_factory.mktemp("apart") / "run", history)
-
-
-def test_clusters_that_never_agree_break_the_limit_that_was_waited_for(apart):
-    row = apart.measured("agree_s", "gone")
-    assert row["value"] == 40.0
-    assert "400 entries behind" in row["evidence"]
+    run = history.write(tmp_path / "run")
+    times = read_run_times(run)
+    gone = next(fault for fault in times.effective if fault.name == "gone")
+    reading = measure_agreement(times, read_samples(run), gone)
+    (row,) = make_measurements(run, [MeasuredValue(metric="agree_s", subject="gone", reading=reading)])
+    assert (row.value, row.maximum) == (40.0, 30.0)
+    assert "400 entries behind" in row.evidence
 
 
 @pytest.mark.parametrize(
