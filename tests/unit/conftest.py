@@ -16,7 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # The tests of Spark, in two pieces of about the same length. A process has one session of Spark, whose start takes ten
 # seconds, so two of the processes of `make unit` begin with one of them each.
-OF_SPARK = (("tests/unit/judging/suites/",), ("tests/unit/judging/", "tests/unit/jobs/test_run_tasks.py"))
+# Great Expectations is imported in the first of them only.
+OF_SPARK = (
+    ("tests/unit/judging/suites/", "tests/unit/judging/test_verify.py"),
+    ("tests/unit/judging/", "tests/unit/jobs/test_run_tasks.py"),
+)
 
 
 def find_piece(nodeid: str) -> int | None:

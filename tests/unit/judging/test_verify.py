@@ -1,19 +1,12 @@
-"""The entry point, and how its tables take the place of those of an earlier verification."""
+"""The entry point: what it leaves of a run that cannot be judged, and of a directory that is no run."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 import verify
-from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.records import read_record
-from brokerproof_judging.run_judging import judge_run
-from brokerproof_judging.table_io import Replacement
 
-from .history import History, table
-from .judged import pass_suites
+from .history import History
 
 
 def test_what_cannot_be_judged_is_unknown_with_the_reason(spark, tmp_path):
@@ -32,27 +25,3 @@ def test_a_directory_without_a_run_is_left_alone(tmp_path):
     assert verify.main([str(tmp_path / "mistyped")]) == 1
 
     assert not (tmp_path / "mistyped").exists()
-
-
-def test_new_tables_take_the_place_of_old_ones_only_when_all_are_whole(tmp_path):
-    run = Run(str(tmp_path))
-    run.append("anomalies", [{"run_id": "old"}])
-    replacement = Replacement(run)
-
-    replacement.write("anomalies", [{"run_id": "new"}])
-    before = [row["run_id"] for row in table(run, "anomalies")]
-    replacement.take_place()
-
-    assert before == ["old"]
-    assert [row["run_id"] for row in table(run, "anomalies")] == ["new"]
-    assert [path.name for path in Path(run.path("tables")).iterdir()] == ["anomalies"]
-
-
-@pytest.mark.parametrize(("messages", "verdict"), [(0, "no_data"), (1, "passed")])
-def test_a_part_without_any_message_counts_nothing(spark, tmp_path, messages, verdict):
-    run = History().clean(producers=1, messages=messages).write(tmp_path / "run")
-
-    judgement = judge_run(spark, run, pass_suites, "no expectations")
-
-    assert judgement.counts.messages == messages
-    assert judgement.verdict == verdict

@@ -1,0 +1,37 @@
+"""How the tables of a verification take the place of those of an earlier one, and what little there may be in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from brokerproof.run.directory import Run
+from brokerproof_judging.run_judging import judge_run
+from brokerproof_judging.table_io import Replacement
+
+from .history import History, table
+from .judged import pass_suites
+
+
+def test_new_tables_take_the_place_of_old_ones_only_when_all_are_whole(tmp_path):
+    run = Run(str(tmp_path))
+    run.append("anomalies", [{"run_id": "old"}])
+    replacement = Replacement(run)
+
+    replacement.write("anomalies", [{"run_id": "new"}])
+    before = [row["run_id"] for row in table(run, "anomalies")]
+    replacement.take_place()
+
+    assert before == ["old"]
+    assert [row["run_id"] for row in table(run, "anomalies")] == ["new"]
+    assert [path.name for path in Path(run.path("tables")).iterdir()] == ["anomalies"]
+
+
+@pytest.mark.parametrize(("messages", "verdict"), [(0, "no_data"), (1, "passed")])
+def test_a_part_without_any_message_counts_nothing(spark, tmp_path, messages, verdict):
+    run = History().clean(producers=1, messages=messages).write(tmp_path / "run")
+
+    judgement = judge_run(spark, run, pass_suites, "no expectations")
+
+    assert judgement.counts.messages == messages
+    assert judgement.verdict == verdict
