@@ -5,9 +5,7 @@ BIN := $(VENV)/bin
 # Named by what was installed, so that a second `make setup` finds it and does nothing.
 STAMP := $(VENV)/.installed-$(firstword $(shell cat requirements.txt pyproject.toml | cksum))
 SOURCES := plugins dags spark_jobs tests tools
-# Tests start hundreds of Python processes, each of which would compile this code again where Python was told to keep
-# nothing (PYTHONDONTWRITEBYTECODE).
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock demo test check lint format types unit systems cluster e2e browser docs figures down clean

@@ -22,6 +22,16 @@ OF_SPARK = (
     ("tests/unit/judging/", "tests/unit/jobs/test_run_tasks.py"),
 )
 
+# The longest of the others begin first, so that none of them is left for the end: those that wait for real time while
+# Spark keeps the processors busy, and those of which one process has all.
+LONG = (
+    "tests/unit/network/",
+    "tests/unit/orchestration/",
+    "tests/unit/results/",
+    "tests/unit/faults/",
+    "tests/unit/test_lifecycle.py",
+)
+
 
 def find_piece(nodeid: str) -> int | None:
     """Which piece of the tests of Spark a test belongs to."""
@@ -45,14 +55,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of Spark come first, then those that wait for real time while Spark keeps the processors busy."""
+    """The tests of Spark come first, then the other long ones."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and find_piece(item.nodeid) is None:
             raise pytest.UsageError(f"{item.nodeid} would start a third session: name its file in OF_SPARK")
 
-    def order(item: pytest.Item) -> tuple[int, bool]:
+    def order(item: pytest.Item) -> tuple[int, int]:
         piece = find_piece(item.nodeid)
-        return len(OF_SPARK) if piece is None else piece, not item.nodeid.startswith("tests/unit/network/")
+        first = next((place for place, name in enumerate(LONG) if item.nodeid.startswith(name)), len(LONG))
+        return len(OF_SPARK) if piece is None else piece, first
 
     items.sort(key=order)
 

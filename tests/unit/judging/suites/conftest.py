@@ -123,7 +123,7 @@ def judged_by(
     spark: SparkSession,
     planted: Planted | Run,
     directory: Path = EXPECTATIONS,
-    only: str | Sequence[Suite] = tuple(Suite),
+    only: str | Sequence[str] = tuple(Suite),
     *,
     data_docs: bool = False,
     **options: Any,
@@ -134,7 +134,7 @@ def judged_by(
     """
     from brokerproof_judging.suites.evaluation import evaluate
 
-    suites = [Suite(only)] if isinstance(only, str) else list(only)
+    suites = [Suite(name) for name in ([only] if isinstance(only, str) else only)]
     run = planted if isinstance(planted, Run) else planted.write()
     judged = evaluate(spark, run, str(directory), suites=suites, data_docs=data_docs, **options)
     assert list(judged) == suites

@@ -67,7 +67,7 @@ def test_an_expectation_of_an_unregistered_kind_makes_the_suite_unknown(
     planted: Planted, judge: Judge, written_suites: Path
 ) -> None:
     rewrite(written_suites, "ordering", lambda content: content["expectations"][0].update(type="expect_x"))
-    judged = judge(planted, written_suites)
+    judged = judge(planted, written_suites, only=["ordering", "completeness"])
     assert judged["ordering"]["verdict"] == "unknown"
     assert (
         "ordering.json: expectations.0.type: no kind of expectation is called `expect_x`" in judged["ordering"]["why"]
@@ -97,7 +97,7 @@ def test_the_library_succeeds_without_expectations(spark: SparkSession, library:
 
 def test_a_suite_without_expectations_is_unknown(planted: Planted, judge: Judge, written_suites: Path) -> None:
     rewrite(written_suites, "recovery", lambda content: content.update(expectations=[]))
-    judged = judge(planted, written_suites)
+    judged = judge(planted, written_suites, only="recovery")
     assert judged["recovery"]["verdict"] == "unknown"
     assert "recovery.json: expectations: holds no expectation" in judged["recovery"]["why"]
 
@@ -113,7 +113,7 @@ def test_a_broken_condition_makes_the_suite_unknown_and_not_failed(planted: Plan
         def validate(self, file: SuiteFile, frame: Frame) -> Validation:
             return super().validate(file, frame.drop("illegal") if file.suite is Suite.ORDERING else frame)
 
-    judged = judge(planted, library=WithoutAColumn)
+    judged = judge(planted, only=["ordering", "completeness"], library=WithoutAColumn)
     assert judged["ordering"]["verdict"] == "unknown"
     assert "could not be evaluated" in judged["ordering"]["why"]
     assert judged["completeness"]["verdict"] == "passed"
@@ -161,7 +161,7 @@ def test_a_result_without_counts_is_unknown(planted: Planted, judge: Judge) -> N
             if "anomaly" in result.expectation_config.kwargs:
                 result.result = {}
 
-    judged = judge(planted, library=WithoutCounts)
+    judged = judge(planted, only=["completeness", "placement"], library=WithoutCounts)
     assert (judged["completeness"]["verdict"], judged["completeness"]["evaluated"]) == ("unknown", 0)
     assert judged["placement"]["verdict"] == "passed"
 
