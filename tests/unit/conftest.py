@@ -22,8 +22,8 @@ OF_SPARK = (
     ("tests/unit/judging/", "tests/unit/jobs/test_run_tasks.py"),
 )
 
-# The longest of the others begin first, so that none of them is left for the end: those that wait for real time while
-# Spark keeps the processors busy, and those of which one process has all.
+# Of the others, those in which a file takes seconds begin first, so that none of them is left for the end. Many of them
+# wait for real time, which they can do while Spark keeps the processors busy.
 LONG = (
     "tests/unit/network/",
     "tests/unit/orchestration/",
@@ -45,10 +45,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             piece = find_piece(nodeid)
-            if piece is not None:
-                return f"spark {piece}"
-            # Importing Airflow takes two seconds in each process that has one of these.
-            return "airflow" if nodeid.startswith("tests/unit/orchestration/") else nodeid.partition("::")[0]
+            return nodeid.partition("::")[0] if piece is None else f"spark {piece}"
 
     config.option.loadscopereorder = False
     return ByFile(config, log)
