@@ -57,7 +57,8 @@ types: setup ## static types
 	$(BIN)/mypy
 
 # tests/unit/conftest.py divides them: two of the processes begin with a half of the tests of Spark each, and the third
-# with the others, many of which wait for real time to pass. On 2 cores that took 105 to 118 s, and 138 s in a slow hour of the machine.
+# with the others, many of which wait for real time to pass. On 2 cores that took 105 to 118 s, and 138 s while the
+# machine was slow.
 unit: setup ## tests without a cluster
 	$(PYTEST) tests/unit --numprocesses 3
 
