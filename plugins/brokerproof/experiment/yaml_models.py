@@ -45,8 +45,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         line = f"line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "cannot be read"
         raise InputError(f"not valid YAML: {problem}", file=str(path), field=line, remedy="mend the syntax") from None
-    except (OSError, ValueError, RecursionError) as error:
-        # Not UTF-8, a number of more than 4,300 digits, a thousand brackets.
+    except RecursionError:
+        raise InputError("lists and mappings are nested too deep", file=str(path), remedy="mend the syntax") from None
+    except (OSError, ValueError) as error:
+        # Not UTF-8, or a number of more than 4,300 digits.
         raise InputError(f"cannot be read: {error}", file=str(path), remedy="mend the file") from None
     if not isinstance(content, dict):
         raise InputError("holds no mapping", file=str(path), remedy="start with fields like `title: …`")
