@@ -75,7 +75,7 @@ class EmbeddedAirflow:
                 session.end_members()
             self._end_unrecorded()
             port = _find_free_port()
-            self._notify("starting Airflow (12 to 30 s)")
+            self._notify(_describe_start(port))
             session = self._start_supervisor(port)
             self._wait_until_healthy(session)
             self._cancel_interrupted_runs(session)
@@ -226,3 +226,11 @@ def _find_free_port() -> int:
                 continue
             return int(probe.getsockname()[1])
     raise MachineError("no port is free on 127.0.0.1")
+
+
+def _describe_start(port: int) -> str:
+    """The line about a start on a port, which says so where that is not the preferred one."""
+    preferred = _read_preferred_port()
+    # 0 asks for any port.
+    elsewhere = f" on port {port}, because {preferred} is in use" if preferred not in (0, port) else ""
+    return f"starting Airflow{elsewhere} (12 to 30 s)"

@@ -84,6 +84,21 @@ def test_a_taken_port_is_not_chosen(settings: Settings, monkeypatch: pytest.Monk
         assert embedded_airflow._find_free_port() != port
 
 
+@pytest.mark.parametrize(
+    ("preferred", "line"),
+    [
+        ("8123", "starting Airflow (12 to 30 s)"),
+        ("0", "starting Airflow (12 to 30 s)"),
+        ("8124", "starting Airflow on port 8123, because 8124 is in use (12 to 30 s)"),
+    ],
+)
+def test_a_start_on_another_port_than_the_preferred_one_is_announced(
+    monkeypatch: pytest.MonkeyPatch, preferred: str, line: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API__PORT", preferred)
+    assert embedded_airflow._describe_start(8123) == line
+
+
 @pytest.mark.parametrize("value", ["x", "-1", "65536", "8080.5", "8080 "])
 def test_a_port_that_is_none_is_refused_with_its_variable_and_a_remedy(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, value: str
