@@ -16,6 +16,7 @@ class Ability(StrEnum):
 
     POSITIONS = "positions"
     COPIES = "copies"
+    COORDINATORS = "coordinators"
     UNDER_REPLICATION = "under_replication"
     REPAIR = "repair"
     READ_COUNTERS = "read_counters"
@@ -35,6 +36,7 @@ class Ability(StrEnum):
 _MEANINGS = {
     Ability.POSITIONS: "say at which position of the log it stored a message",
     Ability.COPIES: "say which nodes hold the copies of a topic's log",
+    Ability.COORDINATORS: "say which of the nodes that coordinate it leads the others",
     Ability.UNDER_REPLICATION: "say how much of its data lacks a copy",
     Ability.REPAIR: "make a lost copy anew by itself",
     Ability.READ_COUNTERS: "count the bytes that each node reads from its disks",

@@ -18,12 +18,20 @@ class Targets(FrozenModel):
     cluster: str | None = None
     region: str | None = None
     role: str | None = None
-    now: Literal["topic_owner", "topic_holders", "ledger_bookie"] | None = Field(
+    now: (
+        Literal["topic_owner", "topic_holders", "ledger_bookie", "coordination_leader", "coordination_followers"] | None
+    ) = Field(
         None,
-        description="the topic's owner, or the nodes that hold its newest messages, when the fault is injected; "
-        "`ledger_bookie` is an old word for `topic_holders`",
+        description="the topic's owner, the nodes that hold its newest messages, or, of several nodes that coordinate "
+        "the cluster, the one that leads or those that follow it, when the fault is injected; `ledger_bookie` is an "
+        "old word for `topic_holders`",
     )
     count: int | None = Field(None, ge=1, description="at most so many of them")
+
+    @property
+    def asks_who_leads(self) -> bool:
+        """Whether it is asked which node leads those that coordinate the cluster."""
+        return self.now in ("coordination_leader", "coordination_followers")
 
     @model_validator(mode="after")
     def _check_selection(self) -> Self:

@@ -1,8 +1,9 @@
 """A YAML file that extends another one and states only the difference.
 
-`extends: NAME` names the file NAME.yaml of a directory. The result is that file's content with the extending file's
-content laid over it: a mapping is merged with the mapping below it, key by key and at any depth; a list or a plain
-value replaces what is below it; `null` takes away what is below it. The extended file may extend a third one.
+`extends: NAME` names the file NAME.yaml of one of the directories that are searched. The result is that file's content
+with the extending file's content laid over it: a mapping is merged with the mapping below it, key by key and at any
+depth; a list or a plain value replaces what is below it; `null` takes away what is below it. The extended file may
+extend a third one.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from brokerproof.directories import Directories
 from brokerproof.errors import InputError
-from brokerproof.experiment.yaml_models import list_yaml, read_yaml, suggest_name
+from brokerproof.experiment.yaml_models import read_yaml, suggest_file
 
 _EXTENDS = "extends"
 
@@ -39,22 +41,23 @@ class LayeredFile:
         return max(self.layers, key=lambda layer: _count_found(layer.content, names)).path
 
 
-def read_layered_file(path: Path, *, own: Collection[str] = ()) -> LayeredFile:
+def read_layered_file(path: Path, directories: Directories, *, own: Collection[str] = ()) -> LayeredFile:
     """The file at `path` with all that it extends; a file's `own` fields are not passed on to what extends it."""
-    layers = _read_layers(path, own)
+    layers = _read_layers(path, directories, own)
     content: dict[str, Any] = {}
     for layer in reversed(layers):
         content = merge_mappings(content, layer.content)
     return LayeredFile(content=content, layers=tuple(layers))
 
 
-def extend_field(content: Mapping[str, Any], field: str, directory: Path, *, file: Path) -> dict[str, Any]:
-    """`content`, of `file`, with one of its fields laid over the file of `directory` that this field extends."""
+def extend_field(content: Mapping[str, Any], field: str, directories: Directories, *, file: Path) -> dict[str, Any]:
+    """`content`, of `file`, with one of its fields laid over the file of `directories` that this field extends."""
     value = content.get(field)
     if not isinstance(value, Mapping) or value.get(_EXTENDS) is None:
         return dict(content)
-    base = _find_file(value[_EXTENDS], directory, file=file, field=f"{field}.{_EXTENDS}")
-    return {**content, field: merge_mappings(read_layered_file(base).content, _without(value, [_EXTENDS]))}
+    base = _find_file(value[_EXTENDS], directories, file=file, field=f"{field}.{_EXTENDS}")
+    below = read_layered_file(base, directories).content
+    return {**content, field: merge_mappings(below, _without(value, [_EXTENDS]))}
 
 
 def merge_mappings(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,22 +73,22 @@ def merge_mappings(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[s
     return merged
 
 
-def _read_layers(path: Path, own: Collection[str]) -> list[Layer]:
+def _read_layers(path: Path, directories: Directories, own: Collection[str]) -> list[Layer]:
     layers: list[Layer] = []
     following: Path | None = path
     while following is not None:
         content = read_yaml(following)
         not_stated = [_EXTENDS, *own] if layers else [_EXTENDS]
         layers.append(Layer(path=following, content=_without(content, not_stated)))
-        following = _find_base(content.get(_EXTENDS), [layer.path for layer in layers])
+        following = _find_base(content.get(_EXTENDS), [layer.path for layer in layers], directories)
     return layers
 
 
-def _find_base(name: Any, paths: Sequence[Path]) -> Path | None:
+def _find_base(name: Any, paths: Sequence[Path], directories: Directories) -> Path | None:
     """The file that the last of `paths` extends by `name`."""
     if name is None:
         return None
-    found = _find_file(name, paths[-1].parent, file=paths[-1], field=_EXTENDS)
+    found = _find_file(name, directories, file=paths[-1], field=_EXTENDS)
     if found in paths:
         circle = " → ".join(path.stem for path in [*paths[paths.index(found) :], found])
         raise InputError(
@@ -94,17 +97,18 @@ def _find_base(name: Any, paths: Sequence[Path]) -> Path | None:
     return found
 
 
-def _find_file(name: Any, directory: Path, *, file: Path, field: str) -> Path:
-    """The file of `directory` that `file` calls by name."""
-    known = list_yaml(directory)
-    if not isinstance(name, str) or name not in known:
+def _find_file(name: Any, directories: Directories, *, file: Path, field: str) -> Path:
+    """The file of the directories that `file` calls by name."""
+    found = directories.find(name) if isinstance(name, str) else None
+    if found is None:
+        searched = " or ".join(dict.fromkeys(f"{path.name}/" for path in directories.paths))
         raise InputError(
-            f"no file of {directory.name}/ is called `{name}`",
+            f"no file of {searched} is called `{name}`",
             file=str(file),
             field=field,
-            remedy=suggest_name(str(name), known),
+            remedy=suggest_file(str(name), directories),
         )
-    return known[name]
+    return found
 
 
 def _without(content: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

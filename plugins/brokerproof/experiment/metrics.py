@@ -15,12 +15,23 @@ from brokerproof.experiment.guarantees import Suite
 # The smallest change that counts when runs are compared, by unit: noise does not mark a run after identical ones.
 MINIMUM_CHANGE: Mapping[str, float] = {"s": 1.0, "ms": 5.0, "messages": 1.0, "ledgers": 1.0, "share": 0.05}
 
+# A rate counts as held again at this share of the target, and after so many seconds in a row.
+HELD_SHARE = 0.9
+HELD_SECONDS = 5
+
 
 class Worse(StrEnum):
     """The direction in which a value gets worse."""
 
     HIGHER = "higher"
     LOWER = "lower"
+
+
+class Watch(StrEnum):
+    """Until when an event after a fault is looked for. Whatever comes later is not seen."""
+
+    NEXT_FAULT = "the next fault takes effect or the load ends"
+    LOAD_END = "the load ends"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +57,19 @@ class Metric:
     required: bool = False
     # What a messaging system must be able to do: without it the metric is not applicable.
     needs: Ability | None = None
+    # The values that it can have; None where there is no greatest one.
+    least: float = 0
+    greatest: float | None = None
+    # Of a time from a fault's effect: until when it is looked for, and the seconds before that in which it is seen no
+    # more, because it has to last so long.
+    watch: Watch | None = None
+    lasting_s: float = 0
+    # Whether the event comes only after the system has found out that a node which fell silent is gone.
+    waits_for_failover: bool = False
+    # Whether it is read from samples, so that it is not known more exactly than these are apart.
+    is_sampled: bool = False
+    # Whether it contains the way from a client to the system and back.
+    takes_round_trip: bool = False
 
     @property
     def is_per_fault(self) -> bool:
@@ -82,6 +106,7 @@ METRICS: Mapping[str, Metric] = {
         demand="Reads come from the local region as far as the scenario demands.",
         worse=Worse.LOWER,
         needs=Ability.READ_COUNTERS,
+        greatest=1,
     ),
     "owner_in_region": Metric(
         suite=Suite.PLACEMENT,
@@ -90,6 +115,7 @@ METRICS: Mapping[str, Metric] = {
         meaning="part of the samples in a phase in which the topic's owner was in the region expected",
         demand="The topic's owner is in the region that the scenario expects.",
         worse=Worse.LOWER,
+        greatest=1,
     ),
     "detect_s": Metric(
         suite=Suite.RECOVERY,
@@ -97,6 +123,8 @@ METRICS: Mapping[str, Metric] = {
         subject="fault",
         meaning="from the effect until the cluster no longer listed the failed nodes",
         demand="Failed nodes are detected in the time that the scenario allows.",
+        waits_for_failover=True,
+        is_sampled=True,
     ),
     "reassign_s": Metric(
         suite=Suite.RECOVERY,
@@ -104,6 +132,8 @@ METRICS: Mapping[str, Metric] = {
         subject="fault",
         meaning="from the effect until another broker owned the topic",
         demand="Another broker owns the topic in the time that the scenario allows.",
+        waits_for_failover=True,
+        is_sampled=True,
     ),
     "first_ack_s": Metric(
         suite=Suite.RECOVERY,
@@ -111,6 +141,9 @@ METRICS: Mapping[str, Metric] = {
         subject="fault",
         meaning="from the effect to the first ack of a message sent after it",
         demand="Acks come back in the time that the scenario allows.",
+        watch=Watch.LOAD_END,
+        waits_for_failover=True,
+        takes_round_trip=True,
     ),
     "rto_s": Metric(
         suite=Suite.RECOVERY,
@@ -119,6 +152,9 @@ METRICS: Mapping[str, Metric] = {
         meaning="from the effect until acks held the target rate again",
         demand="Acks hold the target rate again after every fault, in the time that the scenario allows (RTO).",
         required=True,
+        watch=Watch.NEXT_FAULT,
+        lasting_s=HELD_SECONDS,
+        waits_for_failover=True,
     ),
     "longest_ack_gap_s": Metric(
         suite=Suite.RECOVERY,
@@ -126,6 +162,8 @@ METRICS: Mapping[str, Metric] = {
         subject="fault",
         meaning="longest time without any ack from the effect on",
         demand="The longest time without an ack is as short as the scenario demands.",
+        watch=Watch.NEXT_FAULT,
+        waits_for_failover=True,
     ),
     "longest_delivery_gap_s": Metric(
         suite=Suite.RECOVERY,
@@ -133,6 +171,7 @@ METRICS: Mapping[str, Metric] = {
         subject="fault",
         meaning="longest time without any delivery from the effect on",
         demand="The longest time without a delivery is as short as the scenario demands.",
+        watch=Watch.NEXT_FAULT,
     ),
     "rpo_messages": Metric(
         suite=Suite.RECOVERY,
@@ -184,6 +223,7 @@ METRICS: Mapping[str, Metric] = {
         subject="phase or fault that slows",
         meaning="median of the time from schedule to ack",
         demand="The median latency from schedule to ack is within the scenario's bounds.",
+        takes_round_trip=True,
     ),
     "publish_latency_p99_ms": Metric(
         suite=Suite.RECOVERY,
@@ -191,6 +231,7 @@ METRICS: Mapping[str, Metric] = {
         subject="phase or fault that slows",
         meaning="99th percentile of the time from schedule to ack",
         demand="The 99th percentile of the latency from schedule to ack is within the scenario's bounds.",
+        takes_round_trip=True,
     ),
     "publish_latency_max_ms": Metric(
         suite=Suite.RECOVERY,
@@ -198,6 +239,7 @@ METRICS: Mapping[str, Metric] = {
         subject="phase or fault that slows",
         meaning="longest time from schedule to ack",
         demand="The highest latency from schedule to ack is within the scenario's bounds.",
+        takes_round_trip=True,
     ),
     # The messaging system is not responsible for the time that the link takes.
     "link_added_p50_ms": Metric(
@@ -269,6 +311,7 @@ METRICS: Mapping[str, Metric] = {
         meaning="acked messages of the phase's schedule, as a share of the schedule",
         demand="As much of the schedule was acknowledged as the scenario demands.",
         worse=Worse.LOWER,
+        greatest=1,
     ),
     # The messaging system is not responsible for how often Brokerproof samples.
     "sampling_gap_s": Metric(

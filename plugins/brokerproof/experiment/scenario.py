@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.fault import Fault
-from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite
+from brokerproof.experiment.guarantees import Anomaly, Guarantee
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.suite_name import SuiteName
 from brokerproof.experiment.verdict import RUN_VERDICTS, Verdict
 from brokerproof.experiment.workload import Workload
 from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel, suggest_name
@@ -51,7 +53,9 @@ class ExpectedOutcome(FrozenModel):
 
     verdict: Literal[Verdict.PASSED, Verdict.NO_DATA, Verdict.UNKNOWN, Verdict.FAILED] = Verdict.PASSED
     at_least: dict[Anomaly, int] = Field(default_factory=dict, description="by anomaly: at least so many must be found")
-    failed_suites: list[Suite] = Field(default_factory=list, description="suites that must fail")
+    failed_suites: list[SuiteName] = Field(
+        default_factory=list, description="suites that must fail: of the five, or of your own"
+    )
 
     @field_validator("verdict", mode="before")
     @classmethod
@@ -69,8 +73,38 @@ class ExpectedOwner(FrozenModel):
     recovery: str | None = None
 
 
+class RegressionRule(FrozenModel):
+    """When a run of the scenario counts as worse than the comparable runs before it."""
+
+    tolerance: float = Field(
+        0.1, ge=0, le=10, description="share of the usual value by which a measurement may always be worse"
+    )
+    window: int = Field(30, ge=12, le=500, description="comparable runs that the usual value is computed from, at most")
+    tolerances: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
+        default_factory=dict, description="by metric: the tolerance of this one"
+    )
+
+    @field_validator("tolerances")
+    @classmethod
+    def _check_metrics(cls, tolerances: dict[str, float]) -> dict[str, float]:
+        _require_metrics(tolerances)
+        for name in tolerances:
+            if not METRICS[name].compared:
+                compared = (other for other, metric in METRICS.items() if metric.compared)
+                raise InputError(
+                    f"runs are not compared by `{name}`",
+                    field=name,
+                    remedy=f"leave it out, or {suggest_name(name, compared)}",
+                )
+        return tolerances
+
+    def find_tolerance(self, metric: str) -> float:
+        """The tolerance of a metric: its own, or else the one of all."""
+        return self.tolerances.get(metric, self.tolerance)
+
+
 class Scenario(FrozenModel):
-    """One experiment. Each file of dags/scenarios/ is one; the file's name is the scenario's name."""
+    """One experiment. Each file in a directory of scenarios is one; the file's name is the scenario's name."""
 
     name: str = Field(pattern=IDENTIFIER)
     title: str
@@ -105,6 +139,7 @@ class Scenario(FrozenModel):
     bounds: dict[str, Bound] = Field(
         default_factory=dict, description="by metric, or by `metric/subject` for one fault, phase or moment of it"
     )
+    regression: RegressionRule = RegressionRule()
     expect: ExpectedOutcome = ExpectedOutcome()
     settle_s: float = Field(
         120, gt=0, description="longest wait for repair, drain and healing after the load has ended"
@@ -113,10 +148,7 @@ class Scenario(FrozenModel):
     @field_validator("bounds")
     @classmethod
     def _check_metrics(cls, bounds: dict[str, Bound]) -> dict[str, Bound]:
-        for key in bounds:
-            metric = key.split("/")[0]
-            if metric not in METRICS:
-                raise InputError(f"no metric is called `{metric}`", field=key, remedy=suggest_name(metric, METRICS))
+        _require_metrics(bounds)
         return bounds
 
     @model_validator(mode="after")
@@ -165,3 +197,11 @@ class Scenario(FrozenModel):
     def bound(self, metric: str, subject: str) -> Bound | None:
         """The bound of a measurement: the one for its subject, or else the one for the metric."""
         return self.bounds.get(f"{metric}/{subject}") or self.bounds.get(metric)
+
+
+def _require_metrics(keys: Iterable[str]) -> None:
+    """Raises InputError for the first key, a metric or `metric/subject`, that names no metric."""
+    for key in keys:
+        metric = key.split("/")[0]
+        if metric not in METRICS:
+            raise InputError(f"no metric is called `{metric}`", field=key, remedy=suggest_name(metric, METRICS))

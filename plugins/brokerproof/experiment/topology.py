@@ -8,17 +8,43 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from brokerproof.errors import InputError
+from brokerproof.directories import Directories
+from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.layered_file import extend_field, read_layered_file
 from brokerproof.experiment.links import RegionLink
-from brokerproof.experiment.yaml_models import FrozenModel, apply_overrides, list_yaml, parse, suggest_name
+from brokerproof.experiment.yaml_models import FrozenModel, apply_overrides, parse, suggest_file, suggest_name
 
 _NAME = r"^[a-z][a-z0-9-]*$"
+
+
+class Restart(FrozenModel):
+    """How a service manager starts a node again that ended by itself; `restart: false` for a node without one.
+
+    It starts it as often as it ends, each time after the same time.
+    """
+
+    after_s: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="seconds from the end of the node to its next start; by default there is none",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_short_form(cls, content: Any) -> Any:
+        if content is False:
+            return {}
+        if isinstance(content, Mapping | Restart):
+            return content
+        raise InputError(
+            f"is `{shorten(str(content))}`, which does not say after how many seconds",
+            remedy="give `{after_s: 10}`, or `false` for no service manager",
+        )
 
 
 class Node(FrozenModel):
@@ -29,6 +55,9 @@ class Node(FrozenModel):
     rack: str = Field("rack-1", pattern=_NAME, description="rack inside the region")
     standby: bool = Field(
         False, description="it is not started with the other nodes; a fault of the kind `start` starts it"
+    )
+    restart: Restart | None = Field(
+        None, description="its service manager; by default the one that the topology's `restart` has for its role"
     )
 
 
@@ -76,6 +105,20 @@ class Topology(FrozenModel):
     heap_mb: dict[str, int] = Field(
         default_factory=dict, description="heap of a node in MiB, by role; the system's own by default"
     )
+    restart: dict[str, Restart] = Field(
+        default_factory=dict,
+        description="service managers, by role: they start nodes again that ended by themselves, and none that a fault "
+        "took down; by default there are none",
+    )
+
+    @model_validator(mode="after")
+    def _give_nodes_their_roles_restart(self) -> Self:
+        # Here and not where it is asked for, so that a run's parameters say of each node what holds for it.
+        for nodes in (self.shared_metadata, *(cluster.nodes for cluster in self.clusters.values())):
+            for name, node in nodes.items():
+                if node.restart is None and node.role in self.restart:
+                    nodes[name] = node.model_copy(update={"restart": self.restart[node.role]})
+        return self
 
     @model_validator(mode="after")
     def _check_names_are_unique(self) -> Self:
@@ -150,6 +193,15 @@ class Topology(FrozenModel):
         return {**self.shared_metadata, **own}
 
     @cached_property
+    def restarted_after_s(self) -> Mapping[str, float]:
+        """The seconds after which a service manager starts a node again, by name; only nodes that have one."""
+        return {
+            name: node.restart.after_s
+            for name, node in self.nodes.items()
+            if node.restart is not None and node.restart.after_s is not None
+        }
+
+    @cached_property
     def regions(self) -> list[str]:
         """All regions, those of metadata stores included, in the file's order."""
         return list(dict.fromkeys(node.region for node in self.nodes.values()))
@@ -174,21 +226,20 @@ def name_clients_place(region: str) -> str:
 
 def read_topology(
     name: str,
-    directory: Path,
+    directories: Directories,
     overrides: Mapping[str, Any] | None = None,
     *,
     check: Callable[[Topology], Topology] = lambda topology: topology,
 ) -> Topology:
-    """The topology in `directory/name.yaml` with what it extends, and with values replaced by dotted path.
+    """The topology in the file `name.yaml` with what it extends, and with values replaced by dotted path.
 
     `check` gets it before it is returned. It may fill in defaults, or raise InputError for a field.
     """
-    known = list_yaml(directory)
-    path = directory / f"{name}.yaml"
-    if name not in known:
-        raise InputError(f"no topology is called `{name}`", file=str(path), remedy=suggest_name(name, known))
-    layered = read_layered_file(path, own=("title", "description"))
-    extended = extend_field(layered.content, "settings", directory / "settings", file=path)
+    path = directories.find(name)
+    if path is None:
+        raise InputError(f"no topology is called `{name}`", field="topology", remedy=suggest_file(name, directories))
+    layered = read_layered_file(path, directories, own=("title", "description"))
+    extended = extend_field(layered.content, "settings", directories.below("settings"), file=path)
     content = apply_overrides(extended, overrides or {}, source=f"overrides of topology {name}")
     try:
         return check(parse(Topology, content, file=str(path)))

@@ -25,7 +25,17 @@ class Client(FrozenModel):
     max_pending: int = Field(10_000, ge=1, description="so many unanswered messages make a producer wait")
     batching_delay_ms: int = Field(5, ge=0, description="longest wait for a batch to fill; 0: no batches")
     batching_messages: int = Field(100, ge=1)
+    batch_by_key: bool = Field(
+        False,
+        description="each batch holds messages of one key, as a subscription that shares by key needs it; "
+        "batches fill more slowly then",
+    )
     receiver_queue: int = Field(1000, ge=1, description="messages that a consumer fetches in advance")
+
+    @property
+    def batches(self) -> bool:
+        """Whether messages are sent in batches."""
+        return self.batching_delay_ms > 0 and self.batching_messages > 1
 
 
 class Move(FrozenModel):

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from brokerproof.directories import Directories
 from brokerproof.errors import InputError, shorten
 
 # The names of scenarios, faults and subscriptions; they become names of files and subjects of measurements.
@@ -27,11 +28,6 @@ class FrozenModel(BaseModel):
 
 
 Model = TypeVar("Model", bound=FrozenModel)
-
-
-def list_yaml(directory: Path) -> dict[str, Path]:
-    """The YAML files of a directory, by their names without the ending."""
-    return {path.stem: path for path in sorted(directory.glob("*.yaml"))}
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -121,6 +117,13 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(map(shorten, names)) or 'nothing is defined'}"
+
+
+def suggest_file(name: str, directories: Directories) -> str:
+    """A remedy: the known file that is most like `name`, or how to have the shipped one."""
+    if directories.has_left_out(name):
+        return f"it is a shipped one: let {directories.variable} end with `:`"
+    return suggest_name(name, directories.list_files())
 
 
 def _copy(value: Any) -> Any:

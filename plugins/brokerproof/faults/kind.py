@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from brokerproof.errors import InputError
+from brokerproof.errors import InputError, NodeError
 from brokerproof.experiment.abilities import Ability
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Surroundings:
     fault: Fault
     # Nodes that other faults keep down.
     kept_down: frozenset[str] = frozenset()
+    # Nodes that have a service manager.
+    managed: frozenset[str] = frozenset()
     started_again: list[str] = field(default_factory=list)
 
     def act_on_each(self, names: Sequence[str], act: Callable[[str], None]) -> None:
@@ -47,13 +49,23 @@ class Surroundings:
         with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
             list(pool.map(act, names))
 
+    def start(self, name: str) -> None:
+        """Start a node unless it runs. Raises NodeError where it cannot be started."""
+        try:
+            if not self.runtime.is_alive(name):
+                self.runtime.start(self.specs[name])
+        except NodeError:
+            # Its service manager may have started it in between.
+            if name not in self.managed or not self.runtime.is_alive(name):
+                raise
+
     def supervise(self, names: Collection[str]) -> None:
-        """Start nodes again that ended by themselves, as a service manager does on a production machine.
+        """Start nodes again that ended by themselves and have no service manager, as one does in production.
 
         A node may end because it takes its session with the metadata store for lost (seen: 45 s after a cut).
         """
         for name in names:
-            if name not in self.kept_down and not self.runtime.is_alive(name):
+            if name not in self.kept_down | self.managed and not self.runtime.is_alive(name):
                 log.info("%s ended by itself and is started again", name)
                 self.started_again.append(name)
                 self.runtime.start(self.specs[name])
@@ -63,10 +75,16 @@ class FaultKind(ABC):
     """One kind of fault."""
 
     name: ClassVar[str]
+    # What it does to its targets, as in "eu was destroyed"; reports tell it in a sentence.
+    done: ClassVar[str]
     # Whether it helps the cluster to recover from an earlier fault, whose recovery it is then a part of.
     helps: ClassVar[bool] = False
     # Whether it slows clients down; then the latency while it lasts is measured separately.
     slows: ClassVar[bool] = False
+    # Whether its nodes are away, frozen or cut off as long as it lasts, so that no other fault's healing starts them.
+    keeps_down: ClassVar[bool] = True
+    # Whether nodes that fall silent by it stay the same nodes to the cluster if it ends soon enough.
+    keeps_sessions: ClassVar[bool] = False
     # What the messaging system and the runtime have to be able to do for it; a runtime's ability is a protocol.
     needs: ClassVar[Ability | None] = None
     needs_of_runtime: ClassVar[type | None] = None
@@ -77,6 +95,10 @@ class FaultKind(ABC):
             raise InputError(
                 f"`{self.name}` is done to nodes, not to the link between them", field="link", remedy="leave it out"
             )
+
+    def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
+        """The nodes that fall silent without a last word, so that the cluster learns of it by a time-out only."""
+        return []
 
     @abstractmethod
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
@@ -91,13 +113,16 @@ class FaultKind(ABC):
         """Undo it, without waiting for the nodes' health."""
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """What shows that every target is healthy, None while it is not."""
-        unhealthy = [name for name in targets if not around.provisioning.is_healthy(around.specs[name])]
-        if unhealthy:
+        """What shows that every target is healthy, None while it is not. One that another fault keeps down may be."""
+        mine = [around.specs[name] for name in targets if name not in around.kept_down]
+        if not all(around.provisioning.is_healthy(spec) for spec in mine):
             return None
-        again = {"started_again": around.started_again} if around.started_again else {}
+        more = {"started_again": around.started_again, "kept_down": sorted(around.kept_down.intersection(targets))}
         return json.dumps(
-            {"healthy": [around.provisioning.describe_health(around.specs[name]) for name in targets], **again}
+            {
+                "healthy": [around.provisioning.describe_health(spec) for spec in mine],
+                **{what: names for what, names in more.items() if names},
+            }
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,7 +19,7 @@ from brokerproof.experiment.topology import name_brokers_place, name_clients_pla
 from brokerproof.faults.kind import FaultKind, Surroundings, register
 from brokerproof.network import Condition, accepts_connection, matches
 from brokerproof.runtimes.protocols import EmulatesLinks
-from brokerproof.systems.roles import is_listed, serves
+from brokerproof.systems.roles import coordinates, is_listed, list_nodes_that, serves
 
 if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
@@ -129,7 +129,27 @@ class _LastingLinkFaultKind(LinkFaultKind):
 class Partition(_LastingLinkFaultKind):
     """Cuts nodes off from other regions: nothing gets through, in both directions or one."""
 
-    name = "partition"
+    name, done = "partition", "cut off"
+    keeps_sessions = True
+
+    def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
+        """The nodes that it cuts off from every node which can still coordinate their cluster.
+
+        Of several such nodes only those can that see more than half of them.
+        """
+        far = (fault.link or LinkChange()).regions or topology.regions
+
+        def is_cut(one: str, other: str) -> bool:
+            here, there = (topology.nodes[name].region for name in (one, other))
+            return here != there and ((one in targets and there in far) or (other in targets and here in far))
+
+        silenced: list[str] = []
+        for name, cluster in topology.clusters.items():
+            stores = list_nodes_that(coordinates, topology, name)
+            able = [one for one in stores if 2 * sum(not is_cut(one, other) for other in stores) > len(stores)]
+            if stores:
+                silenced += [node for node in cluster.nodes if all(is_cut(node, store) for store in able)]
+        return silenced
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         return Condition(id=fault.name, **vars(traffic), cut=True)
@@ -158,7 +178,8 @@ class Partition(_LastingLinkFaultKind):
 class Delay(_LastingLinkFaultKind):
     """Adds a delay, in milliseconds one way, between nodes and other regions."""
 
-    name, changes, takes, slows = "delay", "delay_ms", ("jitter_ms",), True
+    name, done = "delay", "delayed"
+    changes, takes, slows = "delay_ms", ("jitter_ms",), True
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         on = fault.link or LinkChange()
@@ -169,7 +190,8 @@ class Delay(_LastingLinkFaultKind):
 class Bandwidth(_LastingLinkFaultKind):
     """Limits the bandwidth between nodes and other regions, to one value in Mbit/s for all of them together."""
 
-    name, changes, slows = "bandwidth", "bandwidth_mbit", True
+    name, done = "bandwidth", "throttled"
+    changes, slows = "bandwidth_mbit", True
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         on = fault.link or LinkChange()
@@ -180,7 +202,7 @@ class Bandwidth(_LastingLinkFaultKind):
 class Reset(LinkFaultKind):
     """Resets, once, every connection that is open between nodes and other regions."""
 
-    name = "reset"
+    name, done = "reset", "disconnected for a moment"
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         require_link(around).reset(around.fault.name, **vars(select_traffic(around, targets)))

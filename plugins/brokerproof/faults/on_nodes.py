@@ -6,7 +6,7 @@ A new kind is one class with `@register`, here or beside the link's; a scenario 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from brokerproof.errors import InputError, RunError
@@ -27,14 +27,15 @@ class _NodeEndingKind(FaultKind):
         return json.dumps(evidence) if all(evidence.values()) else None
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.act_on_each(targets, lambda name: around.runtime.start(around.specs[name]))
+        """Start the targets that do not run and that no other fault keeps down."""
+        around.act_on_each([name for name in targets if name not in around.kept_down], around.start)
 
 
 @register
 class Stop(_NodeEndingKind):
     """Ends nodes gracefully, as an operator would."""
 
-    name = "stop"
+    name, done = "stop", "stopped"
     grace_s = 30.0
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
@@ -45,7 +46,10 @@ class Stop(_NodeEndingKind):
 class Kill(_NodeEndingKind):
     """Ends nodes at once, without a last word; their disks stay."""
 
-    name = "kill"
+    name, done = "kill", "killed"
+
+    def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
+        return list(targets)
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.act_on_each(targets, around.runtime.kill)
@@ -55,29 +59,36 @@ class Kill(_NodeEndingKind):
 class Destroy(_NodeEndingKind):
     """Ends nodes at once and wipes their disks, as the loss of a datacenter does."""
 
-    name = "destroy"
+    name, done = "destroy", "destroyed"
+
+    def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
+        return list(targets)
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.act_on_each(targets, around.runtime.kill)
         around.act_on_each(targets, lambda name: around.runtime.wipe(around.specs[name]))
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.act_on_each(targets, lambda name: around.runtime.reset(around.specs[name]))
-        super().heal(around, targets)
+        # Nodes that coordinate the others start first: a `reset` program may have to ask more than half of them.
+        for group in around.provisioning.start_order():
+            here = [name for name in targets if name in group]
+            # Also one that another fault keeps down: that fault starts it, and knows nothing of its empty disks.
+            around.act_on_each(
+                [name for name in here if not around.runtime.is_alive(name)],
+                lambda name: around.runtime.reset(around.specs[name]),
+            )
+            super().heal(around, here)
 
 
 @register
 class Start(FaultKind):
     """Starts nodes that an earlier fault ended, or that stand by."""
 
-    name = "start"
+    name, done = "start", "started"
     helps = True
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        around.act_on_each(
-            [name for name in targets if not around.runtime.is_alive(name)],
-            lambda name: around.runtime.start(around.specs[name]),
-        )
+        around.act_on_each(targets, around.start)
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         return self.find_recovery(around, targets)
@@ -90,8 +101,12 @@ class Start(FaultKind):
 class Pause(FaultKind):
     """Freezes nodes: they keep their connections, their memory and what they believe, and answer nothing."""
 
-    name = "pause"
+    name, done = "pause", "frozen"
     needs_of_runtime = PausesNodes
+    keeps_sessions = True
+
+    def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
+        return list(targets)
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.act_on_each(targets, _require_pausing(around).pause)
@@ -114,7 +129,8 @@ class Pause(FaultKind):
 class Unload(FaultKind):
     """Takes the topic from its owner, so that the cluster chooses one again. Operators move a topic back like this."""
 
-    name = "unload"
+    name, done = "unload", "relieved of the topic"
+    keeps_down = False
     needs = Ability.REASSIGNMENT
 
     def check(self, fault: Fault, topology: Topology) -> None:

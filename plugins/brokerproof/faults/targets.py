@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from brokerproof.errors import RunError
 from brokerproof.experiment.fault import Targets
 from brokerproof.experiment.topology import Topology
 from brokerproof.systems.protocols import Observation
+from brokerproof.systems.registry import find_system
+from brokerproof.systems.roles import coordinates, list_nodes_that, serves, stores
+
+
+def list_possible_targets(targets: Targets, topology: Topology) -> list[str]:
+    """The names of the nodes that a fault may be done to, as far as a topology tells; none where it tells of none.
+
+    Which of them owns the topic, holds its newest messages or leads is known only while a cluster runs.
+    """
+    system = find_system(topology)
+    if targets.asks_who_leads:
+        clusters = [targets.cluster] if targets.cluster else topology.clusters
+        found = (name for cluster in clusters for name in list_nodes_that(coordinates, topology, cluster))
+        return _select(list(dict.fromkeys(found)), targets, topology)
+    trait = {None: None, "topic_owner": serves}.get(targets.now, stores)
+    names = targets.nodes or [
+        name for name, node in topology.nodes.items() if trait is None or trait(system.roles[node.role])
+    ]
+    return _select(names, targets, topology)[: None if targets.now else targets.count]
 
 
 def resolve_targets(targets: Targets, topology: Topology, observation: Observation) -> list[str]:
@@ -15,17 +36,25 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
     elif targets.now == "topic_owner":
         owner = observation.find_owner(targets.cluster)
         names = [owner] if owner else []
+    elif targets.asks_who_leads:
+        coordinators = observation.find_coordinators(targets.cluster)
+        names = [coordinators.leader] if targets.now == "coordination_leader" else list(coordinators.followers)
     elif targets.now is not None:
         names = observation.find_holders(targets.cluster)
     else:
         names = list(topology.nodes)
-    names = [
+    names = _select(names, targets, topology)[: targets.count]
+    if not names:
+        raise RunError(f"no node is {targets.model_dump(exclude_defaults=True)} now; the fault has no target")
+    return names
+
+
+def _select(names: Sequence[str], targets: Targets, topology: Topology) -> list[str]:
+    return [
         name
         for name in names
         if (targets.region is None or topology.nodes[name].region == targets.region)
         and (targets.role is None or topology.nodes[name].role == targets.role)
-        and (targets.cluster is None or name in topology.clusters[targets.cluster].nodes)
-    ][: targets.count]
-    if not names:
-        raise RunError(f"no node is {targets.model_dump(exclude_defaults=True)} now; the fault has no target")
-    return names
+        # Nodes that coordinate a cluster belong to none where all clusters share them.
+        and (targets.cluster is None or targets.asks_who_leads or name in topology.clusters[targets.cluster].nodes)
+    ]

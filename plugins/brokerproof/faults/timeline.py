@@ -1,25 +1,37 @@
-"""Runs a scenario's timeline of faults against a loaded cluster, and proves that each was undone."""
+"""Runs a scenario's timeline of faults against a loaded cluster, and proves that each was undone.
+
+Every fault is a course of its own, so that its time depends on no other fault: not on how long another one takes to
+show its effect, and not on how long another one's nodes take to be healthy again.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
 from typing import Any
 
+import psutil
+
 from brokerproof.clock import SYSTEM_CLOCK, Clock
-from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError, RunError
+from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, RunError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, When
+from brokerproof.faults.courses import Course, CourseWaits, run_courses
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
 from brokerproof.faults.targets import resolve_targets
+from brokerproof.faults.warm_up import STEADY_SHARE, WarmUp
 from brokerproof.network import Network
 from brokerproof.run.directory import Run
+from brokerproof.run.live_status import read_every_live_status
 from brokerproof.run.records import (
+    EarlyEnd,
     FaultEffective,
     FaultsUndone,
+    LoadEnd,
     PhaseTimes,
     StepProblem,
     read_record,
@@ -27,15 +39,33 @@ from brokerproof.run.records import (
 )
 from brokerproof.run.tables import FaultState
 from brokerproof.runtimes.protocols import Runtime
-from brokerproof.systems.protocols import Administration, Observation, Provisioning
+from brokerproof.runtimes.registry import require_supervision
+from brokerproof.systems.protocols import Administration, Observation, Provisioning, SegmentCopies
 from brokerproof.systems.registry import find_system, name_topic
 from brokerproof.systems.roles import list_nodes_that, serves, stores
 
 log = logging.getLogger(__name__)
 
-# The load counts as steady after this many seconds in a row at this share of the target rate.
-STEADY_S, STEADY_SHARE = 3, 0.9
 _EFFECT_TIMEOUT_S, _HEAL_TIMEOUT_S, _WARM_UP_TIMEOUT_S = 60.0, 120.0, 180.0
+# In the end the faults take turns of so long in waiting for their nodes.
+_TURN_S = 10.0
+# A fault waits so long for an answer about who owns or holds the topic, and is then done to those that were known last.
+# Where none were ever known, it is given up after the second time.
+_TARGETS_PATIENCE_S, _TARGETS_TIMEOUT_S = 5.0, 60.0
+# It takes up to 12 s to ask where all copies are while 2 cores carry the load too.
+_COPIES_LEAD_S = 15.0
+# An event has begun to act so long after its time at the latest.
+_ACT_S = 1.0
+# What was begun when the timeline broke has so long to end before it is undone. A graceful stop takes up to 30 s.
+_BEGUN_TIMEOUT_S = 40.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copies:
+    """Where every segment of the topic was, and when all answers were there."""
+
+    segments: Sequence[SegmentCopies]
+    at: int
 
 
 class Timeline:
@@ -52,72 +82,96 @@ class Timeline:
         show: Callable[..., None],
         link: Network | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        pool: Executor | None = None,
+        measure_utilization: Callable[[], float] = psutil.cpu_percent,
     ) -> None:
-        """`link` is the run's network, None where its topology has no links."""
+        """`link` is the run's network, None where its topology has no links; `pool` does what takes long.
+
+        `measure_utilization` says how busy this machine's processors were since the last call, in percent.
+        """
         self.run, self.scenario, self.topic = run, run.scenario, name_topic(run)
         self.provisioning, self.administration, self.observation = provisioning, administration, observation
         self.runtime, self.link = runtime, link
         system = find_system(run.topology)
         self.specs, self.roles, self.abilities = provisioning.specs(), system.roles, system.abilities
-        self.show, self.clock = show, clock
+        self.show, self.clock, self._measure_utilization = show, clock, measure_utilization
+        # For each fault one thing at a time, and the copies before it.
+        self._pool = pool or ThreadPoolExecutor(max_workers=2 * len(self.scenario.faults) + 2)
+        self._waits = CourseWaits(clock, self._pool)
         self.problems: list[str] = []
         self._injected: dict[str, list[str]] = {}
+        self._effective: set[str] = set()
         self._healed: set[str] = set()
+        # Their healing has begun, so that they keep no node down any more, whether or not it is healthy yet. Otherwise
+        # two faults that are healed at about the same time would each leave a node to the other.
+        self._healing: set[str] = set()
+        self._copies: dict[float, Future[Copies]] = {}
+        # By fault, the targets that were known last, and when that was.
+        self._known: dict[str, tuple[list[str], int]] = {}
 
     def execute(self) -> None:
         """Wait for steadiness, inject and heal on time, and wait until the cluster has settled.
 
         Leaves state/timeline.json as soon as the times are known (the load ends by it) and state/break_it.json at the
-        end, whatever happens. Undo always runs. Raises the first error after that.
+        end, whatever happens. Where anything goes wrong, state/early_end.json first tells load and consumers to end.
+        Undo always runs. Raises the first error after that.
         """
+        undone, errors = False, list[Exception]()
         try:
-            self._wait_until_steady()
-            self._run_impact()
-            self._sleep_until(self._ends_at)
-            self.show(phase="settling")
-        except BaseException as error:
-            self.problems.append(f"{type(error).__name__}: {error}")
-            raise
-        finally:
-            undone = self._undo()
             try:
-                self._settle()
+                self._wait_until_steady()
+                run_courses(
+                    [self._show_phases(), self._watch_load(), *map(self._run, self.scenario.faults)], self.clock
+                )
+                self.show(phase="settling")
+            except BaseException as error:
+                self._end_early(error)
+                raise
             finally:
-                problems = tuple(self.problems)
-                write_record(self.run, FaultsUndone(undone=undone, problems=problems, at=self.clock.now_us()))
+                unproven = self._undo()
+                undone = not unproven
+            errors += [error for error in unproven if not isinstance(error, BrokerproofError)]
+            errors += [error for error in self._settle() if not isinstance(error, DeadlineError | AdminError)]
+        finally:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            problems = tuple(self.problems)
+            write_record(self.run, FaultsUndone(undone=undone, problems=problems, at=self.clock.now_us()))
+        if errors:
+            raise errors[0]
+
+    def _end_early(self, error: BaseException) -> None:
+        """Tell load and consumers to end, and wait for what was begun: undoing must not overtake it."""
+        self.problems.append(f"{type(error).__name__}: {error}")
+        write_record(self.run, EarlyEnd(why=f"break_it failed: {error}", at=self.clock.now_us()))
+        wait(self._waits.unfinished, timeout=_BEGUN_TIMEOUT_S)
 
     def _wait_until_steady(self) -> None:
         self.show(phase="warm-up")
         workload = self.scenario.workload
         target = workload.rate * len(workload.list_homes(self.run.topology)) * STEADY_SHARE
-        held: list[float] = []
-        last: tuple[float, int] | None = None
-        best = 0.0
+        warm_up = WarmUp(target, self.clock.monotonic_s(), max_pending=workload.client.max_pending)
 
         def steady() -> bool:
-            nonlocal last, best
-            if (failed := read_record(self.run, StepProblem, "load")) is not None:
-                raise RunError(f"the load failed before the rate was held: {failed.problem}")
+            self._require_load("before the rate was held")
             try:
-                now, count = self.clock.monotonic_s(), self.observation.count_published()
+                count = self.observation.count_published()
             except AdminError:
                 return False  # the topic is made by its first producer
-            if last is not None and count >= last[1]:
-                rate = (count - last[1]) / (now - last[0])
-                best = max(best, rate)
-                held.append(rate)
-                if rate < target:
-                    held.clear()
-            last = (now, count)
-            return len(held) >= STEADY_S
+            pending = [each.get("pending", 0) for each in read_every_live_status(self.run).values()]
+            rate = warm_up.add(
+                count, self.clock.monotonic_s(), self._measure_utilization(), pending=max(pending, default=0)
+            )
+            if rate is not None:
+                self.show(text=f"{rate:,.0f} of {target:,.0f} messages/s")
+            if warm_up.has_stalled:
+                raise DeadlineError(warm_up.describe_shortfall())
+            return warm_up.is_steady
 
         try:
             self.clock.wait_until(steady, timeout_s=_WARM_UP_TIMEOUT_S, what="the target rate", every_s=1.0)
         except DeadlineError:
-            raise DeadlineError(
-                f"the topic never held {target:.0f} messages/s for {STEADY_S} s in {_WARM_UP_TIMEOUT_S:.0f} s; "
-                f"the most was {best:.0f}/s: lower workload.rate, or see the load job's log"
-            ) from None
+            raise DeadlineError(warm_up.describe_shortfall()) from None
+        self.show(text="")
         start, phases = self.clock.now_us(), self.scenario.phases
         self._impact_at = start + int(phases.steady_s * 1e6)
         self._recovery_at = self._impact_at + int(phases.impact_s * 1e6)
@@ -128,44 +182,137 @@ class Timeline:
         write_record(self.run, times)
         self.show(phase="steady")
 
-    def _run_impact(self) -> None:
-        self._sleep_until(self._impact_at)
-        self.show(phase="impact")
-        events: list[tuple[float, int, Callable[[], None]]] = []
-        for order, fault in enumerate(self.scenario.faults):
-            events.append((fault.at_s, order, partial(self._inject, fault)))
-            if fault.heal_at_s is not None:
-                events.append((fault.heal_at_s, order, partial(self._heal, fault)))
-        for at_s, _, act in sorted(events, key=lambda event: event[:2]):
-            self._sleep_until(self._impact_at + int(at_s * 1e6))
-            act()
-        self._sleep_until(self._recovery_at)
-        self.show(phase="recovery")
+    def _require_load(self, when: str) -> None:
+        """Raises RunError where the load has ended already: nothing is published any more that a fault could harm."""
+        if (failed := read_record(self.run, StepProblem, "load")) is not None:
+            raise RunError(f"the load failed {when}: {failed.problem}")
+        if (ended := read_record(self.run, LoadEnd)) is not None:
+            raise RunError(f"the load ended {when}: {ended.why or 'its record gives no reason'}")
 
-    def _inject(self, fault: Fault) -> None:
+    def _show_phases(self) -> Course[None]:
+        for phase, at in {"impact": self._impact_at, "recovery": self._recovery_at}.items():
+            yield from self._waits.wait_until(at)
+            self.show(phase=phase)
+        yield from self._waits.wait_until(self._ends_at)
+
+    def _watch_load(self) -> Course[None]:
+        second = int(1e6)
+        for at in range(self._impact_at, self._ends_at - second, second):
+            yield from self._waits.wait_until(at)
+            self._require_load("before its time")
+
+    def _run(self, fault: Fault) -> Course[None]:
+        """One fault from its injection to its recovery, or to its effect where the end heals it or nothing does."""
+        at = self._impact_at + int(fault.at_s * 1e6)
+        yield from self._remember_targets(fault)
+        yield from self._waits.wait_until(self._find_lead(fault))
+        copies = self._begin_copies(fault)
+        yield from self._remember_targets(fault)
+        yield from self._waits.wait_until(at)
         if fault.when is not None:
-            self._await_condition(fault, fault.when)
-        self._record_copies(f"before {fault.name}", without=self._list_silent_clusters())
+            yield from self._await_condition(fault, fault.when)
+            copies = self._ask_copies()
+            patience_at = self.clock.now_us() + int(_COPIES_LEAD_S * 1e6)
+            yield lambda: copies.done() or self.clock.now_us() >= patience_at
+        targets = yield from self._find_targets(fault)
+        self._keep_copies(fault, copies)
+        heal_at = None if fault.heal_at_s is None else self._impact_at + int(fault.heal_at_s * 1e6)
+        yield from self._inject(fault, targets, heal_at)
+        if heal_at is not None:
+            yield from self._waits.wait_until(heal_at)
+            try:
+                yield from self._heal(fault)
+            except DeadlineError as error:
+                # The cluster did not come back in time. That is its own doing, and the other faults go on.
+                log.warning("%s", error)
+
+    def _find_lead(self, fault: Fault) -> int:
+        """When to ask where the copies are before a fault: early enough, and not before an earlier event has acted."""
+        others = [one for one in self.scenario.faults if one is not fault]
+        events = [at for one in others for at in (one.at_s, one.heal_at_s) if at is not None and at < fault.at_s]
+        earliest = max([fault.at_s - _COPIES_LEAD_S, *(at + _ACT_S for at in events)])
+        return self._impact_at + int(min(earliest, fault.at_s) * 1e6)
+
+    def _begin_copies(self, fault: Fault) -> Future[Copies]:
+        """The copies before a fault; faults of one moment have them in common."""
+        if fault.at_s not in self._copies:
+            self._copies[fault.at_s] = self._ask_copies()
+        return self._copies[fault.at_s]
+
+    def _ask_copies(self) -> Future[Copies]:
+        silent = self._list_silent_clusters()
+        return self._waits.begin(lambda: self._find_copies(without=silent))
+
+    def _keep_copies(self, fault: Fault, copies: Future[Copies]) -> None:
+        """Record where the copies were before a fault. What is known too late may be what the fault did already."""
+        if not copies.done():
+            self.problems.append(f"where the copies were before {fault.name} was not known in time and is not recorded")
+            return
+        try:
+            self._record_copies(f"before {fault.name}", copies.result())
+        except AdminError as error:
+            self.problems.append(f"where the copies were before {fault.name} is unknown: {error}")
+
+    def _remember_targets(self, fault: Fault) -> Course[None]:
+        """Note the targets of a fault that are chosen when it is injected, in case nobody can tell them then."""
+        if fault.targets.now is not None:
+            yield from self._waits.do(lambda: self._ask_targets(fault))
+
+    def _ask_targets(self, fault: Fault) -> str | None:
+        """Note the targets of a fault as they are now. Returns why there is none."""
+        try:
+            targets = resolve_targets(fault.targets, self.run.topology, self.observation)
+        except (AdminError, RunError) as error:
+            return str(error)
+        self._known[fault.name] = targets, self.clock.now_us()
+        return None
+
+    def _find_targets(self, fault: Fault) -> Course[list[str]]:
+        if fault.targets.now is None:
+            return resolve_targets(fault.targets, self.run.topology, self.observation)
+        asked_at, why = self.clock.now_us(), ["nobody answered"]
+
+        def find() -> list[str] | None:
+            if (reason := self._ask_targets(fault)) is not None:
+                why[:] = [reason]
+            targets, known_at = self._known.get(fault.name, (None, 0))
+            patient_until = asked_at + _TARGETS_PATIENCE_S * 1e6
+            return targets if known_at >= asked_at or self.clock.now_us() > patient_until else None
+
+        what = f"the targets of {fault.name}"
+        try:
+            targets = yield from self._waits.poll(find, timeout_s=_TARGETS_TIMEOUT_S, what=what, every_s=0.25)
+        except DeadlineError as error:
+            raise DeadlineError(f"{error}: {why[0]}") from None
+        known_at = self._known[fault.name][1]
+        if known_at < asked_at:
+            ago_s = (self.clock.now_us() - known_at) / 1e6
+            self.problems.append(
+                f"nobody could tell the targets of {fault.name} when it was due ({why[0]}); "
+                f"it was done to those that were known {ago_s:.0f} s before"
+            )
+        return targets
+
+    def _inject(self, fault: Fault, targets: list[str], heal_at: int | None) -> Course[None]:
         kind, around = FAULT_KINDS[fault.kind], self._make_surroundings(fault)
-        targets = resolve_targets(fault.targets, self.run.topology, self.observation)
         self._injected[fault.name] = targets
-        self._record(
-            fault,
-            targets,
-            FaultState.INJECTING,
-            json.dumps(fault.model_dump(mode="json", include={"targets", "link"}, exclude_defaults=True)),
-        )
+        selected = fault.model_dump(mode="json", include={"targets", "link"}, exclude_defaults=True)
+        self._record(fault, targets, FaultState.INJECTING, json.dumps(selected))
         log.info("injecting %s: %s %s", fault.name, fault.kind, ", ".join(targets))
-        kind.inject(around, targets)
-        evidence = self.clock.wait_until(
+        yield from self._waits.do(lambda: kind.inject(around, targets))
+        timeout_s, until = _EFFECT_TIMEOUT_S, ""
+        if heal_at is not None and (left_s := (heal_at - self.clock.now_us()) / 1e6) > 0:
+            timeout_s, until = min(timeout_s, left_s), ", which is healed then" if left_s < timeout_s else ""
+        evidence = yield from self._waits.poll(
             lambda: kind.find_evidence(around, targets),
-            timeout_s=_EFFECT_TIMEOUT_S,
-            what=f"the effect of {fault.name} on {', '.join(targets)}",
+            timeout_s=timeout_s,
+            what=f"the effect of {fault.name} on {', '.join(targets)}{until}",
             every_s=0.01,
         )
         # For clients that the scenario lets react to it.
         write_record(self.run, FaultEffective(fault=fault.name, at=self.clock.now_us()))
         self._record(fault, targets, FaultState.EFFECTIVE, evidence)
+        self._effective.add(fault.name)
 
     def _list_silent_clusters(self) -> list[str]:
         """The clusters that cannot answer, because all their serving nodes or all their storing nodes are down."""
@@ -178,18 +325,22 @@ class Timeline:
             if any(down.issuperset(list_nodes_that(trait, self.run.topology, name)) for trait in (serves, stores))
         ]
 
-    def _await_condition(self, fault: Fault, when: When) -> None:
+    def _await_condition(self, fault: Fault, when: When) -> Course[None]:
         condition, earlier = when.earlier_fault
         log.info("%s waits until %s is %s", fault.name, earlier, condition)
+        late_at = self.clock.now_us() + int(when.within_s * 1e6)
+        yield lambda: earlier in self._effective or self.clock.now_us() >= late_at
+        if earlier not in self._effective:
+            raise DeadlineError(f"waited {when.within_s:.0f} s for {earlier} to take effect, before {fault.name}")
         if when.for_s is not None:
-            self.clock.wait_until(
+            yield from self._waits.poll(
                 self._make_unhealthy_condition(earlier, when.for_s),
                 timeout_s=when.within_s,
                 what=f"the nodes of {earlier} to fail their health checks for {when.for_s:g} s, before {fault.name}",
                 every_s=0.25,
             )
             return
-        self.clock.wait_until(
+        yield from self._waits.poll(
             lambda: self._is_rereplicated(earlier),
             timeout_s=when.within_s,
             what=f"the data of {earlier} to be replicated again, before {fault.name}",
@@ -216,24 +367,43 @@ class Timeline:
         It checks both, because a system may notice a dead node only when its session ends, 30 s later.
         """
         dead = {name for name in self._injected[earlier] if not self.runtime.is_alive(name)}
-        segments = self.observation.find_copies() if dead and Ability.COPIES in self.abilities else []
-        named = any(dead.intersection(segment.holders) for segment in segments)
-        return not named and self.observation.count_under_replicated() == 0
+        try:
+            segments = self.observation.find_copies() if dead and Ability.COPIES in self.abilities else []
+            named = any(dead.intersection(segment.holders) for segment in segments)
+            return not named and self.observation.count_under_replicated() == 0
+        except AdminError:
+            return False
 
-    def _heal(self, fault: Fault) -> None:
+    def _heal(self, fault: Fault) -> Course[None]:
+        yield from self._begin_healing(fault)
+        yield from self._await_recovery(fault, timeout_s=_HEAL_TIMEOUT_S)
+
+    def _begin_healing(self, fault: Fault) -> Course[None]:
         targets = self._injected[fault.name]
+        self._healing.add(fault.name)
         kind, around = FAULT_KINDS[fault.kind], self._make_surroundings(fault)
         self._record(fault, targets, FaultState.HEALING, "")
         log.info("healing %s: %s", fault.name, ", ".join(targets))
-        kind.heal(around, targets)
-        evidence = self.clock.wait_until(
-            lambda: kind.find_recovery(around, targets),
-            timeout_s=_HEAL_TIMEOUT_S,
-            what=f"the nodes of {fault.name} to be healthy again: {', '.join(targets)}",
+        yield from self._waits.do(lambda: kind.heal(around, targets))
+
+    def _await_recovery(self, fault: Fault, *, timeout_s: float) -> Course[None]:
+        targets = self._injected[fault.name]
+        kind, around = FAULT_KINDS[fault.kind], self._make_surroundings(fault)
+        evidence = yield from self._waits.poll(
+            lambda: kind.find_recovery(
+                # Another fault may have begun or ended meanwhile.
+                replace(around, kept_down=self._list_kept_down(fault)),
+                targets,
+            ),
+            timeout_s=timeout_s,
+            what=self._name_recovery(fault),
             every_s=0.1,
         )
         self._record(fault, targets, FaultState.RECOVERED, evidence)
         self._healed.add(fault.name)
+
+    def _name_recovery(self, fault: Fault) -> str:
+        return f"the nodes of {fault.name} to be healthy again: {', '.join(self._injected[fault.name])}"
 
     def _make_surroundings(self, fault: Fault) -> Surroundings:
         return Surroundings(
@@ -245,17 +415,34 @@ class Timeline:
             roles=self.roles,
             link=self.link,
             fault=fault,
-            kept_down=frozenset(name for names in self._list_targets_in_force(fault.name) for name in names),
+            kept_down=self._list_kept_down(fault),
+            managed=frozenset(self.run.topology.restarted_after_s),
         )
 
-    def _list_targets_in_force(self, but: str = "") -> list[list[str]]:
-        """The targets of each harmful fault that is not healed, except the fault `but`."""
-        harm = {*list_harmful_faults(self.scenario)} - {but, *self._healed}
+    def _list_kept_down(self, fault: Fault) -> frozenset[str]:
+        """The nodes that other faults keep down."""
+        others = self._list_targets_in_force(fault.name, *self._healing)
+        return frozenset(name for names in others for name in names)
+
+    def _list_targets_in_force(self, *but: str) -> list[list[str]]:
+        """The targets of each fault that keeps nodes down and is not healed, except the faults `but`."""
+        kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in self.scenario.faults}
+        harm = {name for name in list_harmful_faults(self.scenario) if kinds[name].keeps_down} - {*but, *self._healed}
         return [targets for name, targets in self._injected.items() if name in harm]
 
-    def _undo(self) -> bool:
-        """Heal the injected faults that are not permanent, the last one first. Returns whether all of it is proven."""
-        undone = True
+    def _undo(self) -> list[Exception]:
+        """Heal the injected faults that are not permanent, the last one first. Returns why any of them is not proven.
+
+        Every fault is healed before the recovery of any is waited for: a node may need those of another fault, as for a
+        majority. An exception of any type leaves the other faults to be healed.
+        """
+        errors: list[Exception] = []
+        healing: list[Fault] = []
+
+        def note(fault: Fault, error: Exception) -> None:
+            errors.append(error)
+            self.problems.append(f"{fault.name} was not undone: {_describe(error)}")
+
         for fault in reversed(self.scenario.faults):
             if (
                 fault.permanent
@@ -265,33 +452,73 @@ class Timeline:
             ):
                 continue
             try:
-                self._heal(fault)
-            except BrokerproofError as error:
-                undone = False
-                self.problems.append(f"{fault.name} was not undone: {error}")
-        return undone
+                run_courses([self._begin_healing(fault)], self.clock)
+            except Exception as error:
+                note(fault, error)
+            else:
+                healing.append(fault)
+        self._await_recoveries(healing, note)
+        return errors
 
-    def _settle(self) -> None:
-        """Wait until no copy is missing, if missing copies can come back, and record where the copies are."""
-        if self.link is not None:
+    def _await_recoveries(self, faults: Sequence[Fault], note: Callable[[Fault, Exception], None]) -> None:
+        """Wait until the nodes of healed faults are healthy, and note why any of them is not.
+
+        The faults take turns: to look whether nodes are healthy also starts those that ended by themselves, which the
+        nodes of another fault may need.
+        """
+        begun_s, waiting = self.clock.monotonic_s(), list(faults)
+        while waiting:
+            passed_s = self.clock.monotonic_s() - begun_s
+            is_last = passed_s + _TURN_S * len(waiting) >= _HEAL_TIMEOUT_S
+            for fault in list(waiting):
+                try:
+                    run_courses([self._await_recovery(fault, timeout_s=_TURN_S)], self.clock)
+                except DeadlineError:
+                    if not is_last:
+                        continue
+                    waited_s = self.clock.monotonic_s() - begun_s
+                    note(fault, DeadlineError(f"waited {waited_s:.0f} s for {self._name_recovery(fault)}"))
+                except Exception as error:
+                    note(fault, error)
+                waiting.remove(fault)
+
+    def _settle(self) -> list[Exception]:
+        """Wait until no copy is missing, if missing copies can come back, and record where the copies are.
+
+        Returns why any of it could not be done.
+        """
+        errors: list[Exception] = []
+
+        def attempt(act: Callable[[], object], problem: str) -> None:
             try:
-                self.link.ping()
-            except NodeError as error:
-                self.problems.append(f"the network between the regions does not answer any more: {error}")
-        try:
-            if self._expects_repair():
-                self.clock.wait_until(
-                    lambda: self.observation.count_under_replicated() == 0,
-                    timeout_s=self.scenario.settle_s,
-                    what="the under-replicated segments to come to zero",
-                    every_s=0.5,
-                )
-        except (DeadlineError, AdminError) as error:
-            self.problems.append(str(error))
-        try:
-            self._record_copies("end")
-        except AdminError as error:
-            self.problems.append(f"where the copies are in the end is unknown: {error}")
+                act()
+            except Exception as error:
+                errors.append(error)
+                self.problems.append(f"{problem}{_describe(error)}")
+
+        if self.link is not None:
+            attempt(self.link.ping, "the network between the regions does not answer any more: ")
+        if self.run.topology.restarted_after_s:
+            attempt(require_supervision(self.runtime).check_supervision, "nodes have no service manager any more: ")
+        if self._expects_repair():
+            attempt(self._await_repair, "")
+        attempt(lambda: self._record_copies("end", self._find_copies()), "where the copies are in the end is unknown: ")
+        return errors
+
+    def _await_repair(self) -> None:
+        def is_repaired() -> bool:
+            try:
+                return self.observation.count_under_replicated() == 0
+            except AdminError as error:
+                log.info("%s", error)
+                return False
+
+        self.clock.wait_until(
+            is_repaired,
+            timeout_s=self.scenario.settle_s,
+            what="the under-replicated segments to come to zero",
+            every_s=0.5,
+        )
 
     def _expects_repair(self) -> bool:
         """Whether missing copies come back, because the system makes new ones or because the nodes returned."""
@@ -299,23 +526,20 @@ class Timeline:
             return True
         return Ability.UNDER_REPLICATION in self.abilities and not self._list_targets_in_force()
 
-    def _sleep_until(self, moment_us: int) -> None:
-        """Sleep until a time of the timeline. A fault that takes too long delays everything after it."""
-        while (left := moment_us - self.clock.now_us()) > 0:
-            self.clock.sleep(min(left / 1e6, 0.5))
+    def _find_copies(self, without: Collection[str] = ()) -> Copies:
+        """The copies in every cluster except `without`; none where the system cannot tell."""
+        segments = self.observation.find_copies(without=without) if Ability.COPIES in self.abilities else []
+        return Copies(segments=segments, at=self.clock.now_us())
 
-    def _record_copies(self, moment: str, without: Collection[str] = ()) -> None:
-        """Record where every segment of the topic is, in every cluster except `without`, if the system can tell."""
-        if Ability.COPIES not in self.abilities:
-            return
-        at, nodes = self.clock.now_us(), self.run.topology.nodes
+    def _record_copies(self, moment: str, copies: Copies) -> None:
+        nodes = self.run.topology.nodes
         rows = [
             {
                 "run_id": self.run.run_id,
                 "cluster": segment.cluster,
                 "topic": self.topic,
                 "partition": segment.partition,
-                "at": at,
+                "at": copies.at,
                 "moment": moment,
                 "ledger_id": segment.segment,
                 "first_entry": segment.first_offset,
@@ -324,7 +548,7 @@ class Timeline:
                 "regions": sorted({nodes[name].region for name in segment.in_sync if name in nodes}),
                 "regions_required": list(segment.regions_required),
             }
-            for segment in self.observation.find_copies(without=without)
+            for segment in copies.segments
         ]
         self.run.append("ledgers", rows)
 
@@ -340,3 +564,8 @@ class Timeline:
         }
         self.run.append("faults", [row])
         self.show(fault={"fault": fault.name, "kind": fault.kind, "targets": targets, "state": state.value})
+
+
+def _describe(error: Exception) -> str:
+    """The sentence of an error that is meant to be read, else its type too."""
+    return str(error) if isinstance(error, BrokerproofError) else f"{type(error).__name__}: {error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import fsspec
+import psutil
 
 from brokerproof.errors import MachineError
+
+_UNFINISHED = re.compile(r"\..+\.(?P<pid>\d+)-\d+")
 
 # For a file that only this user may read.
 PRIVATE = 0o600
@@ -66,6 +70,13 @@ def stage_object(location: str, mode: str) -> Iterator[IO[Any]]:
         if isinstance(error, OSError):
             raise _describe_failure(location, error) from error
         raise
+
+
+def remove_abandoned_files(directory: Path) -> None:
+    """Remove what processes of this machine were writing below a directory when they were killed."""
+    for file in directory.rglob(".*"):
+        if (name := _UNFINISHED.fullmatch(file.name)) and not psutil.pid_exists(int(name["pid"])):
+            file.unlink(missing_ok=True)
 
 
 def _unfinished_name(name: str) -> str:

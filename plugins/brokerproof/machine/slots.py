@@ -117,6 +117,11 @@ def list_runs() -> list[str]:
     return list(_read_records().values())
 
 
+def list_held_runs() -> list[str]:
+    """The directories of the runs whose slots are held: they go on."""
+    return [run for number, run in _read_records().items() if _is_held(number)]
+
+
 def are_all_held() -> bool:
     """Whether every slot is held by a run that goes on, or by somebody who is just taking it."""
     return all(_is_held(number) for number in range(count_slots()))

@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 # A size that is set does not grow by itself: during a cut the kernel takes no more than this from a sender.
 RECEIVE_BUFFER_BYTES = 262_144
+_REDIAL_EVERY_S = 0.02
 
 
 class Connection:
@@ -31,9 +32,13 @@ class Connection:
         poller: Poller,
         *,
         most_held: int,
+        redial_s: float,
         on_close: Callable[[Connection], None],
     ) -> None:
         self._target_address, self._poller, self._on_close = target, poller, on_close
+        self._redial_s = redial_s
+        # When the target was called first (monotonic seconds).
+        self._dialed_at: float | None = None
         self._there = Pipe(there, poller, most_held=most_held, on_end=self._finish_there)
         self._back = Pipe(back, poller, most_held=most_held, on_end=self._finish_back)
         viewer.setblocking(False)
@@ -82,6 +87,7 @@ class Connection:
         # when the ACK has arrived. Here both know earlier, so that their first bytes have to wait.
         there, back = self._there.way.delay_s, self._back.way.delay_s
         now = time.monotonic()
+        self._dialed_at = self._dialed_at or now
         self._viewer_opens_at = now + back if back else 0.0
         self._target_opens_at = now + back + there if there or back else 0.0
         try:
@@ -107,7 +113,13 @@ class Connection:
         if dialing is None:
             return
         if dialing.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._refuse()
+            again_at = time.monotonic() + _REDIAL_EVERY_S
+            if again_at < (self._dialed_at or 0) + self._redial_s:
+                self._poller.close(dialing)
+                self._dialing = None
+                self._poller.call_at(again_at, self._receive_syn)
+            else:
+                self._refuse()
             return
         self._poller.watch(dialing.fileno(), 0, self._finish_dialing)
         self._dialing = None

@@ -36,11 +36,19 @@ class Listener:
     """
 
     def __init__(
-        self, listen: tuple[str, int], target: tuple[str, int], there: Way, back: Way, poller: Poller, *, most_held: int
+        self,
+        listen: tuple[str, int],
+        target: tuple[str, int],
+        there: Way,
+        back: Way,
+        poller: Poller,
+        *,
+        most_held: int,
+        redial_s: float = 0,
     ) -> None:
         self.there, self.back = there, back
         self.connections: set[Connection] = set()
-        self._target, self._poller, self._most_held = target, poller, most_held
+        self._target, self._poller, self._most_held, self._redial_s = target, poller, most_held, redial_s
         self._drops_packets = False
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -104,6 +112,7 @@ class Listener:
                 self.back,
                 self._poller,
                 most_held=self._most_held,
+                redial_s=self._redial_s,
                 on_close=self.connections.discard,
             )
             self.connections.add(connection)

@@ -96,6 +96,7 @@ class EmulatedNetwork:
                         back,
                         poller,
                         most_held=most_held,
+                        redial_s=route.redial_s,
                     )
                 )
         self._apply()

@@ -21,6 +21,12 @@ class Route(FrozenModel):
     listen_address: str
     target_address: str
     ports: list[int] = Field(min_length=1, description="the same on both addresses")
+    redial_s: float = Field(
+        0,
+        ge=0,
+        description="a target that refuses is called again for so long before the viewer is reset; for a viewer that "
+        "would try again by itself if it were refused, but not after it was connected",
+    )
 
     @field_validator("listen_address", "target_address")
     @classmethod

@@ -1,11 +1,13 @@
 """The `process` runtime: nodes are processes of this machine, each on a loopback address of its own.
 
 A node's directory is `nodes/<name>/` of the run: its files, its data directories, `node.json`, which names them for
-a caller without the spec, `log/node.log` and `pid.json`, the record of its process (machine/processes.py).
+a caller without the spec, `log/node.log` and `pid.json`, the record of its process (machine/processes.py). Its file
+`wanted` is there from its start until somebody takes it down. A node that is wanted and does not run ended by itself.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -14,7 +16,8 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -33,6 +36,8 @@ from brokerproof.machine.processes import (
 )
 from brokerproof.network import Link, Plan, start_link
 from brokerproof.runtimes.protocols import NodeSpec, Program
+from brokerproof.runtimes.restarts import RestartEvent
+from brokerproof.runtimes.supervision import SupervisedNode, Supervision
 
 _PROGRAM_TIMEOUT_S = 60.0
 # The directory, and in marks the name, of programs that belong to no node.
@@ -70,6 +75,10 @@ class ProcessRuntime:
 
     def start(self, spec: NodeSpec) -> None:
         """Start the process, after the node's `format` program where it has no data; output goes to log/node.log."""
+        with self._lock(spec.name):
+            self._start(spec)
+
+    def _start(self, spec: NodeSpec) -> None:
         if self.is_alive(spec.name):
             raise NodeError(f"node {spec.name} runs already")
         directory = self.directory(spec.name)
@@ -83,12 +92,15 @@ class ProcessRuntime:
             environment=_environment(spec.environment),
             working_directory=directory,
         )
+        write_whole(self._wanted(spec.name), "")
 
     def stop(self, name: str, *, grace_s: float) -> None:
         """SIGTERM, and SIGKILL after `grace_s` seconds."""
-        for process in self._processes(name):
-            send_signal(process, signal.SIGCONT)
-            send_signal(process, signal.SIGTERM)
+        with self._lock(name):
+            self._wanted(name).unlink(missing_ok=True)
+            for process in self._processes(name):
+                send_signal(process, signal.SIGCONT)
+                send_signal(process, signal.SIGTERM)
         try:
             wait_until(lambda: not self.is_alive(name), timeout_s=grace_s, what=f"node {name} to stop")
         except DeadlineError:
@@ -96,8 +108,10 @@ class ProcessRuntime:
 
     def kill(self, name: str) -> None:
         """SIGKILL."""
-        for process in self._processes(name):
-            send_signal(process, signal.SIGKILL)
+        with self._lock(name):
+            self._wanted(name).unlink(missing_ok=True)
+            for process in self._processes(name):
+                send_signal(process, signal.SIGKILL)
         wait_until(
             lambda: not self.is_alive(name), timeout_s=10, what=f"node {name} to be gone after SIGKILL", every_s=0.01
         )
@@ -118,12 +132,13 @@ class ProcessRuntime:
 
     def wipe(self, spec: NodeSpec) -> None:
         """Remove the node's data directories and make them anew, empty."""
-        if self.is_alive(spec.name):
-            raise NodeError(f"node {spec.name} still runs; its data is not wiped under it")
-        for folder in spec.data:
-            data = self.directory(spec.name) / folder
-            shutil.rmtree(data)
-            data.mkdir()
+        with self._lock(spec.name):
+            if self.is_alive(spec.name):
+                raise NodeError(f"node {spec.name} still runs; its data is not wiped under it")
+            for folder in spec.data:
+                data = self.directory(spec.name) / folder
+                shutil.rmtree(data)
+                data.mkdir()
 
     def reset(self, spec: NodeSpec) -> None:
         """Run the node's `reset` program in its directory."""
@@ -162,6 +177,35 @@ class ProcessRuntime:
         """The link process of the run."""
         return Link(self.nodes)
 
+    def supervise(self, specs: Iterable[NodeSpec], after_s: Mapping[str, float]) -> None:
+        """Start the supervisor of the run."""
+        Supervision(self.nodes).begin(SupervisedNode(spec=spec, after_s=after_s[spec.name]) for spec in specs)
+
+    def check_supervision(self) -> None:
+        """The process of the supervisor runs."""
+        Supervision(self.nodes).check()
+
+    def end_supervision(self) -> None:
+        """End the supervisor of the run, if it has one."""
+        Supervision(self.nodes).end()
+
+    def list_restart_events(self) -> list[RestartEvent]:
+        """What the supervisor recorded."""
+        return Supervision(self.nodes).list_events()
+
+    def has_ended_by_itself(self, name: str) -> bool | None:
+        """Whether the node does not run though nobody took it down; None where somebody starts it or takes it down."""
+        with self._lock(name, wait=False) as locked:
+            return self._has_ended_by_itself(name) if locked else None
+
+    def start_again(self, spec: NodeSpec) -> bool:
+        """Start the node if it has ended by itself; whether that was so, and nobody just acted on the node."""
+        with self._lock(spec.name, wait=False) as locked:
+            if not locked or not self._has_ended_by_itself(spec.name):
+                return False
+            self._start(spec)
+            return True
+
     def pids(self) -> dict[str, int]:
         """Pids of the nodes that run, by name."""
         names = [file.parent.name for file in self.nodes.glob("*/node.json")]
@@ -182,7 +226,8 @@ class ProcessRuntime:
         return "\n".join([*errors[-lines // 3 :], *text[-lines:]])
 
     def release(self) -> list[str]:
-        """End every node of the run by force."""
+        """End every node of the run by force, after the supervisor, which would start them again."""
+        self.end_supervision()
         return end_processes(find_marked_processes(self.nodes))
 
     def forget(self) -> None:
@@ -194,9 +239,31 @@ class ProcessRuntime:
             directory = file.parent
             if self.is_alive(directory.name):
                 continue
+            try:
+                self._wanted(directory.name).unlink(missing_ok=True)
+            except OSError as error:
+                log.warning("%s stays: %s", self._wanted(directory.name), error)
             for folder in (*json.loads(file.read_text(encoding="utf-8"))["data"], "tmp"):
                 if (directory / folder).is_dir():
                     shutil.rmtree(directory / folder, onerror=_log_not_removed)
+
+    @contextmanager
+    def _lock(self, name: str, *, wait: bool = True) -> Iterator[bool]:
+        """Let nobody else start the node or take it down meanwhile; whether that holds, as it always does with `wait`.
+
+        The lock belongs to the node's directory, across processes and threads.
+        """
+        directory = os.open(self.directory(name), os.O_RDONLY)
+        try:
+            yield _lock_file(directory, wait=wait)
+        finally:
+            os.close(directory)
+
+    def _wanted(self, name: str) -> Path:
+        return self.directory(name) / "wanted"
+
+    def _has_ended_by_itself(self, name: str) -> bool:
+        return self._wanted(name).exists() and not self.is_alive(name)
 
     def _write_files(self, name: str, files: Mapping[str, str]) -> None:
         directory = self.directory(name)
@@ -237,6 +304,14 @@ class ProcessRuntime:
     def _processes(self, name: str) -> Iterator[psutil.Process]:
         if process := find_recorded_process(self.directory(name) / "pid.json"):
             yield process
+
+
+def _lock_file(descriptor: int, *, wait: bool) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:

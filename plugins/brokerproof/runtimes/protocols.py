@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from brokerproof.network import Network, Plan
+from brokerproof.runtimes.restarts import RestartEvent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,5 +127,32 @@ class EmulatesLinks(Protocol):
         """The network that was started. Raises RunError where none was."""
 
 
+@runtime_checkable
+class SupervisesNodes(Protocol):
+    """A runtime with a service manager, which starts nodes again that ended by themselves.
+
+    It leaves a node alone that `stop` or `kill` took down, until `start` starts it, and one that was never started.
+    """
+
+    def supervise(self, specs: Iterable[NodeSpec], after_s: Mapping[str, float]) -> None:
+        """Start each of these nodes again so many seconds after it ended by itself, as often as it does.
+
+        Whoever does it outlives its caller. Raises NodeError where it does not start, or somebody does it already.
+        """
+
+    def check_supervision(self) -> None:
+        """Raises NodeError where nobody is there who would start a node again."""
+
+    def end_supervision(self) -> None:
+        """Start no node again from now on. Nothing happens where nobody ever did."""
+
+    def list_restart_events(self) -> list[RestartEvent]:
+        """Every end and every start that the service manager saw and did, in the order of time."""
+
+
 # What each ability is, to complete the sentence "the runtime cannot …".
-MEANINGS: Mapping[type, str] = {PausesNodes: "freeze nodes", EmulatesLinks: "put links between regions"}
+MEANINGS: Mapping[type, str] = {
+    PausesNodes: "freeze nodes",
+    EmulatesLinks: "put links between regions",
+    SupervisesNodes: "start nodes again that ended by themselves",
+}

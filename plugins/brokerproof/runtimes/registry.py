@@ -7,7 +7,7 @@ from pathlib import Path
 from brokerproof.errors import MachineError, RunError
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.processes import ProcessRuntime
-from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, Runtime
+from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, Runtime, SupervisesNodes
 
 # By name.
 RUNTIMES: dict[str, type[Runtime]] = {"process": ProcessRuntime}
@@ -30,4 +30,11 @@ def require_links(runtime: Runtime) -> EmulatesLinks:
     """The runtime as one that puts links between regions. Raises RunError where it cannot."""
     if not isinstance(runtime, EmulatesLinks):
         raise RunError(f"the runtime {type(runtime).__name__} cannot {MEANINGS[EmulatesLinks]}; use another one")
+    return runtime
+
+
+def require_supervision(runtime: Runtime) -> SupervisesNodes:
+    """The runtime as one that starts nodes again that ended by themselves. Raises RunError where it cannot."""
+    if not isinstance(runtime, SupervisesNodes):
+        raise RunError(f"the runtime {type(runtime).__name__} cannot {MEANINGS[SupervisesNodes]}; use another one")
     return runtime

@@ -12,15 +12,21 @@ _EXCEPTION = re.compile(
 
 
 class LastException:
-    """Remembers the last exception; `sentence` is empty where the output has named none."""
+    """Remembers the last exception; `sentence` is empty where the output has named none.
+
+    One of this project's own says what happened. What Spark names after it, while it ends the other tasks, does not.
+    """
 
     def __init__(self) -> None:
         self.sentence = ""
+        self._is_ours = False
 
     def watch(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield the lines unchanged, and look for an exception in each."""
         for line in lines:
             if match := _EXCEPTION.match(line.strip()):
-                ours = match["module"].startswith("brokerproof")
-                self.sentence = match["message"] if ours else f"{match['name']}: {match['message']}"
+                is_ours = match["module"].startswith("brokerproof")
+                if is_ours or not self._is_ours:
+                    self.sentence = match["message"] if is_ours else f"{match['name']}: {match['message']}"
+                    self._is_ours = is_ours
             yield line

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.run_warning import RunWarning
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
@@ -51,6 +52,25 @@ class WarmUp:
     # The smallest topology with every role, and a workload for it, as their files would hold them.
     topology: Mapping[str, Any]
     workload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failover:
+    """How long acks stay away after nodes fell silent, where nothing but the system's time-outs decides it."""
+
+    # Seconds from the failure: no other node takes over earlier, and later clients have tried again.
+    soonest_s: float
+    latest_s: float
+    # What has to end first, and how clients try again; it completes the sentence "acks can stay away so long: …".
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coordinators:
+    """The nodes that coordinate a cluster and serve now: the one that leads them, and those that follow it."""
+
+    leader: str
+    followers: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +157,11 @@ class Administration(Protocol):
 
 
 class Observation(Protocol):
-    """What a run's clusters say about themselves. A method raises AdminError where nobody answers."""
+    """What a run's clusters say about themselves.
+
+    A method raises AdminError, and nothing else, where nobody answers or where the answer is not as expected: a node
+    that is broken may answer anything.
+    """
 
     def find_owner(self, cluster: str | None = None) -> str | None:
         """The node that owns the topic now (the first partition of a partitioned one), in a cluster or in the first
@@ -147,13 +171,19 @@ class Observation(Protocol):
         """The nodes that the newest messages of the topic are stored on, in a cluster or in the first that is
         published to. Needs `Ability.COPIES`."""
 
+    def find_coordinators(self, cluster: str | None = None) -> Coordinators:
+        """Which of the nodes that coordinate a cluster, or the first one that is published to, leads the others.
+
+        Raises AdminError where not exactly one leads. Needs `Ability.COORDINATORS`.
+        """
+
     def list_alive(self) -> dict[str, list[str]]:
         """Nodes that the clusters themselves list as alive, by role; roles that serve or store, all of them."""
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
         """Functions that each take one observation. They run side by side, so that none waits for another.
 
-        A function raises where nobody answers, and its error is recorded.
+        A function raises AdminError like a method, and its error is recorded.
         """
 
     def count_under_replicated(self) -> int:
@@ -229,6 +259,17 @@ class System(Protocol):
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
         """Raises InputError, its field inside the scenario, where the scenario asks for what cannot be done there."""
+
+    def list_warnings(self, scenario: Scenario, topology: Topology) -> list[RunWarning]:
+        """What will happen in a run for a reason that only the system knows, though the scenario can be run."""
+
+    def estimate_failover(
+        self, scenario: Scenario, topology: Topology, nodes: Collection[str], *, not_before_s: float = 0
+    ) -> Failover | None:
+        """How long acks can stay away after `nodes` fell silent, all at once.
+
+        Nobody can take over before `not_before_s`. None where no time-out has to end before acks come again.
+        """
 
     def topic(self, workload: Workload) -> str:
         """The full name of the workload's topic."""

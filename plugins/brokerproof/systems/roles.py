@@ -67,7 +67,7 @@ def check_roles(topology: Topology, system: System) -> None:
             raise InputError(
                 f"is a {node.role}", field=f"shared_metadata.{name}.role", remedy="put it into its cluster's nodes"
             )
-    for field in ("settings", "heap_mb"):
+    for field in ("settings", "heap_mb", "restart"):
         for role in getattr(topology, field):
             if role not in system.roles:
                 raise InputError(

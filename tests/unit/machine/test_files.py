@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof.errors import MachineError
-from brokerproof.machine.files import PRIVATE, stage_file, stage_object, write_whole
+from brokerproof.machine.files import PRIVATE, remove_abandoned_files, stage_file, stage_object, write_whole
 
 
 def names(directory: Path) -> list[str]:
@@ -101,3 +101,25 @@ def test_an_object_that_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="in the middle"):
         fail(ValueError("in the middle"))
     assert names(tmp_path) == []
+
+
+def test_what_killed_writers_left_is_removed_and_what_is_being_written_stays(tmp_path: Path) -> None:
+    below = tmp_path / "state"
+    below.mkdir()
+    code = f"""
+import os, signal
+from pathlib import Path
+from brokerproof.machine.files import stage_file
+with stage_file(Path({str(below / "a")!r})) as unfinished:
+    unfinished.write_text("hal")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert len(names(below)) == 1
+    for other in (".hidden", ".part-1.parquet", "b.json"):
+        (below / other).touch()
+    with stage_file(below / "c") as unfinished:
+        unfinished.write_text("not yet")
+        remove_abandoned_files(tmp_path)
+        assert set(names(below)) == {unfinished.name, ".hidden", ".part-1.parquet", "b.json"}
+    assert (below / "c").read_text() == "not yet"

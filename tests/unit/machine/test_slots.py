@@ -162,3 +162,15 @@ def test_a_directory_of_slots_that_is_another_users_is_refused(tmp_path: Path, m
     monkeypatch.setattr("os.getuid", lambda: 12345)
     with pytest.raises(MachineError, match="belongs to another user; set BROKERPROOF_LEASES"):
         slots.directory()
+
+
+def test_the_runs_that_hold_slots_are_listed_until_they_die(
+    tmp_path: Path, monitors: list[subprocess.Popen[bytes]]
+) -> None:
+    _, monitor = begin(tmp_path / "run")
+    monitors.append(monitor)
+    assert slots.list_held_runs() == [str(tmp_path / "run")]
+    monitor.kill()
+    monitor.wait()
+    assert slots.list_held_runs() == []
+    assert slots.list_runs() == [str(tmp_path / "run")]

@@ -16,6 +16,7 @@ from functools import cached_property
 from brokerproof.experiment.topology import Topology, name_brokers_place, name_clients_place
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
+from brokerproof.systems.pulsar import ensemble
 from brokerproof.systems.pulsar.replication import list_regions_replicating_to
 from brokerproof.systems.pulsar.roles import Role
 
@@ -26,7 +27,7 @@ BROKER_HTTP_PORT = 8080
 # Where a broker listens for clients in its own region, because no two listeners may have one address and port.
 CLIENTS_PORT = 6652
 
-# Found by name, at the one port that other regions need.
+# Found by name, at the one port that others need in other regions. Nodes of one ensemble need two more of each other.
 _NAMED: Mapping[str, int] = {Role.METADATA: METADATA_PORT, Role.BOOKIE: BOOKIE_PORT}
 
 
@@ -128,6 +129,7 @@ class Addressing:
                 listen_address=self.views[viewer][target],
                 target_address=self.addresses[target],
                 ports=[port],
+                redial_s=ensemble.REDIAL_S if port == ensemble.PEER_PORT else 0,
             )
             for viewer, region, target, port in self._find_ways()
         ]
@@ -138,8 +140,14 @@ class Addressing:
             return
         nodes = self.topology.nodes
         for viewer, node in nodes.items():
+            if node.role == Role.METADATA:
+                for target in ensemble.list_members(self.topology, viewer):
+                    if nodes[target].region != node.region:
+                        yield viewer, node.region, target, ensemble.ELECTION_PORT
+                        yield viewer, node.region, target, ensemble.PEER_PORT
+                continue
             for target, other in nodes.items():
-                if node.role != Role.METADATA and other.region != node.region and other.role in _NAMED:
+                if other.region != node.region and other.role in _NAMED:
                     yield viewer, node.region, target, _NAMED[other.role]
         for place, region in self.topology.places.items():
             for target, other in nodes.items():

@@ -1,17 +1,27 @@
 """Pulsar's and BookKeeper's admin REST, asked of whichever node answers.
 
-Paths: Pulsar's admin API v2 (`/admin/v2/…`) on brokers, BookKeeper's HTTP API (`/api/v1/…`) on bookies.
+Paths: Pulsar's admin API v2 (`/admin/v2/…`) on brokers, BookKeeper's HTTP API (`/api/v1/…`) on bookies, the commands of
+ZooKeeper's AdminServer (`/commands/…`) on metadata stores. Every answer is checked, because a node that is broken may
+answer anything; one that is not as expected is an AdminError like no answer.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import httpx
+from pydantic import TypeAdapter, ValidationError
 
-from brokerproof.errors import AdminError
+from brokerproof.errors import AdminError, shorten
+
+Answer = TypeVar("Answer")
+
+# From any broker to the topic's owner, which may have changed meanwhile.
+_MOST_REDIRECTS = 5
+_LONGEST_QUOTE = 120
 
 
 class Admin:
@@ -20,63 +30,125 @@ class Admin:
     def __init__(self, bases: Sequence[str], *, timeout_s: float = 10.0) -> None:
         self._bases = list(bases)
         # A read may follow a redirect to the topic's owner; connecting to a dead loopback address is refused at once.
-        self._http = httpx.Client(timeout=httpx.Timeout(timeout_s, connect=1.0), follow_redirects=True, trust_env=False)
+        self._http = httpx.Client(
+            timeout=httpx.Timeout(timeout_s, connect=1.0),
+            follow_redirects=True,
+            max_redirects=_MOST_REDIRECTS,
+            trust_env=False,
+        )
 
-    def get(self, path: str, **parameters: Any) -> Any:
-        """The JSON answer. Raises AdminError."""
-        return self._answer(self._send("GET", path, parameters=parameters))
+    def get(self, path: str, expected: TypeAdapter[Answer], **parameters: Any) -> Answer:
+        """The answer in JSON. Raises AdminError."""
+        return parse_json(self._send("GET", path, parameters=parameters), expected)
 
-    def find(self, path: str, **parameters: Any) -> Any | None:
-        """The JSON answer, None where the node says 404."""
+    def find(self, path: str, expected: TypeAdapter[Answer], *, absent: str, **parameters: Any) -> Answer | None:
+        """The answer in JSON, None where the node says 404 with the text `absent`. Raises AdminError."""
         response = self._send("GET", path, parameters=parameters)
-        return None if response.status_code == 404 else self._answer(response)
+        if response.status_code == 404 and _decode(response).strip() == absent:
+            return None
+        return parse_json(response, expected)
 
-    def header(self, path: str, name: str) -> str | None:
-        """A header of the answer, None where it has none. Raises AdminError."""
+    def get_text(self, path: str, expected: re.Pattern[str]) -> str:
+        """The answer in plain text. Raises AdminError."""
+        return parse_text(self._send("GET", path), expected)
+
+    def get_headers(self, path: str) -> Mapping[str, str]:
+        """The headers of the answer. Raises AdminError."""
         response = self._send("GET", path)
-        if response.is_error:
-            self._answer(response)
-        return response.headers.get(name)
+        check_status(response)
+        return response.headers
 
     def change(self, method: str, path: str, body: Any = None, *, accept: Sequence[int] = ()) -> None:
         """Change something. Statuses in `accept` count as done, such as 409 for what exists already."""
         response = self._send(method, path, body=body)
         if response.status_code not in accept:
-            self._answer(response)
+            check_status(response)
+        if response.request.method != method:
+            # So do the statuses 301, 302 and 303; Pulsar sends changes on with 307.
+            raise AdminError(f"{method} {path} was redirected to a read, so it changed nothing")
 
     def _send(
         self, method: str, path: str, *, parameters: dict[str, Any] | None = None, body: Any = None
     ) -> httpx.Response:
         problems: list[str] = []
-        for base in list(self._bases):
+        for base in self._bases:
             try:
-                response = self._http.request(
+                return request(
+                    self._http,
                     method,
                     base + path,
                     params=parameters,
                     content=None if body is None else json.dumps(body),
                     headers={} if body is None else {"Content-Type": "application/json"},
                 )
-            except httpx.TransportError as error:
-                problems.append(f"{base}: {error}")
-                if base in self._bases and len(self._bases) > 1:
-                    self._bases.remove(base)
-                    self._bases.append(base)
-                continue
-            return response
-        raise AdminError(f"no node answers {method} {path}: {'; '.join(problems)}")
+            except AdminError as error:
+                problems.append(str(error))
+                # Samplers share an Admin, so the list is never changed in place.
+                self._bases = [*(other for other in self._bases if other != base), base]
+        raise AdminError(f"no node answers: {'; '.join(problems)}")
 
-    @staticmethod
-    def _answer(response: httpx.Response) -> Any:
-        if response.is_error:
-            reason = response.text.strip().splitlines()[:1]
-            raise AdminError(
-                f"{response.request.method} {response.request.url} was refused with {response.status_code}: "
-                f"{''.join(reason)[:300] or 'no reason given'}"
-            )
-        if not response.content:
-            return None
-        try:
-            return response.json()
-        except ValueError:
-            return response.text
+
+def request(http: httpx.Client, method: str, url: str, **options: Any) -> httpx.Response:
+    """The whole answer of one node, with any status. Raises AdminError where none came."""
+    try:
+        return http.request(method, url, **options)
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        # The last two come of redirects to what is no URL, or to a host that cannot be encoded.
+        raise AdminError(f"{method} {url} got no answer: {str(error) or type(error).__name__}") from None
+
+
+def check_status(response: httpx.Response) -> None:
+    """Raises AdminError where the node did not do what it was asked for."""
+    if not response.is_success:
+        reason = _decode(response).strip().splitlines()[:1]
+        raise AdminError(
+            f"{_name_request(response)} was refused with {response.status_code}: "
+            f"{''.join(reason)[:300] or 'no reason given'}"
+        )
+
+
+def parse_json(response: httpx.Response, expected: TypeAdapter[Answer]) -> Answer:
+    """An answer in JSON; an empty body counts as null. Raises AdminError."""
+    check_status(response)
+    try:
+        return expected.validate_json(response.content or b"null")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        where = f" in `{shorten(field, _LONGEST_QUOTE)}`" if field else ""
+        raise _make_unexpected(response, f"{first['msg']}{where}", _describe(first["input"])) from None
+
+
+def read_text(response: httpx.Response) -> str:
+    """An answer in any text. Raises AdminError."""
+    check_status(response)
+    return _decode(response)
+
+
+def parse_text(response: httpx.Response, expected: re.Pattern[str]) -> str:
+    """An answer in plain text, without quotes around it. Raises AdminError."""
+    text = read_text(response).strip().strip('"')
+    if expected.fullmatch(text) is None:
+        raise _make_unexpected(response, f"Input should match `{expected.pattern}`", text)
+    return text
+
+
+def _make_unexpected(response: httpx.Response, rule: str, came: str) -> AdminError:
+    quote = shorten(" ".join(came.split()), _LONGEST_QUOTE)
+    return AdminError(f"{_name_request(response)} answered something else than expected: {rule}, and `{quote}` came")
+
+
+def _name_request(response: httpx.Response) -> str:
+    return f"{response.request.method} {response.request.url}"
+
+
+def _describe(value: Any) -> str:
+    """A part of an answer, as it came."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _decode(response: httpx.Response) -> str:
+    # Not `response.text`: an answer may name an encoding that decodes to no text.
+    return response.content.decode("utf-8", "replace")

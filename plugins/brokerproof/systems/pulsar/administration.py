@@ -5,6 +5,7 @@ from __future__ import annotations
 from brokerproof.run.directory import Run
 from brokerproof.systems.pulsar import configuration
 from brokerproof.systems.pulsar.addressing import Addressing
+from brokerproof.systems.pulsar.answers import BUNDLE
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
 from brokerproof.systems.pulsar.policies import BookiePlacement, parse_policies
 from brokerproof.systems.pulsar.roles import Role
@@ -50,7 +51,7 @@ class PulsarAdministration:
         found = self._find_cluster(cluster)
         namespace = parse_namespace(found.topic)
         for _, path in found.partitions:
-            bundle = found.brokers.get(path.replace("/admin/v2/", "/lookup/v2/topic/", 1) + "/bundle")
+            bundle = found.brokers.get_text(path.replace("/admin/v2/", "/lookup/v2/topic/", 1) + "/bundle", BUNDLE)
             found.brokers.change("PUT", f"/admin/v2/namespaces/{namespace}/{bundle}/unload")
 
     def unload(self, cluster: str) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pulsar
 from pulsar import MessageId
 
 from brokerproof.experiment.guarantees import SubscriptionType
 from brokerproof.experiment.topology import name_clients_place
-from brokerproof.experiment.workload import Subscription
+from brokerproof.experiment.workload import Client, Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled, hash_payload
@@ -60,18 +61,7 @@ class PulsarClients:
         return PulsarProducer(
             name,
             self._cluster,
-            self._client.create_producer(
-                self._topic,
-                producer_name=name,
-                send_timeout_millis=int(self._settings.send_timeout_s * 1000),
-                # The job bounds what is pending itself, because a full queue inside the client fails or blocks.
-                max_pending_messages=self._settings.max_pending + 1000,
-                max_pending_messages_across_partitions=50 * self._settings.max_pending,
-                batching_enabled=self._settings.batching_delay_ms > 0,
-                batching_max_publish_delay_ms=max(1, self._settings.batching_delay_ms),
-                batching_max_messages=self._settings.batching_messages,
-                block_if_queue_full=False,
-            ),
+            self._client.create_producer(self._topic, producer_name=name, **make_producer_settings(self._settings)),
         )
 
     def consumer(self, subscription: Subscription, name: str) -> PulsarConsumer:
@@ -97,6 +87,23 @@ class PulsarClients:
     def close(self) -> None:
         """Close the client."""
         self._client.close()
+
+
+def make_producer_settings(client: Client) -> dict[str, Any]:
+    """What a producer of Pulsar's client is made with, beside its topic and its name."""
+    return {
+        "send_timeout_millis": int(client.send_timeout_s * 1000),
+        # The job bounds what is pending itself, because a full queue inside the client fails or blocks.
+        "max_pending_messages": client.max_pending + 1000,
+        "max_pending_messages_across_partitions": 50 * client.max_pending,
+        "batching_enabled": client.batches,
+        "batching_max_publish_delay_ms": max(1, client.batching_delay_ms),
+        # The client counts the messages of all keys together, and refuses 1. With batches by key it begins to wait anew
+        # with each key (`isFirstMessageToAdd` of its BatchMessageKeyBasedContainer), at most until so many have come.
+        "batching_max_messages": max(2, client.batching_messages),
+        "batching_type": pulsar.BatchingType.KeyBased if client.batch_by_key else pulsar.BatchingType.Default,
+        "block_if_queue_full": False,
+    }
 
 
 class PulsarProducer:

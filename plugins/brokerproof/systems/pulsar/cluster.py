@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from urllib.parse import urlparse
 
 from brokerproof.errors import AdminError
 from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
-from brokerproof.systems.pulsar import metadata_store, topic
+from brokerproof.systems.pulsar import answers, metadata_store, topic
 from brokerproof.systems.pulsar.addressing import (
     BOOKIE_HTTP_PORT,
     BROKER_HTTP_PORT,
@@ -17,6 +17,7 @@ from brokerproof.systems.pulsar.addressing import (
     Addressing,
 )
 from brokerproof.systems.pulsar.admin import Admin
+from brokerproof.systems.pulsar.metadata_admin import MetadataAdmin
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
 
@@ -48,16 +49,16 @@ class PulsarCluster:
         return self._admin(Role.BOOKIE, BOOKIE_HTTP_PORT)
 
     @cached_property
-    def metadata_store(self) -> Admin:
-        """AdminServer of the metadata store's nodes."""
+    def metadata_store(self) -> MetadataAdmin:
+        """AdminServer of each of the metadata store's nodes."""
         names = metadata_store.nodes(self.topology, self.name)
-        urls = [f"http://{self.addresses[name]}:{METADATA_ADMIN_PORT}" for name in names]
-        return Admin(urls, timeout_s=self.patience_s)
+        urls = {name: f"http://{self.addresses[name]}:{METADATA_ADMIN_PORT}" for name in names}
+        return MetadataAdmin(urls, timeout_s=self.patience_s)
 
     def _admin(self, role: Role, port: int) -> Admin:
-        stores = {self.topology.nodes[name].region for name in metadata_store.nodes(self.topology, self.name)}
-        # A node that is cut off from the metadata store answers from memory, so those beside it are asked first.
-        names = sorted(self.names(role=role), key=lambda name: self.topology.nodes[name].region not in stores)
+        stores = Counter(self.topology.nodes[name].region for name in metadata_store.nodes(self.topology, self.name))
+        # A node that is cut off from the metadata store answers from memory, so those beside most of it come first.
+        names = sorted(self.names(role=role), key=lambda name: -stores[self.topology.nodes[name].region])
         return Admin([f"http://{self.addresses[name]}:{port}" for name in names], timeout_s=self.patience_s)
 
     @cached_property
@@ -78,40 +79,43 @@ class PulsarCluster:
         """From the lookup service, which may assign the topic if nobody owns it."""
         path = self.partitions[0][1].replace("/admin/v2/", "/lookup/v2/topic/", 1)
         try:
-            found = self.brokers.get(path)
+            found = self.brokers.get(path, answers.TOPIC_LOOKUP)
         except AdminError:
             return None
-        return self._node_at.get(urlparse(found["brokerUrl"]).hostname or "")
+        return self._node_at.get(found.broker_host)
 
     def list_alive_brokers(self) -> list[str]:
         """Brokers as they registered themselves; where none of them answers, the metadata store is asked."""
         try:
-            listed = self.brokers.get(f"/admin/v2/brokers/{self.name}")
+            hosts = self.brokers.get(f"/admin/v2/brokers/{self.name}", answers.BROKERS)
         except AdminError:
-            listed = self._list_registered(metadata_store.BROKERS)
-        return sorted(self.node_names(broker.rsplit(":", 1)[0] for broker in listed))
+            hosts = self._list_registered(metadata_store.BROKERS)
+        return sorted(self.node_names(hosts))
 
     def list_alive_bookies(self) -> list[str]:
         """Bookies that registered as writable; where none of them answers, the metadata store is asked."""
         try:
-            listed = self.bookies.get("/api/v1/bookie/list_bookies", type="rw")
+            bookies = self.bookies.get("/api/v1/bookie/list_bookies", answers.BOOKIES, type="rw")
         except AdminError:
-            listed = self._list_registered(metadata_store.BOOKIES)
-        return sorted(self.node_names(bookie.rsplit(":", 1)[0] for bookie in listed))
+            return sorted(self.node_names(self._list_registered(metadata_store.BOOKIES)))
+        return sorted(self.node_names(bookies))
 
     def _list_registered(self, folder: str) -> list[str]:
-        """The entries of sessions in a folder of the metadata store, asked last: the answer lists all sessions."""
+        """The hosts that sessions registered in a folder of the metadata store, asked last: it lists all sessions."""
         folder = f"{metadata_store.chroot(self.topology, self.name)}{folder}/"
-        sessions = self.metadata_store.get("/commands/dump")["session_id_to_ephemeral_paths"].values()
+        sessions = self.metadata_store.get("/commands/dump", answers.SESSIONS).session_id_to_ephemeral_paths.values()
         found = [path.removeprefix(folder) for held in sessions for path in held if path.startswith(folder)]
-        # One level further down are those that serve reads only.
-        return [name for name in found if "/" not in name]
+        try:
+            # One level further down are those that serve reads only.
+            return [answers.parse_host(name) for name in found if "/" not in name]
+        except ValueError as error:
+            raise AdminError(f"{folder} in the metadata store holds something else than nodes: {error}") from None
 
     def count_published(self) -> int:
         """Sum of the partitions' msgInCounter, without the messages replicated to here, which this counter includes."""
-        stats = [self.brokers.get(path + "/stats") for _, path in self.partitions]
-        replicated = (other["msgInCount"] for one in stats for other in one["replication"].values())
-        return sum(one["msgInCounter"] for one in stats) - sum(replicated)
+        stats = [self.brokers.get(path + "/stats", answers.TOPIC_STATS) for _, path in self.partitions]
+        replicated = (other.msg_in_count for one in stats for other in one.replication.values())
+        return sum(one.msg_in_counter for one in stats) - sum(replicated)
 
     @cached_property
     def subscriptions(self) -> list[Subscription]:

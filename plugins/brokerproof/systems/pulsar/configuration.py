@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from brokerproof.errors import AdminError
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.workload import Workload
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT
 from brokerproof.systems.pulsar.admin import Admin
+from brokerproof.systems.pulsar.answers import NAMES, RACKS, SETTINGS, SWITCH, Rack
 from brokerproof.systems.pulsar.policies import BookiePlacement, IsolationPolicy, Namespace, Placement, parse_policies
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
@@ -51,6 +54,7 @@ class Policy:
 
     changes: Sequence[Change]
     path: str = ""
+    expected: TypeAdapter[Any] = SETTINGS
     values: Sequence[Value] = ()
 
 
@@ -82,7 +86,7 @@ def check(
     for policy in (*_registrations(registrations), *_policies(cluster_name, topology, hosts, workload)):
         for value in policy.values:
             if policy.path not in answers:
-                answers[policy.path] = brokers.get(policy.path)
+                answers[policy.path] = brokers.get(policy.path, policy.expected)
             found = value.read(answers[policy.path])
             if found != value.wanted:
                 wrong.append(f"{value.name} is {found!r}, not {value.wanted!r}")
@@ -134,14 +138,14 @@ def _rack(key: str, rack: str, group: str) -> Policy:
     return Policy(
         changes=[Change("POST", f"{_RACKS}/{key}?group={group}", {"rack": rack, "hostname": key})],
         path=_RACKS,
-        values=[
-            Value(
-                f"rack of {key} in group {group}",
-                rack,
-                lambda answer: answer.get(group, {}).get(key, {}).get("rack"),
-            )
-        ],
+        expected=RACKS,
+        values=[Value(f"rack of {key} in group {group}", rack, lambda answer: _find_rack(answer, group, key))],
     )
+
+
+def _find_rack(racks: Mapping[str, Mapping[str, Rack]], group: str, key: str) -> str | None:
+    found = racks.get(group, {}).get(key)
+    return None if found is None else found.rack
 
 
 def _tenant(name: str, clusters: list[str]) -> Policy:
@@ -161,6 +165,7 @@ def _namespace(name: str, namespace: Namespace, clusters: list[str]) -> list[Pol
         Policy(
             changes=[Change("PUT", at, {"replication_clusters": clusters}, accept=(409,))],
             path=f"{at}/replication",
+            expected=NAMES,
             values=[Value(f"clusters of {name}", sorted(clusters), sorted)],
         ),
         Policy(
@@ -173,13 +178,16 @@ def _namespace(name: str, namespace: Namespace, clusters: list[str]) -> list[Pol
             path=f"{at}/persistence",
             values=[
                 Value(
-                    f"persistence of {name}", persistence, lambda answer: {key: answer.get(key) for key in persistence}
+                    f"persistence of {name}",
+                    persistence,
+                    lambda answer: {key: _key(key)(answer) for key in persistence},
                 )
             ],
         ),
         Policy(
             changes=[Change("POST", f"{at}/deduplication", namespace.deduplication)],
             path=f"{at}/deduplication",
+            expected=SWITCH,
             values=[Value(f"deduplication of {name}", namespace.deduplication, bool)],
         ),
     ]
@@ -214,7 +222,7 @@ def _partitions(workload: Workload, count: int) -> Policy:
 
 
 def _key(key: str) -> Callable[[Any], Any]:
-    return lambda answer: answer.get(key)
+    return lambda answer: (answer or {}).get(key)
 
 
 def racks(cluster: Cluster, placement: Placement, hosts: Mapping[str, str]) -> list[tuple[str, str, str]]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from brokerproof.errors import AdminError
 from brokerproof.systems.protocols import SegmentCopies
+from brokerproof.systems.pulsar import answers
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 from brokerproof.systems.pulsar.policies import list_storing_regions
 from brokerproof.systems.pulsar.roles import Role
@@ -13,9 +12,12 @@ from brokerproof.systems.pulsar.roles import Role
 
 def find_holders(cluster: PulsarCluster) -> list[str]:
     """The last segment's ensemble of the topic's open ledger."""
-    ledgers = cluster.brokers.get(cluster.partitions[0][1] + "/internalStats")["ledgers"]
-    segments = _ensembles(_ledger_metadata(cluster, int(ledgers[-1]["ledgerId"])))
-    return cluster.node_names(segments[-1][1])
+    path = cluster.partitions[0][1]
+    ledgers = cluster.brokers.get(path + "/internalStats", answers.TOPIC_INTERNALS).ledgers
+    if not ledgers:
+        raise AdminError(f"the log of {path} has no ledger")
+    _, hosts = _list_segments(_get_metadata(cluster, ledgers[-1].ledger_id))[-1]
+    return cluster.node_names(hosts)
 
 
 def find_copies(cluster: PulsarCluster) -> list[SegmentCopies]:
@@ -28,17 +30,17 @@ def find_copies(cluster: PulsarCluster) -> list[SegmentCopies]:
     ]
     found: list[SegmentCopies] = []
     for number, path in cluster.partitions:
-        for ledger in cluster.brokers.get(path + "/internalStats")["ledgers"]:
-            known = _ledger_metadata(cluster, int(ledger["ledgerId"]))
-            for first_entry, addresses in _ensembles(known):
-                bookies = cluster.node_names(addresses)
+        for ledger in cluster.brokers.get(path + "/internalStats", answers.TOPIC_INTERNALS).ledgers:
+            metadata = _get_metadata(cluster, ledger.ledger_id)
+            for first_entry, hosts in _list_segments(metadata):
+                bookies = cluster.node_names(hosts)
                 found.append(
                     SegmentCopies(
                         cluster=cluster.name,
                         partition=number,
-                        segment=int(ledger["ledgerId"]),
+                        segment=ledger.ledger_id,
                         first_offset=first_entry,
-                        state=str(known.get("state")),
+                        state=metadata.state,
                         holders=bookies,
                         in_sync=bookies,
                         regions_required=required,
@@ -49,21 +51,21 @@ def find_copies(cluster: PulsarCluster) -> list[SegmentCopies]:
 
 def count_under_replicated(cluster: PulsarCluster) -> int:
     """Count of the ledgers that auto-recovery's metadata lists."""
-    listed = cluster.bookies.find("/api/v1/autorecovery/list_under_replicated_ledger")
+    listed = cluster.bookies.find(
+        "/api/v1/autorecovery/list_under_replicated_ledger",
+        answers.UNDER_REPLICATED,
+        absent=answers.NO_UNDER_REPLICATED_LEDGERS,
+    )
     return 0 if listed is None else len(listed)
 
 
-def _ledger_metadata(cluster: PulsarCluster, ledger: int) -> dict[str, Any]:
-    found = cluster.bookies.get("/api/v1/ledger/metadata/", ledger_id=ledger)
-    return found[str(ledger)]
+def _get_metadata(cluster: PulsarCluster, ledger: int) -> answers.LedgerMetadata:
+    found = cluster.bookies.get("/api/v1/ledger/metadata/", answers.LEDGER_METADATA, ledger_id=ledger)
+    if ledger not in found:
+        raise AdminError(f"the metadata of ledger {ledger} was asked for, and that of {sorted(found)} came")
+    return found[ledger]
 
 
-def _ensembles(metadata: Mapping[str, Any]) -> list[tuple[int, list[str]]]:
-    """(first entry, bookies' addresses) of each segment, in order."""
-    segments = metadata.get("allEnsembles") or metadata["ensembles"]
-    return sorted((int(first), [_host(bookie) for bookie in bookies]) for first, bookies in segments.items())
-
-
-def _host(bookie: Any) -> str:
-    """The address of `ADDRESS:PORT`, which is an object with an `id` in some versions of the API."""
-    return str(bookie["id"] if isinstance(bookie, dict) else bookie).rsplit(":", 1)[0]
+def _list_segments(metadata: answers.LedgerMetadata) -> list[tuple[int, list[str]]]:
+    """(first entry, bookies' hosts) of each segment, in order."""
+    return sorted(metadata.all_ensembles.items())

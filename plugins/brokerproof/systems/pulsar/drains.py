@@ -5,8 +5,8 @@ from __future__ import annotations
 from brokerproof.errors import AdminError
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
+from brokerproof.systems.pulsar.answers import TOPIC_INTERNALS, TOPIC_STATS, SubscriptionStats
 from brokerproof.systems.pulsar.cluster import PulsarCluster
-from brokerproof.systems.pulsar.log_ends import parse_position
 
 # The cursor of a replicator is called so, with the other cluster's name behind it (`replicatorPrefix` in broker.conf).
 _REPLICATOR = "pulsar.repl."
@@ -19,13 +19,14 @@ def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
         one.name for one in cluster.subscriptions if one.list_clusters(cluster.topology)[-1] == cluster.name
     ]
     for number, path in cluster.partitions if subscriptions else []:
+        found: dict[str, SubscriptionStats] = {}
         try:
-            found = cluster.brokers.get(path + "/stats", getPreciseBacklog="true")["subscriptions"]
+            found = cluster.brokers.get(path + "/stats", TOPIC_STATS, getPreciseBacklog="true").subscriptions
             why = "the subscription is not there"
         except AdminError as error:
-            found, why = {}, str(error)
+            why = str(error)
         for name in subscriptions:
-            backlog = int(found[name]["msgBacklog"]) if name in found else None
+            backlog = found[name].msg_backlog if name in found else None
             drains.append(
                 SubscriptionDrain(
                     cluster=cluster.name,
@@ -48,19 +49,22 @@ def find_replication_drains(cluster: PulsarCluster) -> list[ReplicationDrain]:
     """
     drains = []
     for other in cluster.others:
-        backlog, behind = 0, []
+        backlog: int | None = None
+        behind: list[str] = []
         try:
+            replicators: list[int] = []
             for number, path in cluster.partitions:
                 where = f"partition {number}" if number >= 0 else "the topic"
-                inside = cluster.brokers.get(path + "/internalStats")
-                cursor = inside["cursors"].get(_REPLICATOR + other)
+                inside = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS)
+                cursor = inside.cursors.get(_REPLICATOR + other)
                 if cursor is None:
                     behind.append(f"{where} has no replicator")
-                elif parse_position(cursor["markDeletePosition"]) < parse_position(inside["lastConfirmedEntry"]):
-                    at, end = cursor["markDeletePosition"], inside["lastConfirmedEntry"]
+                elif cursor.mark_delete_position < inside.last_confirmed_entry:
+                    at, end = cursor.mark_delete_position, inside.last_confirmed_entry
                     behind.append(f"the replicator of {where} is at {at} of {end}")
-                stats = cluster.brokers.get(path + "/stats")["replication"].get(other)
-                backlog += int(stats["replicationBacklog"]) if stats else 0
+                stats = cluster.brokers.get(path + "/stats", TOPIC_STATS).replication.get(other)
+                replicators.append(stats.replication_backlog if stats else 0)
+            backlog = sum(replicators)
         except AdminError as error:
             behind.append(str(error))
         drains.append(
@@ -80,8 +84,8 @@ def find_acknowledged(cluster: PulsarCluster, subscription: str) -> dict[int, Po
     """For each partition, what is behind the cursor's mark-delete position."""
     found: dict[int, Position] = {}
     for number, path in cluster.partitions:
-        cursor = cluster.brokers.get(path + "/internalStats")["cursors"].get(subscription)
+        cursor = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS).cursors.get(subscription)
         if cursor is not None:
-            ledger, entry = parse_position(cursor["markDeletePosition"])
+            ledger, entry = cursor.mark_delete_position
             found[number] = Position(ledger, entry + 1)
     return found

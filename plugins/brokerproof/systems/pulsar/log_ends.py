@@ -5,6 +5,7 @@ from __future__ import annotations
 from brokerproof.errors import AdminError
 from brokerproof.systems.clients import Position
 from brokerproof.systems.protocols import TopicLog
+from brokerproof.systems.pulsar.answers import TOPIC_INTERNALS, EntryPosition
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 
 # Pulsar writes one round of them a second, and none while nothing is published.
@@ -20,22 +21,21 @@ def find_logs(cluster: PulsarCluster) -> list[TopicLog]:
         except AdminError as error:
             found.append(TopicLog(cluster=cluster.name, partition=number, why=str(error)))
         else:
-            end = None if last is None else Position(last[0], last[1] + 1)
+            end = None if last is None else Position(last.ledger, last.entry + 1)
             found.append(TopicLog(cluster=cluster.name, partition=number, end=end))
     return found
 
 
-def _last_message(cluster: PulsarCluster, path: str) -> tuple[int, int] | None:
-    """(ledger, entry) of the last confirmed entry that is no marker.
+def _last_message(cluster: PulsarCluster, path: str) -> EntryPosition | None:
+    """The last confirmed entry that is no marker.
 
     The state of replicated subscriptions is kept in the topic's log, as entries that no reader gets
     (`AbstractBaseDispatcher.filterEntriesForConsumer`).
     """
-    inside = cluster.brokers.get(path + "/internalStats")
-    ledger, entry = parse_position(inside["lastConfirmedEntry"])
-    if not any(one.replicated for one in cluster.run.scenario.workload.subscriptions):
-        return None if entry < 0 else (ledger, entry)
-    entries = {int(each["ledgerId"]): int(each["entries"]) for each in inside["ledgers"]}
+    inside = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS)
+    holds_markers = any(one.replicated for one in cluster.run.scenario.workload.subscriptions)
+    entries = {each.ledger_id: each.entries for each in inside.ledgers}
+    ledger, entry = inside.last_confirmed_entry
     for _ in range(_MOST_MARKERS):
         while entry < 0:
             earlier = [each for each in entries if each < ledger]
@@ -43,13 +43,16 @@ def _last_message(cluster: PulsarCluster, path: str) -> tuple[int, int] | None:
                 return None
             ledger = max(earlier)
             entry = entries[ledger] - 1
-        if cluster.brokers.header(f"{path}/ledger/{ledger}/entry/{entry}", "X-Pulsar-marker-type") is None:
-            return ledger, entry
+        last = EntryPosition(ledger, entry)
+        if not (holds_markers and _is_marker(cluster, path, last)):
+            return last
         entry -= 1
     raise AdminError(f"the log of {path} ends with more than {_MOST_MARKERS} markers and no message")
 
 
-def parse_position(text: str) -> tuple[int, int]:
-    """(ledger, entry) of `LEDGER:ENTRY`."""
-    ledger, entry = text.split(":")
-    return int(ledger), int(entry)
+def _is_marker(cluster: PulsarCluster, path: str, position: EntryPosition) -> bool:
+    headers = cluster.brokers.get_headers(f"{path}/ledger/{position.ledger}/entry/{position.entry}")
+    # An answer that is not of this entry has no marker's header either (`PersistentTopicsBase`).
+    if headers.get("X-Pulsar-Message-ID") != str(position):
+        raise AdminError(f"the entry {position} of {path} was asked for, and something else came")
+    return "X-Pulsar-marker-type" in headers

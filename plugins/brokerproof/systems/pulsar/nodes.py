@@ -11,7 +11,7 @@ from pathlib import Path
 from brokerproof.experiment.topology import Cluster, Node, Topology
 from brokerproof.machine.disk_space import FULL_SHARE
 from brokerproof.runtimes.protocols import NodeSpec, Program
-from brokerproof.systems.pulsar import class_data_archive, metadata_store
+from brokerproof.systems.pulsar import class_data_archive, ensemble, metadata_store
 from brokerproof.systems.pulsar.addressing import (
     BOOKIE_HTTP_PORT,
     BOOKIE_PORT,
@@ -157,7 +157,7 @@ def make_initialization(layout: Layout, cluster_name: str) -> Program:
 
 
 def make_health_url(spec: NodeSpec) -> str:
-    """The URL at which a node says that it is healthy: GET answers 200."""
+    """The URL at which a node says that it is healthy: GET answers 200, and names no error where it answers JSON."""
     return _HEALTH[spec.role].format(spec.address)
 
 
@@ -173,6 +173,7 @@ def make_ready_url(spec: NodeSpec) -> str:
 
 def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
     address = layout.addresses[name]
+    members = ensemble.list_members(layout.topology, name)
     settings = {
         "dataDir": "{node}/data",
         "clientPort": METADATA_PORT,
@@ -181,6 +182,7 @@ def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node
         "admin.serverPort": METADATA_ADMIN_PORT,
         "metricsProvider.httpHost": address,
         "metricsProvider.httpPort": METADATA_METRICS_PORT,
+        **(ensemble.make_settings(members, layout.addressing.hosts) if members else {}),
         **layout.topology.settings.get(Role.METADATA, {}),
     }
     return NodeSpec(
@@ -195,8 +197,16 @@ def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             "{node}/conf/zookeeper.conf",
         ),
-        files=_make_files(layout, name, "zookeeper.conf", settings),
-        ports=(METADATA_PORT, METADATA_ADMIN_PORT, METADATA_METRICS_PORT),
+        files={
+            **_make_files(layout, name, "zookeeper.conf", settings),
+            **({"conf/myid": f"{ensemble.number(members, name)}\n"} if members else {}),
+        },
+        # ZooKeeper reads its number beside its data, from where it is wiped with it.
+        format=("cp", "{node}/conf/myid", "{node}/data/myid") if members else None,
+        ports=(
+            *(METADATA_PORT, METADATA_ADMIN_PORT, METADATA_METRICS_PORT),
+            *((ensemble.ELECTION_PORT, ensemble.PEER_PORT) if members else ()),
+        ),
     )
 
 
@@ -237,7 +247,9 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         settings |= {
             "ensemblePlacementPolicy": _REGION_AWARE,
             "reppDnsResolverClass": "org.apache.pulsar.bookie.rackawareness.BookieRackAffinityMapping",
-            "metadataServiceUri": f"metadata-store:zk:{layout.metadata_url(cluster_name)}",
+            # At a `,` BookKeeper ends the value, so that one node of the store would be left and no chroot; Pulsar
+            # makes a `,` of each `;` (`AbstractMetadataDriver`, `BookieRackAffinityMapping`).
+            "metadataServiceUri": f"metadata-store:zk:{layout.metadata_url(cluster_name).replace(',', ';')}",
         }
     settings |= layout.topology.settings.get(Role.BOOKIE, {})
     heap = layout.topology.heap_mb[Role.BOOKIE]

@@ -10,7 +10,7 @@ from brokerproof.run.observations import Sample
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
 from brokerproof.systems.destinations import list_clusters_reached
-from brokerproof.systems.protocols import SegmentCopies, TopicLog
+from brokerproof.systems.protocols import Coordinators, SegmentCopies, TopicLog
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
 from brokerproof.systems.pulsar.copies import count_under_replicated, find_copies, find_holders
 from brokerproof.systems.pulsar.drains import (
@@ -51,6 +51,10 @@ class PulsarObservation:
     def find_holders(self, cluster: str | None = None) -> list[str]:
         """The last segment's ensemble of the topic's open ledger."""
         return find_holders(self._find_cluster(cluster))
+
+    def find_coordinators(self, cluster: str | None = None) -> Coordinators:
+        """From the AdminServer of each node of the metadata store."""
+        return self._find_cluster(cluster).metadata_store.find_coordinators()
 
     def list_alive(self) -> dict[str, list[str]]:
         """Brokers as they registered themselves; bookies that registered as writable."""

@@ -7,12 +7,15 @@ from functools import cached_property
 
 import httpx
 
+from brokerproof.errors import AdminError
 from brokerproof.machine.java import find_java_home
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.systems.pulsar import class_data_archive, metadata_store, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
+from brokerproof.systems.pulsar.admin import parse_json, parse_text, request
+from brokerproof.systems.pulsar.answers import COMMAND_DONE, HEALTHY
 from brokerproof.systems.pulsar.distribution import provide_distribution
 from brokerproof.systems.pulsar.roles import Role
 
@@ -47,7 +50,7 @@ class PulsarProvisioning:
         return self._addressing.routes()
 
     def start_order(self) -> list[list[str]]:
-        """Metadata stores, then bookies, then brokers."""
+        """Metadata stores, then bookies, then brokers. A store of several nodes has its leader before bookies start."""
         return [
             [name for name, node in self.topology.nodes.items() if node.role == role]
             for role in (Role.METADATA, Role.BOOKIE, Role.BROKER)
@@ -64,12 +67,12 @@ class PulsarProvisioning:
             metadata_store.lay_out(self.layout.metadata_url(name, self._addressing.addresses))
 
     def is_healthy(self, spec: NodeSpec) -> bool:
-        """GET of the node's health endpoint answers 200."""
-        return self._answers(nodes.make_health_url(spec))
+        """GET of the node's health endpoint answers 200, and says that the node is well."""
+        return self._is_well(spec.role, nodes.make_health_url(spec))
 
     def is_ready(self, spec: NodeSpec) -> bool:
-        """GET of the node's ready endpoint answers 200."""
-        return self._answers(nodes.make_ready_url(spec))
+        """GET of the node's ready endpoint answers 200, and says that the node is ready."""
+        return self._is_well(spec.role, nodes.make_ready_url(spec))
 
     def describe_health(self, spec: NodeSpec) -> str:
         """The URL of the health endpoint."""
@@ -88,8 +91,14 @@ class PulsarProvisioning:
             if node is not None and not path.exists():
                 class_data_archive.dump(path, java=self.layout.java, pid=pids[node])
 
-    def _answers(self, url: str) -> bool:
+    def _is_well(self, role: str, url: str) -> bool:
         try:
-            return self._http.get(url).status_code == 200
-        except httpx.TransportError:
+            response = request(self._http, "GET", url)
+            if role == Role.METADATA:
+                # The status is 200 also where it does not serve yet.
+                parse_json(response, COMMAND_DONE)
+            else:
+                parse_text(response, HEALTHY)
+        except AdminError:
             return False
+        return True

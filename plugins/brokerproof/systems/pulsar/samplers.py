@@ -11,6 +11,8 @@ from brokerproof import clock
 from brokerproof.run.observations import Sample, SampledMetric, Source, format_names, make_topic_source
 from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT
+from brokerproof.systems.pulsar.admin import read_text, request
+from brokerproof.systems.pulsar.answers import TOPIC_STATS
 from brokerproof.systems.pulsar.bookie_metrics import parse_bookie_counters
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 from brokerproof.systems.pulsar.copies import count_under_replicated
@@ -61,39 +63,41 @@ class ClusterSamplers:
 
     def _sample_topic(self) -> list[Sample]:
         source = self._make_topic_source()
-        stats = [self._cluster.brokers.get(path + "/stats") for _, path in self._cluster.partitions]
-        rows = [_sample(source, SampledMetric.PUBLISHED, str(sum(one["msgInCounter"] for one in stats)))]
+        stats = [self._cluster.brokers.get(path + "/stats", TOPIC_STATS) for _, path in self._cluster.partitions]
+        rows = [_sample(source, SampledMetric.PUBLISHED, str(sum(one.msg_in_counter for one in stats)))]
         for name in [one.name for one in self._cluster.subscriptions]:
-            found = [one["subscriptions"][name] for one in stats if name in one["subscriptions"]]
+            found = [one.subscriptions[name] for one in stats if name in one.subscriptions]
             if found:
                 rows.append(
                     _sample(
-                        source, SampledMetric.BACKLOG.join_subject(name), str(sum(one["msgBacklog"] for one in found))
+                        source, SampledMetric.BACKLOG.join_subject(name), str(sum(one.msg_backlog for one in found))
                     )
                 )
                 rows.append(
                     _sample(
                         source,
                         SampledMetric.DELIVERED.join_subject(name),
-                        str(sum(one["msgOutCounter"] for one in found)),
+                        str(sum(one.msg_out_counter for one in found)),
                     )
                 )
         for other in self._cluster.others:
-            found = [one["replication"][other] for one in stats if other in one["replication"]]
-            if found:
+            replicators = [one.replication[other] for one in stats if other in one.replication]
+            if replicators:
                 way = f"{self._cluster.name}>{other}"
-                backlog = sum(one["replicationBacklog"] for one in found)
-                delay_s = max(one["replicationDelayInSeconds"] for one in found)
+                backlog = sum(one.replication_backlog for one in replicators)
+                delay_s = max(one.replication_delay_in_seconds for one in replicators)
                 rows.append(_sample(source, SampledMetric.REPLICATION_BACKLOG.join_subject(way), str(backlog)))
                 rows.append(_sample(source, SampledMetric.REPLICATION_DELAY_S.join_subject(way), str(delay_s)))
         return rows
 
     def _sample_bookie(self, name: str) -> list[Sample]:
-        text = self._http.get(f"http://{self._cluster.addresses[name]}:{BOOKIE_HTTP_PORT}/metrics").text
+        page = read_text(
+            request(self._http, "GET", f"http://{self._cluster.addresses[name]}:{BOOKIE_HTTP_PORT}/metrics")
+        )
         at = clock.now_us()
         return [
             Sample(at=at, source=Source.NODE.join_name(name), metric=metric, value=str(value))
-            for metric, value in parse_bookie_counters(text).items()
+            for metric, value in parse_bookie_counters(page).items()
         ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from brokerproof.errors import InputError
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.yaml_models import suggest_name
+from brokerproof.systems.pulsar.ensemble import list_stores
 from brokerproof.systems.pulsar.policies import ClusterPolicies, list_storing_regions, parse_policies
 from brokerproof.systems.pulsar.replication import list_clusters_reached, list_regions_replicating_to
 from brokerproof.systems.pulsar.roles import Role
@@ -40,6 +41,7 @@ def validate(topology: Topology) -> Topology:
     if topology.links:
         _check_names_across_links(complete)
         _check_listeners_across_links(complete)
+    _check_ensembles(complete)
     return complete
 
 
@@ -105,6 +107,18 @@ def _check_names_across_links(topology: Topology) -> None:
                 "is what Pulsar's URLs of metadata stores begin with",
                 field=topology.node_fields[name],
                 remedy="rename it `metadata`",
+            )
+
+
+def _check_ensembles(topology: Topology) -> None:
+    """ZooKeeper warns of an even number and starts; here it is taken for a mistake."""
+    for at, members in list_stores(topology).items():
+        count = len(members)
+        if count and count % 2 == 0:
+            raise InputError(
+                f"a metadata store of {count} nodes bears the loss of no more nodes than one of {count - 1}",
+                field=at,
+                remedy=f"give it {count - 1} or {count + 1}",
             )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from brokerproof.systems.pulsar import client, configuration, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
+from pydantic import TypeAdapter
 
 ROOT = Path(__file__).parents[4]
 EU, US = "cluster-eu", "cluster-us"
@@ -29,19 +32,17 @@ class Rest:
         self.answers = answers
         self.changed: list[str] = []
 
-    def get(self, path: str, **parameters: Any) -> Any:
+    def get(self, path: str, expected: TypeAdapter[Any], **parameters: Any) -> Any:
         for name, answer in self.answers.items():
             if path.endswith(f"/{name}"):
-                return answer
+                return expected.validate_json(json.dumps(answer))
         raise AdminError(f"GET {path} was refused with 404")
 
-    def find(self, path: str, **parameters: Any) -> Any:
-        return self.answers.get(path.rsplit("/", 1)[1])
-
-    def header(self, path: str, name: str) -> str | None:
-        assert name == "X-Pulsar-marker-type"
+    def get_headers(self, path: str) -> Mapping[str, str]:
         *_, ledger, _, entry = path.split("/")
-        return "10" if f"{ledger}:{entry}" in self.answers.get("markers", ()) else None
+        position = f"{ledger}:{entry}"
+        marker = {"X-Pulsar-marker-type": "10"} if position in self.answers.get("markers", ()) else {}
+        return {"X-Pulsar-Message-ID": self.answers.get("entry", position), **marker}
 
     def change(self, method: str, path: str, body: Any = None, *, accept: Any = ()) -> None:
         self.changed.append(f"{method} {path}")
@@ -51,6 +52,7 @@ def inside(end: str, **cursors: str) -> dict[str, Any]:
     """The topic's internal stats; a cursor `repl` is the replicator's to the other cluster."""
     return {
         "lastConfirmedEntry": end,
+        "ledgers": [],
         "cursors": {
             name.replace("repl_", "pulsar.repl.cluster-"): {"markDeletePosition": at} for name, at in cursors.items()
         },
@@ -161,6 +163,19 @@ def test_a_log_ends_with_its_last_message_and_not_with_a_subscriptions_state(
     assert (log.end, log.why) == (end, None)
 
 
+def test_an_entry_that_was_not_asked_for_ends_no_log(tmp_path: Path) -> None:
+    us = Rest(internalStats=inside("8:2"), entry="8:1")
+    log = make_observation(run_of(tmp_path, "geo_replicated_subscription"), Rest(), us).find_logs()[1]
+    assert (log.end, "the entry 8:2" in (log.why or "")) == (None, True)
+
+
+def test_a_log_with_an_entry_is_not_empty(run: Run) -> None:
+    """Whatever the last confirmed entry says, which never is before an entry (`ManagedLedgerImpl`)."""
+    ledgers = [{"ledgerId": 5, "entries": 10}, {"ledgerId": 8, "entries": 0}]
+    observation = make_observation(run, Rest(internalStats={**inside("8:-1"), "ledgers": ledgers}), sound()[1])
+    assert observation.find_logs()[0].end == Position(5, 10)
+
+
 def test_a_subscription_that_moves_has_to_drain_where_it_goes(tmp_path: Path) -> None:
     eu, us = sound()
     for rest in (eu, us):
@@ -237,7 +252,7 @@ def test_a_cluster_registered_elsewhere_is_named() -> None:
     assert rest.changed == [f"{method} /admin/v2/clusters/{name}" for name in (EU, US) for method in ("PUT", "POST")]
 
     class Answers:
-        def get(self, path: str, **parameters: Any) -> Any:
+        def get(self, path: str, expected: TypeAdapter[Any]) -> Any:
             return {"serviceUrl": "http://eu"} if "/clusters/" in path else {}
 
     with pytest.raises(AdminError, match="serviceUrl of cluster-us is 'http://eu', not 'http://us'"):
@@ -296,7 +311,7 @@ def test_a_message_from_another_cluster_says_so(properties: dict[str, str], repl
 def silent(run: Run, **sessions: list[str]) -> PulsarObservation:
     """What no broker and no bookie answers, beside a metadata store with these sessions."""
     observation = PulsarObservation(run)
-    dump = {"session_id_to_ephemeral_paths": sessions}
+    dump = {"error": None, "session_id_to_ephemeral_paths": sessions}
     for cluster in observation.clusters.values():
         cluster.__dict__ |= {"brokers": Rest(), "bookies": Rest(), "metadata_store": Rest(dump=dump)}
     return observation
@@ -321,6 +336,12 @@ def test_a_metadata_store_of_one_cluster_has_no_chroot(tmp_path: Path) -> None:
     address = run.facts.addresses["broker-us-1"]
     observation = silent(run, broker=[f"/loadbalance/brokers/{address}:8080"])
     assert observation.list_alive() == {"broker": ["broker-us-1"], "bookie": []}
+
+
+def test_what_is_no_node_in_the_metadata_store_is_not_listed_as_one(run: Run) -> None:
+    observation = silent(run, broker=[f"/{EU}/loadbalance/brokers/leader"])
+    with pytest.raises(AdminError, match=r"holds something else than nodes: Input should be a node `HOST:PORT`"):
+        observation.clusters[EU].list_alive_brokers()
 
 
 def test_where_nobody_answers_nobody_is_reported_dead(run: Run) -> None:

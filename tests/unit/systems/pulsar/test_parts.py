@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,9 +20,11 @@ from brokerproof.experiment.workload import Workload
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import assign_addresses
 from brokerproof.systems.pulsar import configuration, distribution
+from brokerproof.systems.pulsar.answers import SETTINGS
 from brokerproof.systems.pulsar.bookie_metrics import parse_bookie_counters
 from brokerproof.systems.pulsar.nodes import fill_configuration
 from brokerproof.systems.pulsar.observation import PulsarObservation
+from pydantic import TypeAdapter
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 
@@ -49,8 +52,8 @@ class Cluster:
         else:
             self.values[path] = body
 
-    def get(self, path: str, **parameters: Any) -> Any:
-        return self.values.get(path, {})
+    def get(self, path: str, expected: TypeAdapter[Any]) -> Any:
+        return expected.validate_json(json.dumps(self.values.get(path, {})))
 
 
 def test_what_was_set_is_read_back(topology: Topology) -> None:
@@ -89,9 +92,9 @@ class Requests(Cluster):
         self.changed.append(f"{method} {path}")
         super().change(method, path, body, accept=accept)
 
-    def get(self, path: str, **parameters: Any) -> Any:
+    def get(self, path: str, expected: TypeAdapter[Any]) -> Any:
         self.asked.append(path)
-        return {"partitions": 3} if path.endswith("/partitions") else super().get(path, **parameters)
+        return {"partitions": 3} if path.endswith("/partitions") else super().get(path, expected)
 
 
 def test_racks_come_first_then_tenants_then_namespaces_and_every_policy_is_asked_for_once(topology: Topology) -> None:
@@ -151,7 +154,8 @@ def test_those_beside_the_metadata_store_are_asked_first(tmp_path: Path, store: 
     with contextlib.ExitStack() as servers:
         for name in brokers:
             servers.enter_context(answers_with(at[name], name))
-        assert PulsarObservation(run).home.brokers.get("/admin/v2/brokers/leaderBroker") == {"answered_by": asked}
+        found = PulsarObservation(run).home.brokers.get("/admin/v2/brokers/leaderBroker", SETTINGS)
+    assert found == {"answered_by": asked}
     assert len(brokers) == 4
 
 
@@ -167,6 +171,23 @@ def test_a_bookies_counters_are_read_from_its_metrics() -> None:
         'bookie_WRITE_BYTES 18937\nbookie_READ_BYTES{x="y"} 5.95E2\nbookie_READ_BYTES_total 7\njournal_WRITE_BYTES 9\n'
     )
     assert parse_bookie_counters(page) == {"bytes_written": 18937, "bytes_read": 595}
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        ("", "do not hold bookie_WRITE_BYTES"),
+        ("<html>Service Unavailable</html>", "do not hold bookie_WRITE_BYTES"),
+        ("bookie_WRITE_BYTES 1\n", "do not hold bookie_READ_BYTES"),
+        *(
+            (f"bookie_WRITE_BYTES {value}\nbookie_READ_BYTES 1\n", f"is `{value}`, which is no count")
+            for value in ("NaN", "+Inf", "-1", "many", "0x10")
+        ),
+    ],
+)
+def test_a_page_without_a_bookies_counters_is_no_count(page: str, why: str) -> None:
+    with pytest.raises(AdminError, match=re.escape(why)):
+        parse_bookie_counters(page)
 
 
 def test_a_corrupt_download_is_reported_and_removed(tmp_path: Path) -> None:

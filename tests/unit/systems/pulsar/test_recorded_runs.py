@@ -12,6 +12,13 @@ from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.registry import name_topic
 
 RECORDED = Path(__file__).parent / "recorded_runs"
+# What clients can be told since then, with the values that mean what they did then.
+LATER_CLIENT_SETTINGS = {"batch_by_key": False}
+# The rule for regressions was the same for every scenario.
+LATER_SCENARIO_FIELDS = {"regression": {"tolerance": 0.1, "window": 30, "tolerances": {}}}
+# No node had a service manager.
+LATER_NODE_FIELDS = {"restart": None}
+LATER_TOPOLOGY_FIELDS = {"restart": {}}
 
 
 @pytest.fixture(params=sorted(RECORDED.glob("*.json")), ids=lambda file: file.stem)
@@ -23,6 +30,13 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
 
 def test_its_scenario_and_topology_are_what_they_were(run: Run) -> None:
     recorded = json.loads(run.read_text("run.json"))
+    recorded["scenario"]["workload"]["client"] |= LATER_CLIENT_SETTINGS
+    recorded["scenario"] |= LATER_SCENARIO_FIELDS
+    recorded["topology"] |= LATER_TOPOLOGY_FIELDS
+    clusters = recorded["topology"]["clusters"].values()
+    for nodes in (recorded["topology"]["shared_metadata"], *(cluster["nodes"] for cluster in clusters)):
+        for node in nodes.values():
+            node |= LATER_NODE_FIELDS
     assert json.loads(run.scenario.model_dump_json()) == recorded["scenario"]
     assert json.loads(run.topology.model_dump_json()) == recorded["topology"]
 

@@ -1,0 +1,136 @@
+"""The supervisor of the process runtime from outside: how it is started, found again and ended.
+
+It stands for the service managers of a run's nodes. Beside the nodes' directories are its plan (`supervision.json`),
+its record (`supervisor.json`), its log, and what it saw and did (`restarts.jsonl`). It starts nodes only as long as its
+plan is there, so that whoever removes the plan has ended it, also if it is killed right after that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from brokerproof import clock
+from brokerproof.errors import DeadlineError, NodeError
+from brokerproof.machine.files import write_whole
+from brokerproof.machine.processes import (
+    Mark,
+    end_processes,
+    find_marked_processes,
+    find_recorded_process,
+    read_mark,
+    start_process,
+)
+from brokerproof.runtimes.protocols import NodeSpec
+from brokerproof.runtimes.restarts import RestartEvent, RestartRecord
+
+# The name in its mark.
+_NAME = "supervisor"
+# No node's directory can have these names, because they are taken by files.
+_PLAN, _RECORD, _LOG, _EVENTS = "supervision.json", "supervisor.json", "supervisor.log", "restarts.jsonl"
+
+_START_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedNode:
+    """A node that has a service manager."""
+
+    spec: NodeSpec
+    after_s: float
+
+
+class Supervision:
+    """The supervisor of the nodes in a directory."""
+
+    def __init__(self, nodes: Path) -> None:
+        self._nodes, self._plan = nodes, nodes / _PLAN
+
+    def begin(self, supervised: Iterable[SupervisedNode]) -> None:
+        """Start the supervisor, in a session of its own, and wait until it watches the nodes.
+
+        Raises NodeError where it was started before, or does not start.
+        """
+        if self._plan.exists():
+            raise NodeError(f"the supervisor of {self._nodes} was started already")
+        write_whole(self._plan, json.dumps([asdict(node) for node in supervised], indent=1))
+        process = start_process(
+            [sys.executable, "-m", "brokerproof.runtimes.supervisor", str(self._nodes)],
+            mark=Mark(self._nodes, _NAME),
+            record=self._nodes / _RECORD,
+            log=self._nodes / _LOG,
+            environment=os.environ,
+        )
+        try:
+            clock.wait_until(
+                lambda: self.events.exists or process.poll() is not None,
+                timeout_s=_START_TIMEOUT_S,
+                what="the supervisor to watch the nodes",
+                every_s=0.02,
+            )
+        except DeadlineError as error:
+            self.end()
+            raise NodeError(f"{error}; {self._describe_log()}") from None
+        self.check()
+
+    def end(self) -> None:
+        """Have no node started again from now on, and wait until the supervisor is gone."""
+        try:
+            self._plan.unlink()
+        except FileNotFoundError:
+            return
+        end_processes(find_supervisors(self._nodes))
+
+    def check(self) -> None:
+        """Raises NodeError where the supervisor does not run."""
+        if find_recorded_process(self._nodes / _RECORD) is None:
+            raise NodeError(f"the supervisor of {self._nodes} does not run; {self._describe_log()}")
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether nodes may be started again."""
+        return self._plan.exists()
+
+    @property
+    def events(self) -> RestartRecord:
+        """What the supervisor saw and did."""
+        return RestartRecord(self._nodes / _EVENTS)
+
+    def list_events(self) -> list[RestartEvent]:
+        """What the supervisor saw and did, in the order of time."""
+        return self.events.read()
+
+    def read_plan(self) -> list[SupervisedNode]:
+        """The nodes that the supervisor watches."""
+        plan = json.loads(self._plan.read_text(encoding="utf-8"))
+        return [SupervisedNode(spec=_parse_spec(node["spec"]), after_s=node["after_s"]) for node in plan]
+
+    def _describe_log(self, lines: int = 15) -> str:
+        log = self._nodes / _LOG
+        tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:] if log.exists() else []
+        return "\n".join(["its log ends with", *tail]) if tail else "its log says nothing"
+
+
+def find_supervisors(below: Path | None = None) -> Iterator[psutil.Process]:
+    """The supervisors of this machine that this user may look at, all or those below a directory.
+
+    Whoever ends nodes by their marks ends these first: they would start the nodes again.
+    """
+    for process in find_marked_processes(below):
+        if (mark := read_mark(process)) is not None and mark.name == _NAME:
+            yield process
+
+
+def _parse_spec(content: Mapping[str, Any]) -> NodeSpec:
+    # JSON has no tuples.
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in content.items()
+    }
+    return NodeSpec(**fields)

@@ -1,0 +1,103 @@
+"""The supervisor: `python -m brokerproof.runtimes.supervisor NODES` is the service manager of a run's nodes.
+
+It starts a node again that ended by itself, a fixed time after that, as often as it ends. There is no back-off and no
+limit. systemd's own limit, five starts in ten seconds, is never reached with `after_s` from 2.5 s on.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from brokerproof.clock import SYSTEM_CLOCK, Clock
+from brokerproof.errors import BrokerproofError
+from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.protocols import NodeSpec
+from brokerproof.runtimes.restarts import RestartEvent, RestartRecord, RestartStep
+from brokerproof.runtimes.supervision import SupervisedNode, Supervision
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 0.1
+
+
+class RestartableNodes(Protocol):
+    """What the supervisor asks of a runtime."""
+
+    def has_ended_by_itself(self, name: str) -> bool | None:
+        """Whether the node has ended though nobody took it down; None where somebody just acts on it."""
+
+    def start_again(self, spec: NodeSpec) -> bool:
+        """Start the node if it has ended by itself; whether that was so."""
+
+
+class Supervisor:
+    """Watches nodes, and starts again those that ended by themselves."""
+
+    def __init__(
+        self,
+        runtime: RestartableNodes,
+        supervised: Iterable[SupervisedNode],
+        events: RestartRecord,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._runtime, self._events, self._clock = runtime, events, clock
+        self._supervised = list(supervised)
+        # By name, when the node that has to be started was seen to have ended, or could not be started.
+        self._ended_s: dict[str, float] = {}
+        self._times: Counter[tuple[str, RestartStep]] = Counter()
+
+    def look(self) -> None:
+        """Look at every node once. Raises OSError where an event cannot be recorded."""
+        for node in self._supervised:
+            self._look_at(node)
+
+    def _look_at(self, node: SupervisedNode) -> None:
+        name = node.spec.name
+        ended = self._runtime.has_ended_by_itself(name)
+        if ended is None:
+            return
+        if not ended:
+            # It runs, or somebody took it down before its time had come.
+            self._ended_s.pop(name, None)
+            return
+        now_s = self._clock.monotonic_s()
+        if name not in self._ended_s:
+            self._ended_s[name] = now_s
+            self._record(name, RestartStep.ENDED)
+        if now_s - self._ended_s[name] < node.after_s:
+            return
+        try:
+            started = self._runtime.start_again(node.spec)
+        except (BrokerproofError, OSError) as error:
+            log.warning("%s cannot be started: %s", name, error)
+            self._ended_s[name] = now_s
+            return
+        if started:
+            self._record(name, RestartStep.RESTARTED)
+            del self._ended_s[name]
+
+    def _record(self, name: str, step: RestartStep) -> None:
+        self._times[name, step] += 1
+        event = RestartEvent(node=name, step=step, at=self._clock.now_us(), times=self._times[name, step])
+        log.info("%s %s, %d times by now", name, step, event.times)
+        self._events.add(event)
+
+
+def main(nodes: Path) -> None:
+    """Watch the nodes until somebody ends the supervision."""
+    supervision = Supervision(nodes)
+    supervisor = Supervisor(ProcessRuntime(nodes), supervision.read_plan(), supervision.events)
+    supervision.events.begin()
+    while supervision.is_in_force:
+        supervisor.look()
+        SYSTEM_CLOCK.sleep(_LOOK_EVERY_S)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    main(Path(sys.argv[1]))

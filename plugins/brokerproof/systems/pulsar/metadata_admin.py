@@ -1,0 +1,53 @@
+"""Asks the nodes of a metadata store over ZooKeeper's AdminServer, each by itself.
+
+A node that runs and knows no leader does not serve, though others may: it answers every command with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+
+from brokerproof.errors import AdminError
+from brokerproof.systems.protocols import Coordinators
+from brokerproof.systems.pulsar import answers
+from brokerproof.systems.pulsar.admin import Admin
+
+_Answer = TypeVar("_Answer")
+
+
+class MetadataAdmin:
+    """The AdminServers of a metadata store's nodes."""
+
+    def __init__(self, urls: Mapping[str, str], *, timeout_s: float) -> None:
+        """`urls` by the name of the node."""
+        self._nodes = {name: Admin([url], timeout_s=timeout_s) for name, url in urls.items()}
+
+    def get(self, path: str, expected: TypeAdapter[_Answer]) -> _Answer:
+        """The answer of the first node that serves. Raises AdminError where none does."""
+        problems: list[str] = []
+        for admin in self._nodes.values():
+            try:
+                return admin.get(path, expected)
+            except AdminError as error:
+                problems.append(str(error))
+        raise AdminError(f"no node of the metadata store serves: {'; '.join(problems)}")
+
+    def find_coordinators(self) -> Coordinators:
+        """The node that leads, and those that follow it. Raises AdminError where not exactly one says that it leads."""
+        leads: dict[str, bool] = {}
+        problems: list[str] = []
+        for name, admin in self._nodes.items():
+            try:
+                leads[name] = admin.get("/commands/leader", answers.LEADERSHIP).is_leader
+            except AdminError as error:
+                problems.append(str(error))
+        leaders = [name for name, leading in leads.items() if leading]
+        if len(leaders) > 1:
+            # One of them has not noticed yet that it lost its followers.
+            raise AdminError(f"{' and '.join(leaders)} of the metadata store say both that they lead")
+        if not leaders:
+            raise AdminError("; ".join(["no node of the metadata store says that it leads", *problems]))
+        return Coordinators(leader=leaders[0], followers=[name for name, leading in leads.items() if not leading])

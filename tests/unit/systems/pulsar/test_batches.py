@@ -1,0 +1,63 @@
+"""What Pulsar's own client puts into one batch, and which positions its acks name, asked of a stand-in for a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pulsar
+import pytest
+from brokerproof.clock import wait_until
+from brokerproof.experiment.workload import Client
+from brokerproof.run.tables import AttemptOutcome
+from brokerproof.systems.clients import Settled
+from brokerproof.systems.pulsar.client import PulsarProducer, make_producer_settings
+
+from .accepting_broker import LEDGER, AcceptingBroker
+
+KEYS = ("k0", "k1", "k2")
+MESSAGES = 12
+
+
+@pytest.fixture
+def broker() -> Iterator[AcceptingBroker]:
+    with AcceptingBroker() as broker:
+        yield broker
+        broker.shutdown()
+
+
+def publish(broker: AcceptingBroker, settings: Client) -> list[Settled]:
+    """Publish messages of several keys in turn; the results, by the messages' order."""
+    client = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    producer = PulsarProducer(
+        "p", "mycluster", client.create_producer("orders", producer_name="p", **make_producer_settings(settings))
+    )
+    settled: dict[int, Settled] = {}
+    for seq in range(MESSAGES):
+        producer.send(seq, KEYS[seq % len(KEYS)], b"x" * 16, lambda one, seq=seq: settled.setdefault(seq, one))
+    wait_until(lambda: len(settled) == MESSAGES, timeout_s=20, what="the acks")
+    producer.close()
+    client.close()
+    return [settled[seq] for seq in range(MESSAGES)]
+
+
+def test_a_batch_mixes_keys_by_default(broker: AcceptingBroker) -> None:
+    publish(broker, Client(batching_delay_ms=500, batching_messages=MESSAGES))
+    assert broker.entries == [[*KEYS] * 4]
+
+
+def test_a_batch_by_key_holds_one_key_and_every_ack_names_the_place_in_its_batch(broker: AcceptingBroker) -> None:
+    results = publish(broker, Client(batching_delay_ms=500, batching_messages=MESSAGES, batch_by_key=True))
+    assert broker.entries == [[key] * 4 for key in KEYS]
+    assert {each.outcome for each in results} == {AttemptOutcome.ACKED}
+    assert [each.position for each in results] == [
+        (LEDGER, seq % len(KEYS), seq // len(KEYS)) for seq in range(MESSAGES)
+    ]
+
+
+@pytest.mark.parametrize("settings", [{"batching_delay_ms": 0}, {"batching_messages": 1}], ids=str)
+def test_a_client_without_batches_sends_every_message_alone(broker: AcceptingBroker, settings: dict[str, int]) -> None:
+    assert not Client(**settings).batches
+    assert not make_producer_settings(Client(**settings))["batching_enabled"]
+    client = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    client.create_producer("orders", producer_name="p", **make_producer_settings(Client(**settings)))
+    client.close()
