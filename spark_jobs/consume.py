@@ -2,9 +2,10 @@
 
 Usage: spark-submit consume.py RUN_DIR
 
-One Spark task a consumer, all at once. It ends by condition: the load has finished, and the clusters themselves say
-that replication and then every subscription is drained; or at a deadline, and then the drain is not proven. Each
-consumer leaves a record of its end, and the job leaves one of what the clusters said.
+One Spark task a consumer, all at once. Each starts its consumer as a process of its own (brokerproof.clients), and
+makes rows of the table `deliveries` from its record while that grows. It ends by condition: the load has finished, and
+the clusters themselves say that replication and then every subscription is drained; or at a deadline, and then the
+drain is not proven. Each consumer leaves a record of its end, and the job leaves one of what the clusters said.
 """
 
 from __future__ import annotations
@@ -12,18 +13,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from brokerproof import clock
-from brokerproof.errors import AdminError
-from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.workload import Subscription
+from brokerproof.clients.consuming import ConsumerTask, complete_deliveries, plan_consumers
+from brokerproof.clients.process import ClientProcess, follow_record
+from brokerproof.clients.record import RecordReader, list_epochs, remove_records
 from brokerproof.run.directory import Run
-from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import (
     ConsumerEnd,
     ConsumersStop,
-    FaultEffective,
+    EarlyEnd,
     LoadEnd,
     StepProblem,
     SubscriptionDrain,
@@ -32,156 +31,47 @@ from brokerproof.run.records import (
     remove_record,
     write_record,
 )
+from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import Batches
-from brokerproof.systems.clients import Consumer
-from brokerproof.systems.protocols import Observation
-from brokerproof.systems.registry import list_abilities, make_clients, make_observation, name_topic
-from deliveries import ConfirmedAcks, Deliveries
+from brokerproof.systems.registry import make_observation, name_topic
 from pyspark import BarrierTaskContext
-from spark_session import SparkTasks, make_batch, open_run
-from task_problems import close_clients, defer_error, join_problems
+from spark_session import SparkTasks, open_run
+from task_problems import end_job, join_problems, leave_end
 
-_FLUSH_S = 1.0
 # Warm-up and start of the load, on top of the phases and the settling.
 _SLACK_S = 360.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConsumerTask:
-    """One consumer: its name, and the subscription on the cluster where it begins."""
-
-    number: int
-    cluster: str
-    subscription: str
-    consumer: str
-
-
-def plan_consumers(run: Run) -> list[ConsumerTask]:
-    """The consumers of the workload, one task each."""
-    places = [
-        (subscription.find_home(run.topology), subscription.name, number)
-        for subscription in run.scenario.workload.subscriptions
-        for number in range(subscription.consumers)
-    ]
-    return [
-        ConsumerTask(number=index, cluster=cluster, subscription=name, consumer=f"{name}-c{number}")
-        for index, (cluster, name, number) in enumerate(places)
-    ]
-
-
-class MovingConsumer:
-    """Receives and acknowledges, on one cluster after the other where the subscription moves."""
-
-    def __init__(self, run: Run, task: ConsumerTask) -> None:
-        self.run, self.task = run, task
-        self.subscription: Subscription = next(
-            one
-            for one in run.scenario.workload.subscriptions
-            if one.name == task.subscription and one.find_home(run.topology) == task.cluster
-        )
-        # Where it is now.
-        self.cluster = task.cluster
-        self.confirms_acks = Ability.CONFIRMED_ACKS in list_abilities(run)
-        self.deliveries = Deliveries(await_confirmation=self.confirms_acks)
-        self.leaving = threading.Event()
-        self.stopping = threading.Event()
-        self.error: BaseException | None = None
-
-    def receive_all(self) -> None:
-        """Receive on every cluster of the subscription until `stopping` is set."""
-        for incarnation, cluster in enumerate(self.subscription.list_clusters(self.run.topology)):
-            if incarnation and self.stopping.is_set():
-                return
-            clients = make_clients(self.run, cluster, self.subscription.region)
-            try:
-                consumer = clients.consumer(self.subscription, self.task.consumer)
-                self.cluster = cluster
-                while not self.stopping.is_set() and (incarnation or not self.leaving.is_set()):
-                    self._receive(consumer, incarnation)
-                while self.stopping.is_set() and self._receive(consumer, incarnation):
-                    pass
-            finally:
-                # A cluster that is left may be gone, and closing then waits for it.
-                closing = threading.Thread(target=close_clients, kwargs={"client": clients}, name="close", daemon=True)
-                closing.start()
-                if self.stopping.is_set():
-                    closing.join()
-
-    def leave_in_time(self) -> None:
-        """Let the consumer leave its cluster if the time of its move has come."""
-        moves = self.subscription.moves
-        if moves is None or self.leaving.is_set():
-            return
-        effective = read_record(self.run, FaultEffective, moves.after)
-        if effective is not None and clock.now_us() >= effective.at + moves.after_s * 1e6:
-            self.leaving.set()
-
-    def confirm_acks(self, observation: Observation) -> None:
-        """Ask the cluster every second which acks it has; the client gets no receipt for an ack."""
-        while not self.stopping.wait(1.0):
-            cluster = self.cluster
-            try:
-                positions = observation.find_acknowledged(cluster, self.task.subscription)
-            except AdminError:
-                continue  # Nobody answers: nothing is confirmed meanwhile.
-            self.deliveries.confirm(ConfirmedAcks(cluster=cluster, positions=positions, at=clock.now_us()))
-
-    def _receive(self, consumer: Consumer, incarnation: int) -> bool:
-        received = consumer.receive(0.2)
-        if received is None:
-            return False
-        self.deliveries.add(received, cluster=self.cluster, incarnation=incarnation)
-        consumer.acknowledge(received)
-        return True
+# A consumer that has not ended so long after it was told to hangs.
+_OVERDUE_S = 60.0
+# Whoever asks the clusters what has drained may wait for one that does not answer.
+_EARLY_JOIN_S = 1.0
 
 
 def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext | None = None) -> Batches:
-    """The task of one consumer: rows of the table `deliveries`, and a record of its end.
+    """The task of one consumer: rows of the table `deliveries`.
 
     `barrier` is where the consumers wait for each other, the one of the Spark task without one.
     """
     (barrier or BarrierTaskContext.get()).barrier()
-    consumer, live = MovingConsumer(run, task), LiveStatus(run, f"consume-{task.number}")
-    constant = {
-        "run_id": run.run_id,
-        "topic": name_topic(run),
-        "subscription": task.subscription,
-        "consumer": task.consumer,
-    }
+    epochs = list_epochs(run, task.client)
+    for earlier in epochs:
+        yield from complete_deliveries(RecordReader(run, task.client, epoch=earlier).read_new())
+    remove_record(run, ConsumerEnd, task.number)
+    epoch = max(epochs, default=-1) + 1
+    reader = RecordReader(run, task.client, epoch=epoch)
+    with ClientProcess("brokerproof.clients.consuming", run, task.client, task.number, epoch) as client:
+        yield from complete_deliveries(follow_record(run, client, reader, lambda: _is_overdue(run)))
+    leave_end(run, ConsumerEnd, task.number, lambda: _make_end(task, client.describe_end()))
 
-    def receive() -> None:
-        try:
-            consumer.receive_all()
-        except BaseException as error:
-            consumer.error = error
 
-    thread = threading.Thread(target=receive, name="receive", daemon=True)
-    thread.start()
-    if consumer.confirms_acks:
-        threading.Thread(
-            target=consumer.confirm_acks, args=(make_observation(run),), name="confirm", daemon=True
-        ).start()
-    while thread.is_alive():
-        thread.join(_FLUSH_S)
-        if read_record(run, ConsumersStop) is not None:
-            consumer.stopping.set()
-        consumer.leave_in_time()
-        live.show(cluster=consumer.cluster, delivered=consumer.deliveries.count)
-        if rows := consumer.deliveries.take():
-            yield make_batch("deliveries", rows, constant)
-    if rows := consumer.deliveries.take(last=True):
-        yield make_batch("deliveries", rows, constant)
-    problem = defer_error(run, task.consumer, consumer.error)
-    write_record(
-        run,
-        ConsumerEnd(
-            task=task.number,
-            consumer=task.consumer,
-            delivered=consumer.deliveries.count,
-            problem=problem,
-            at=clock.now_us(),
-        ),
-    )
+def _make_end(task: ConsumerTask, how: str) -> ConsumerEnd:
+    """The end of a consumer that did not leave one. What it received stands in the table."""
+    problem = f"{task.consumer}: its process {how}"
+    return ConsumerEnd(task=task.number, consumer=task.consumer, delivered=0, problem=problem, at=clock.now_us())
+
+
+def _is_overdue(run: Run) -> bool:
+    stop = read_record(run, ConsumersStop)
+    return stop is not None and clock.now_us() > stop.at + _OVERDUE_S * 1e6
 
 
 def watch_drains(run: Run, ended: threading.Event) -> None:
@@ -195,7 +85,7 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
     load_ended_at: float | None = None
     drains: list[SubscriptionDrain] = []
     behind: list[str] = []
-    while not ended.wait(0.5):
+    while not ended.wait(0.5) and read_record(run, EarlyEnd) is None:
         if load_ended_at is None and _load_has_ended(run):
             load_ended_at = time.monotonic()
         if load_ended_at is None and time.monotonic() < deadline:
@@ -206,7 +96,11 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
         is_late = load_ended_at is None or time.monotonic() > load_ended_at + settle_s
         if is_late or (drains and not behind and all(drain.drained for drain in drains)):
             break
-    drains = [_conclude_drain(drain, behind, settle_s) for drain in drains] or [_prove_nothing(run)]
+    if read_record(run, EarlyEnd) is not None:
+        drains = [_prove_nothing(run, "the run ended before its time")]
+    else:
+        drains = [_conclude_drain(drain, behind, settle_s) for drain in drains]
+    drains = drains or [_prove_nothing(run, "the consumers ended by themselves")]
     write_record(run, SubscriptionDrains(subscriptions=tuple(drains), at=clock.now_us()))
     write_record(run, ConsumersStop(at=clock.now_us()))
 
@@ -225,14 +119,14 @@ def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float
     return drain.model_copy(update={"drained": False, "why": why})
 
 
-def _prove_nothing(run: Run) -> SubscriptionDrain:
+def _prove_nothing(run: Run, why: str) -> SubscriptionDrain:
     return SubscriptionDrain(
         cluster=next(iter(run.topology.clusters)),
         topic=name_topic(run),
         partition=-1,
         subscription="",
         drained=False,
-        why="the consumers ended by themselves",
+        why=why,
     )
 
 
@@ -246,21 +140,27 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
     for task in tasks:
         # A record of an earlier attempt would count as one of this attempt.
         remove_record(run, ConsumerEnd, task.number)
+    remove_record(run, SubscriptionDrains)
     spark = start("consume")
     ended = threading.Event()
-    watching = threading.Thread(target=watch_drains, args=(run, ended), name="watch")
+    watching = threading.Thread(target=watch_drains, args=(run, ended), name="watch", daemon=True)
     watching.start()
     try:
         spark.run(run, "deliveries", tasks, consume_messages, at_once=True)
+        seal_tables(run, "deliveries")
+        remove_records(run, "consume")
     finally:
         ended.set()
-        watching.join()
+        watching.join(None if read_record(run, EarlyEnd) is None else _EARLY_JOIN_S)
+    if read_record(run, SubscriptionDrains) is None:
+        drain = _prove_nothing(run, "nobody answered before the run ended")
+        write_record(run, SubscriptionDrains(subscriptions=(drain,), at=clock.now_us()))
     spark.stop()
     ends = [(task, read_record(run, ConsumerEnd, task.number)) for task in tasks]
-    if problem := join_problems(
+    why = join_problems(
         f"{task.consumer} left no record of its end" if end is None else end.problem for task, end in ends
-    ):
-        raise SystemExit(problem)
+    )
+    end_job(run, why)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from brokerproof import clock
-from brokerproof.errors import BrokerproofError, DeadlineError
+from brokerproof.clients.closing import close_clients
+from brokerproof.errors import BrokerproofError, DeadlineError, RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import (
@@ -32,13 +33,13 @@ from brokerproof.run.records import (
     remove_record,
     write_record,
 )
-from brokerproof.run.tables import Batches
+from brokerproof.run.seals import seal_tables
+from brokerproof.run.tables import Batches, make_batch
 from brokerproof.systems.clients import Position, Reader, Received
 from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.protocols import Administration, Observation, TopicLog
 from brokerproof.systems.registry import make_administration, make_clients, make_observation, name_topic
-from spark_session import SparkTasks, make_batch, open_run
-from task_problems import close_clients
+from spark_session import SparkTasks, open_run
 
 _ROWS = 5000
 # The reading is given up where no message came for so long, though the log is not at its end.
@@ -179,6 +180,7 @@ def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> Logs
         remove_record(run, LogRead, task.number)
     if readable := [task for task in tasks if task.log.why is None]:
         spark.run(run, "stored", readable, read_log)
+    seal_tables(run, "stored")
     finished_at = clock.now_us()
     spark.stop()
     return LogsRead(
@@ -211,9 +213,10 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
     run = open_run(arguments)
     read = read_logs(run, start)
     write_record(run, read)
-    if all(log.messages is None for log in read.logs):
-        raise SystemExit(f"no log can be read back: {'; '.join(log.why for log in read.logs)}")
+    # Also where nothing could be read: judging comes next in any case.
     await_observations(run)
+    if all(log.messages is None for log in read.logs):
+        raise RunError(f"no log can be read back: {'; '.join(dict.fromkeys(log.why for log in read.logs))}")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-import pyarrow as pa
 from brokerproof.errors import BrokerproofError
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS, Batches
@@ -67,18 +66,6 @@ class SparkTasks:
     def stop(self) -> None:
         """End the session."""
         self._session.stop()
-
-
-def make_batch(table: str, rows: Sequence[Mapping[str, Any]], constant: Mapping[str, Any]) -> pa.RecordBatch:
-    """Rows of a table as Arrow has them. `constant` has the columns that are the same in all rows."""
-    columns = [
-        pa.array(
-            [constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows],
-            field.type,
-        )
-        for field in SCHEMAS[table]
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[table])
 
 
 def open_run(arguments: Sequence[str] | None = None) -> Run:

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
+from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
-from brokerproof.run.records import PhaseTimes, read_record
+from brokerproof.run.records import ConsumerEnd, EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
+
+End = TypeVar("End", ProducerEnd, ConsumerEnd)
 
 
-class Closeable(Protocol):
-    """A client of the messaging system, or a part of one."""
+def leave_end(run: Run, kind: type[End], number: int, make_end: Callable[[], End]) -> None:
+    """See that the client of a task left a record of its end; `make_end` makes the one of a client that did not.
 
-    def close(self) -> None:
-        """Close it."""
-
-
-def close_clients(**clients: Closeable) -> None:
-    """Close clients that have done their work. Where one does not close, as with a broker that hangs, stderr has it."""
-    for name, client in clients.items():
-        try:
-            client.close()
-        except Exception as error:
-            print(f"the {name} did not close: {error!r}", file=sys.stderr)
-
-
-def defer_error(run: Run, who: str, error: BaseException | None) -> str | None:
-    """The problem to record instead of an error, None without one.
-
-    If a task raises, Spark throws away what all tasks of the job recorded. Before the load is steady nothing of value
-    is recorded, so the error is raised then, and the job fails at once.
+    Raises RunError with its problem where that fails the job.
     """
-    if error is not None and read_record(run, PhaseTimes) is None:
-        raise error
-    return None if error is None else f"{who}: {type(error).__name__}: {error}"
+    end = read_record(run, kind, number) or make_end()
+    raise_before_steady(run, end.problem)
+    write_record(run, end)
+
+
+def raise_before_steady(run: Run, problem: str | None) -> None:
+    """Raise a task's problem as long as the load is not steady, unless the task was told to end.
+
+    If a task raises, Spark throws away the rows of all tasks of the job, which then come from the clients' records.
+    Before the load is steady nothing of value is recorded, so the job fails at once. A task that the timeline told to
+    end has no problem of its own. Raises RunError.
+    """
+    if problem is not None and read_record(run, PhaseTimes) is None and read_record(run, EarlyEnd) is None:
+        raise RunError(problem)
+
+
+def end_job(run: Run, problem: str) -> None:
+    """End a job whose tasks are done: fail it with their problem, if they have one. Raises RunError.
+
+    Where the timeline broke, the tasks ended early because they were told to. That is no problem of theirs, and the
+    timeline's own step has the reason.
+    """
+    early = read_record(run, EarlyEnd)
+    if problem and early is not None:
+        print(f"ended early, because {early.why}: {problem}")
+    elif problem:
+        raise RunError(problem)
 
 
 def join_problems(problems: Iterable[str | None]) -> str:

@@ -1,7 +1,8 @@
-"""Judge a run's tables: `spark-submit verify.py RUN_DIR [--expectations DIR]`.
+"""Judge a run's tables: `spark-submit verify.py RUN_DIR [--expectations DIR]… [--suite NAME]…`.
 
-Needs no cluster, only the run's directory. Leaves state/judgement.json whatever happens; the exit status is 0 when the
-run was judged, whatever the verdict, and 1 when it could not be or the directory is no run.
+Needs no cluster, only the run's directory. Leaves state/judgement.json whatever happens, unless the run's tables were
+deleted; the exit status is 0 when the run was judged, whatever the verdict, and 1 when it could not be or the directory
+is no run.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import argparse
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
+from brokerproof.run.deletion import describe_deletion
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.records import write_record
+from brokerproof.run.series import RunSeries
 from pyspark.sql import SparkSession
 
 EXPECTATIONS = Path(__file__).resolve().parents[1] / "expectations"
@@ -36,20 +40,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Judge, leave the judgement, and return the exit status."""
     parser = argparse.ArgumentParser(description="Judge the tables of a run.")
     parser.add_argument("run_dir", help="the run's directory, any fsspec location")
-    parser.add_argument("--expectations", default=str(EXPECTATIONS), help="directory of the suites")
+    parser.add_argument(
+        "--expectations",
+        action="append",
+        metavar="DIR",
+        help="directory of suites; may be repeated, and the first one that has a suite's file counts",
+    )
+    parser.add_argument(
+        "--suite",
+        action="append",
+        metavar="NAME",
+        help="suite of a user that was there when the run began; may be repeated, and one without a file is unknown",
+    )
     options = parser.parse_args(arguments)
     run = Run(options.run_dir.rstrip("/"))
     if not run.exists("run.json"):
         # Nothing is written there: a mistyped path must not become a directory that looks like a run.
         print(f"{run.directory} is no run: it holds no run.json", file=sys.stderr)
         return 1
+    if (deletion := describe_deletion(run)) is not None:
+        # The judgement that there is stays: nothing could be judged now.
+        print(f"{run.directory} cannot be judged: {deletion}", file=sys.stderr)
+        return 1
     # Takes some five seconds, which Java takes as well until there is a session.
     Thread(target=import_module, args=("great_expectations",), daemon=True).start()
     try:
+        from brokerproof.clients.recovery import recover_tables
         from brokerproof_judging.run_judging import judge_run
         from brokerproof_judging.suites.evaluation import evaluate
 
-        judgement = judge_run(session(), run, evaluate, options.expectations)
+        for table in recover_tables(run):
+            print(f"{table}: its job did not get to its end; the table was made from the records of its clients")
+        evaluate_suites = partial(evaluate, required=options.suite or [])
+        judgement = judge_run(session(), run, evaluate_suites, options.expectations or [str(EXPECTATIONS)])
     except Exception as error:
         traceback.print_exc()
         # Spark's messages go on for pages; the first line says what happened, the log has the rest.
@@ -58,7 +81,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     write_record(run, judgement)
     print(f"{judgement.verdict}: {judgement.why}")
+    write_record(run, _make_series(run))
     return 0
+
+
+def _make_series(run: Run) -> RunSeries:
+    """What the run's page draws. No verdict depends on it, and where it cannot be made the page says why."""
+    from brokerproof_judging.series.run_series import make_run_series
+
+    try:
+        return make_run_series(session(), run)
+    except Exception as error:
+        traceback.print_exc()
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return RunSeries(problem=f"The series of the run could not be made: {reason}")
 
 
 if __name__ == "__main__":

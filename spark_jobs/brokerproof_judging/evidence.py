@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+from brokerproof.clients.consuming import plan_consumers
 from brokerproof.errors import RunError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
+    ConsumerEnd,
     FaultsUndone,
     LoadEnd,
     LogsRead,
@@ -95,6 +97,7 @@ class Evidence:
         """Read the proofs from the run's directory."""
         read, no_read = _read_proof(run, LogsRead)
         consumed, no_consumed = _read_proof(run, SubscriptionDrains)
+        broken_consumers = _find_broken_consumers(run)
         replicated, no_replicated = _read_proof(run, ReplicationDrains)
         return cls(
             logs={
@@ -102,8 +105,8 @@ class Evidence:
                 for log in (read.logs if read else ())
             },
             drains={
-                (drain.cluster, drain.topic, drain.partition, drain.subscription): Proof(
-                    given=drain.drained, why=_give_reason(drain.why)
+                (drain.cluster, drain.topic, drain.partition, drain.subscription): (
+                    broken_consumers.get(drain.subscription) or Proof(given=drain.drained, why=_give_reason(drain.why))
                 )
                 for drain in (consumed.subscriptions if consumed else ())
             },
@@ -178,6 +181,23 @@ def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, 
     except RunError as error:
         return None, Proof(given=False, why=str(error))
     return record, NO_RECORD if record is None else Proof(given=True, why="its record can be read")
+
+
+def _find_broken_consumers(run: Run) -> dict[str, Proof]:
+    """By subscription, why what its consumers recorded may lack a delivery that its cluster knows to be acknowledged.
+
+    Nothing where every consumer ended by itself, and in a run that was recorded before clients had records.
+    """
+    broken: dict[str, Proof] = {}
+    for task in plan_consumers(run) if run.facts.sealed else ():
+        try:
+            end = read_record(run, ConsumerEnd, task.number)
+            problem = f"{task.consumer} left no record of its end" if end is None else end.problem
+        except RunError as error:
+            problem = str(error)
+        if problem is not None:
+            broken[task.subscription] = Proof(given=False, why=problem)
+    return broken
 
 
 def _give_reason(why: str) -> str:

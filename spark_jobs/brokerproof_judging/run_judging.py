@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from brokerproof.experiment.guarantees import Suite
+from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, SuiteJudgement
+from brokerproof.run.seals import SealCheck, check_seals
 from pyspark.sql import SparkSession
 
 from brokerproof_judging import table_io
 from brokerproof_judging.background_jobs import BackgroundJobs
 from brokerproof_judging.conclusion import conclude
 from brokerproof_judging.evidence import Evidence
+from brokerproof_judging.instrument import examine_instrument, withhold_claims
 from brokerproof_judging.measurements.measured_values import make_measurements
 from brokerproof_judging.measurements.recovery import group_by_fault
 from brokerproof_judging.measurements.run_measurements import measure_run, read_recorded_events
@@ -20,14 +22,29 @@ from brokerproof_judging.messages.message_judging import RECORDED_TABLES, Messag
 from brokerproof_judging.messages.publish_record import find_problems, list_logs
 from brokerproof_judging.stopwatch import Stopwatch
 
-EvaluateSuites = Callable[[SparkSession, Run, str], Mapping[Suite, SuiteJudgement]]
+WITHOUT_SEALS = "This run was recorded before tables had seals, so nothing proves that its tables are whole."
+
+EvaluateSuites = Callable[[SparkSession, Run, Sequence[str]], Mapping[str, SuiteJudgement]]
 
 
-def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectations: str) -> Judgement:
+def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectations: Sequence[str]) -> Judgement:
     """Verify the run: write `messages`, `anomalies` and `measurements`, and return the judgement.
 
-    `evaluate` runs the suites of `expectations` over the tables just written.
+    `evaluate` runs the suites of the directories `expectations` over the tables just written. Raises RunError that
+    names the tables that do not agree with their seals, where they cannot be judged at all.
     """
+    seals = check_seals(run)
+    try:
+        return _judge(spark, run, seals, evaluate, expectations)
+    except Exception as error:
+        if seals.problems:
+            raise RunError(f"{' '.join(seals.problems)} ({error!r})") from error
+        raise
+
+
+def _judge(
+    spark: SparkSession, run: Run, seals: SealCheck, evaluate: EvaluateSuites, expectations: Sequence[str]
+) -> Judgement:
     watch = Stopwatch()
     replacement = table_io.Replacement(run)
     jobs = BackgroundJobs()
@@ -43,7 +60,8 @@ def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectati
         with watch.time_step("tables"):
             counts = messages.write_tables()
         with watch.time_step("measurements"):
-            problems = [*evidence.list_problems(run, list_logs(summaries)), *find_problems(summaries)]
+            instrument = examine_instrument(run, seals, list(find_problems(summaries)))
+            problems = [*instrument.problems, *evidence.list_problems(run, list_logs(summaries))]
             judged = replacement.read(spark, "messages")
             measurements = make_measurements(run, measure_run(run, recorded.result(), judged))
             rows = [measurement.model_dump(mode="json") for measurement in measurements]
@@ -53,12 +71,13 @@ def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectati
         jobs.end()
         replacement.discard()
     with watch.time_step("suites"):
-        suites = evaluate(spark, run, expectations)
-    verdict, why = conclude(counts, problems, suites)
+        suites = withhold_claims(evaluate(spark, run, expectations), instrument, problems)
+    verdict, why = conclude(counts, problems, suites, instrument)
     return Judgement(
         verdict=verdict,
         why=why,
         problems=tuple(problems),
+        notes=() if run.facts.sealed else (WITHOUT_SEALS,),
         suites=dict(suites),
         counts=counts,
         recovery=group_by_fault(measurements),

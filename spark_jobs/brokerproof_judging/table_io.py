@@ -1,11 +1,10 @@
-"""A run's tables as Spark frames or, where they have few rows, as rows; and frames and rows as a run's tables.
+"""A run's tables as Spark frames, and frames and rows as a run's tables.
 
 Nothing here looks at content.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pyarrow.parquet as pq
 from brokerproof import clock
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS
-from pyarrow.dataset import Dataset, dataset
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -43,32 +41,6 @@ def read_table(spark: SparkSession, run: Run, table: str) -> DataFrame:
     if not run.exists("tables", table):
         return spark.createDataFrame([], make_table_schema(table))
     return spark.read.schema(make_table_schema(table)).parquet(to_uri(run.table(table)))
-
-
-def iterate_rows(run: Run, table: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of a table that has few, without a Spark job; no row where there is no table.
-
-    Times come as microseconds since the epoch. A part of the table at a time is in memory.
-    """
-    content = _open_table(run, table)
-    if content is None:
-        return
-    for batch in content.to_batches(columns=None if columns is None else list(columns)):
-        fields = [field.with_type(pa.int64()) if pa.types.is_timestamp(field.type) else field for field in batch.schema]
-        yield from batch.cast(pa.schema(fields)).to_pylist()
-
-
-def count_rows(run: Run, table: str) -> int:
-    """The number of rows of a table, from Parquet's footers. No row is read, and no Spark job is needed."""
-    content = _open_table(run, table)
-    return 0 if content is None else int(content.count_rows())
-
-
-def _open_table(run: Run, table: str) -> Dataset | None:
-    filesystem, directory = fsspec.url_to_fs(run.table(table))
-    if not filesystem.exists(directory):
-        return None
-    return dataset(directory, schema=SCHEMAS[table], filesystem=filesystem, format="parquet")
 
 
 def to_microseconds(column: str) -> Column:

@@ -5,8 +5,10 @@
     tables/<table>/        Parquet, see tables.py
     progress/              counters that parts rewrite while they work, for people only, see live_status.py
     nodes/<node>/          pid file, configuration and log of a node of the process runtime; its data until `release`
+    nodes/restarts.jsonl   what the service managers of such nodes saw and did, see runtimes/restarts.py
     monitor.json           the process that watches over the run and holds its slot
-    logs/, report/         logs of jobs and of the monitor, Data Docs and the like
+    logs/                  logs of jobs and of the monitor
+    report/                report.html, Data Docs and the like
 
 The directory may be any fsspec location; nodes always live on the local disk.
 """
@@ -30,6 +32,9 @@ from brokerproof.machine.files import stage_object
 from brokerproof.run.facts import RunFacts
 from brokerproof.run.strict_model import load_object, parse_strictly
 from brokerproof.run.tables import SCHEMAS
+
+# The report that a person opens.
+RUN_REPORT = "report/report.html"
 
 
 @dataclass(frozen=True)

@@ -31,4 +31,5 @@ class RunFacts(StrictModel):
     )
     machine: dict[str, Any] | None = Field(None, description="the machine, where that is not the one that records it")
     versions: dict[str, str | None] = Field(default_factory=dict, description="versions that are not those installed")
+    sealed: bool = Field(False, description="whether every job seals the tables that it writes")
     report: str | None = Field(None, description="where a person looks; null for the page in the run's directory")

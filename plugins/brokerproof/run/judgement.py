@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from brokerproof.errors import RunError
-from brokerproof.experiment.guarantees import Suite
+from brokerproof.experiment.suite_name import SuiteName
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.run.counts import Count, Counts
 from brokerproof.run.directory import Run
@@ -22,6 +22,8 @@ class Check(StrictModel):
 
     name: str
     description: str
+    # The table that a standard expectation of Great Expectations is about; empty for Brokerproof's own kinds.
+    table: str = ""
     verdict: Verdict
     # Why it does not apply to the run's messaging system; empty where it does.
     why: str = ""
@@ -61,7 +63,10 @@ class Judgement(Record):
     why: str
     # What the evidence lacks, in sentences.
     problems: tuple[str, ...]
-    suites: dict[Suite, SuiteJudgement]
+    # What a reader has to know of how it was judged.
+    notes: tuple[str, ...] = ()
+    # The five, and those of users.
+    suites: dict[SuiteName, SuiteJudgement]
     counts: Counts
     # By fault and metric, from the measurements.
     recovery: dict[str, dict[str, FiniteOrNone]]

@@ -6,7 +6,10 @@ They prove nothing: a part rewrites its own as often as it likes, and nobody wai
 from __future__ import annotations
 
 import json
+from pathlib import PurePosixPath
 from typing import Any
+
+import fsspec
 
 from brokerproof import clock
 from brokerproof.errors import RunError
@@ -37,3 +40,10 @@ def read_live_status(run: Run, part: str) -> dict[str, Any]:
         return load_object(run.read_text("progress", f"{part}.json"), file=run.path("progress", f"{part}.json"))
     except (FileNotFoundError, RunError):
         return {}
+
+
+def read_every_live_status(run: Run) -> dict[str, dict[str, Any]]:
+    """What each part showed last, by part."""
+    filesystem, root = fsspec.url_to_fs(run.path("progress"))
+    parts = sorted(PurePosixPath(file).stem for file in filesystem.glob(f"{root}/*.json"))
+    return {part: read_live_status(run, part) for part in parts}

@@ -37,3 +37,7 @@ class Measurement(StrictModel):
     minimum: FiniteOrNone = Field(description="the bound from below that is in force")
     maximum: FiniteOrNone = Field(description="the bound from above that is in force")
     evidence: str = Field(description="what the value rests on, or why there is none")
+    cut_off_by: str | None = Field(
+        None,
+        description="the fault that took effect before it was measured; without a bound it then decides nothing",
+    )

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+# The seconds between two samples of one source.
+INTERVAL_S = 0.5
+
 
 class Source(StrEnum):
     """The kinds of source."""
@@ -22,6 +25,8 @@ class Source(StrEnum):
     NODE = "node"
     # From one region to another, `REGION>OTHER`; without a name, the process that carries all links.
     LINK = "link"
+    # What starts a node again that ended by itself, by the node's name.
+    SERVICE_MANAGER = "service_manager"
     # A sampler that got no answer.
     SAMPLER = "sampler"
 
@@ -65,6 +70,11 @@ class SampledMetric(StrEnum):
     # Of the process that carries all links.
     CPU_S = "cpu_s"
     LONGEST_TURN_MS = "longest_turn_ms"
+
+    # Of a service manager, when it happens: its node ended by itself, and was started again; the value is how often by
+    # then.
+    ENDED = "ended"
+    RESTARTED = "restarted"
 
     # Of a sampler: the error where nobody answered.
     NO_ANSWER = "no_answer"

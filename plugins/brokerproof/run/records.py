@@ -166,7 +166,76 @@ class ObservationsWritten(Record):
     at: Moment
 
 
+class NotificationAttempt(Record):
+    """What became of telling one notifier of the run's result; who was told is not told again."""
+
+    KIND, KEY = "notification", "rule"
+
+    # Its place in the list of the settings.
+    rule: int
+    # Its class.
+    notifier: str
+    sent: bool
+    # The kind of the error. Its text may hold a secret, so only the log of the task has it.
+    problem: str | None
+    at: Moment
+
+
+class SealedFile(StrictModel):
+    """One Parquet file of a table; its name is below the table's directory."""
+
+    name: str
+    rows: int
+    # Bytes.
+    size: int
+    # XXH3 of 128 bits over its bytes.
+    checksum: str
+
+
+class TableSeal(Record):
+    """The files of a table when the job that wrote it had ended."""
+
+    KIND, KEY = "seal", "table"
+
+    table: str
+    files: tuple[SealedFile, ...]
+    at: Moment
+
+
+class TablesDeletion(Record):
+    """The tables with a row for every message are being deleted, or were. It is written before the first one goes."""
+
+    KIND = "tables_deletion"
+
+    # Completes "its tables were deleted on DAY, …".
+    why: str
+    at: Moment
+
+
+class RunDeletion(Record):
+    """The whole directory is being deleted. It is written before the first file goes, and goes last."""
+
+    KIND = "run_deletion"
+
+    run_id: str
+    # Completes "its directory was deleted on DAY, …".
+    why: str
+    at: Moment
+
+
 # The timeline
+
+
+class TimelineProcess(Record):
+    """The process that does the timeline. Where it is gone and left no `FaultsUndone`, it was killed."""
+
+    KIND = "timeline_process"
+
+    pid: int
+    # Seconds since 1970: a pid is given again.
+    created: float
+    # The machine: nobody else can look whether the process lives.
+    host: str
 
 
 class PhaseTimes(Record):
@@ -186,6 +255,15 @@ class FaultEffective(Record):
     KIND, KEY = "effective", "fault"
 
     fault: str
+    at: Moment
+
+
+class EarlyEnd(Record):
+    """The timeline broke. Load and consumers end at once and keep what they recorded."""
+
+    KIND = "early_end"
+
+    why: str
     at: Moment
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from brokerproof import clock
-from brokerproof.errors import BrokerproofError, MachineError
+from brokerproof.errors import BrokerproofError, MachineError, RunError
 from brokerproof.run.directory import Run
-from brokerproof.run.records import StepProblem, StepSeconds, remove_record, write_record
+from brokerproof.run.records import StepProblem, StepSeconds, read_record, record_keys, remove_record, write_record
 
 
 @contextmanager
@@ -33,3 +33,16 @@ def record_step(run: Run, step: str) -> Iterator[None]:
 def _leave_problem(run: Run, step: str, problem: str) -> None:
     with suppress(MachineError):
         write_record(run, StepProblem(step=step, problem=problem))
+
+
+def list_step_problems(run: Run) -> dict[str, str]:
+    """By step, a sentence for each that could not do its work."""
+    return {step: f"step {step} failed: {_read_problem(run, step)}" for step in record_keys(run, StepProblem)}
+
+
+def _read_problem(run: Run, step: str) -> str:
+    try:
+        record = read_record(run, StepProblem, step)
+    except (RunError, OSError):
+        record = None
+    return record.problem if record else "its record cannot be read"

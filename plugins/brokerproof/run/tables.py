@@ -6,7 +6,7 @@ by `(producer, seq)`; `seq` starts at 0 and has no gaps; a key belongs to one pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -168,7 +168,7 @@ def _make_schema(model: type[BaseModel]) -> pa.Schema:
 def _arrow_type(annotation: Any) -> pa.DataType:
     if annotation == float | None:
         return pa.float64()
-    if isinstance(annotation, type) and issubclass(annotation, str):
+    if annotation == str | None or (isinstance(annotation, type) and issubclass(annotation, str)):
         return pa.string()
     raise TypeError(f"no column has the type {annotation}")
 
@@ -187,3 +187,15 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "anomalies": ANOMALIES,
     "measurements": MEASUREMENTS,
 }
+
+
+def make_batch(table: str, rows: Sequence[Mapping[str, Any]], constant: Mapping[str, Any]) -> pa.RecordBatch:
+    """Rows of a table as Arrow has them. `constant` has the columns that are the same in all rows."""
+    columns = [
+        pa.array(
+            [constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows],
+            field.type,
+        )
+        for field in SCHEMAS[table]
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[table])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from brokerproof.experiment.metrics import HELD_SECONDS, HELD_SHARE
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.publishing import compute_target_rate
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
-from brokerproof_judging.measurements.throughput import HELD_SECONDS, HELD_SHARE, Throughput, count_throughput
+from brokerproof_judging.measurements.throughput import Throughput, count_throughput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault:
     consumed = bool(run.scenario.workload.subscriptions)
     return {
         "first_ack_s": _read_first_ack(times, events, fault),
-        "rto_s": _read_rto(acks, compute_target_rate(run)),
+        "rto_s": _read_rto(acks, compute_target_rate(run), fault.cut_off_by),
         "longest_ack_gap_s": _read_longest_gap(acks, "ack"),
         "longest_delivery_gap_s": _read_longest_gap(deliveries, "delivery")
         if consumed
@@ -79,13 +80,15 @@ def _read_first_ack(times: RunTimes, events: ClientEvents, fault: EffectiveFault
     return Reading(value=fault.seconds_until(load_end), evidence=why, at_least=True)
 
 
-def _read_rto(acks: Throughput, rate_per_s: float) -> Reading:
+def _read_rto(acks: Throughput, rate_per_s: float, cut_off_by: str | None) -> Reading:
     second = acks.find_second_held(rate_per_s)
     held = f"{HELD_SHARE:.0%} of {rate_per_s:g} messages/s for {HELD_SECONDS} s"
     if second is not None:
         return Reading(value=float(second), evidence=f"acks held {held} from then on")
-    why = f"acks did not hold {held} in the {acks.span.seconds:g} s until the next fault or the end"
-    return Reading(value=max(0.0, acks.span.seconds - HELD_SECONDS), evidence=why, at_least=True)
+    until = f"{cut_off_by} took effect" if cut_off_by else "the load ended"
+    why = f"acks did not hold {held} in the {acks.span.seconds:g} s until {until}"
+    shortest = max(0.0, acks.span.seconds - HELD_SECONDS)
+    return Reading(value=shortest, evidence=why, at_least=True, cut_off_by=cut_off_by)
 
 
 def _read_longest_gap(events: Throughput, event: str) -> Reading:

@@ -19,11 +19,15 @@ RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """A value and its evidence; `at_least` where the real value is higher, because the wait for it was cut off."""
+    """A value and its evidence; `at_least` where the real value is higher, because the wait for it was cut off.
+
+    `cut_off_by` is the fault that did so, None where the load's end did.
+    """
 
     value: float | None
     evidence: str
     at_least: bool = False
+    cut_off_by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +77,7 @@ def _make_measurement(run: Run, measured: MeasuredValue) -> Measurement:
         minimum=bound.min if bound else None,
         maximum=bound.max if bound else None,
         evidence=reading.evidence,
+        cut_off_by=reading.cut_off_by if value is None else None,
     )
 
 

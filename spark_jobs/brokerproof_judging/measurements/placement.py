@@ -11,11 +11,11 @@ from typing import Any
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source
 from brokerproof.run.records import LogsRead, read_record
+from brokerproof.run.table_rows import iterate_rows
 
 from brokerproof_judging.measurements.measured_values import END, NO_SUBJECT, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
 from brokerproof_judging.measurements.samples import Samples
-from brokerproof_judging.table_io import iterate_rows
 
 _SHOWN = 5
 

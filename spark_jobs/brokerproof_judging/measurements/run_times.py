@@ -10,11 +10,10 @@ from brokerproof.faults.kind import FaultKind
 from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
 from brokerproof.run.directory import Run
 from brokerproof.run.records import PhaseTimes, read_record
+from brokerproof.run.table_rows import iterate_rows
 from brokerproof.run.tables import FaultState
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-
-from brokerproof_judging.table_io import iterate_rows
 
 PHASES = ("steady", "impact", "recovery")
 NEVER_STEADY = "the load never became steady"
@@ -41,9 +40,9 @@ class Span:
 class EffectiveFault:
     """A fault that took effect while the load was steady or later.
 
-    Its span goes from its effect to the next fault's, or to the load's end. `slowed` is from its effect to its healing,
-    of a fault that slows down what goes on, None of others. `healed_us` is when its targets were healthy again, None
-    where they never were.
+    Its span goes from its effect to the next fault's, which is `cut_off_by`, or to the load's end. `slowed` is from its
+    effect to its healing, of a fault that slows down what goes on, None of others. `healed_us` is when its targets were
+    healthy again, None where they never were.
     """
 
     name: str
@@ -51,6 +50,7 @@ class EffectiveFault:
     span: Span
     slowed: Span | None = None
     healed_us: int | None = None
+    cut_off_by: str | None = None
 
     def seconds_until(self, at_us: int) -> float:
         """The seconds from the effect to a moment."""
@@ -97,11 +97,11 @@ def read_run_times(run: Run) -> RunTimes:
     phases = dict(zip(PHASES, spans, strict=True)) if spans else {}
     histories = _read_histories(run)
     helping = {name for name, history in histories.items() if history.kind is not None and history.kind.helps}
-    effects = [
-        history.effective_us
+    effects = {
+        history.effective_us: name
         for name, history in histories.items()
         if name not in helping and history.effective_us is not None
-    ]
+    }
     effective: list[EffectiveFault] = []
     ineffective: list[IneffectiveFault] = []
     for name in dict.fromkeys([*list_harmful_faults(run.scenario), *histories]):
@@ -115,14 +115,16 @@ def read_run_times(run: Run) -> RunTimes:
             ineffective.append(IneffectiveFault(name=name, why=NEVER_STEADY))
         else:
             last = max(edges[-1], at)
+            end = min([*(other for other in effects if other > at), last])
             slows = history.kind is not None and history.kind.slows
             effective.append(
                 EffectiveFault(
                     name=name,
                     targets=history.targets,
-                    span=Span(start_us=at, end_us=min([*(other for other in effects if other > at), last])),
+                    span=Span(start_us=at, end_us=end),
                     slowed=Span(start_us=at, end_us=history.healing_us or last) if slows else None,
                     healed_us=history.healed_us,
+                    cut_off_by=effects.get(end),
                 )
             )
     return RunTimes(phases=phases, effective=tuple(effective), ineffective=tuple(ineffective))

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source, list_stored_names, split_name, translate_names
-
-from brokerproof_judging.table_io import iterate_rows
+from brokerproof.run.table_rows import iterate_rows
 
 # Of the others, only the times of the samples are used.
 _READ = {

@@ -9,15 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from brokerproof.experiment.metrics import HELD_SECONDS, HELD_SHARE
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from brokerproof_judging.measurements.run_times import EffectiveFault, Span
 
 SECOND_US = 1_000_000
-# A rate counts as held again at this share of the target, and after so many seconds in a row.
-HELD_SHARE = 0.9
-HELD_SECONDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)

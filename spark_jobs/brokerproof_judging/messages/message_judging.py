@@ -6,6 +6,7 @@ import json
 
 from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
+from brokerproof.run.table_rows import count_rows
 from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof_judging import table_io
@@ -44,7 +45,7 @@ class MessageJudging:
         replacement: table_io.Replacement,
     ) -> None:
         self._spark, self._run, self._recorded, self._replacement = spark, run, recorded, replacement
-        sizes = {name: table_io.count_rows(run, name) for name in recorded}
+        sizes = {name: count_rows(run, name) for name in recorded}
         self._publishes = sizes["publishes"]
         self._parts = choose_parts(spark, sum(sizes.values()))
         self._evidence = evidence

@@ -12,9 +12,10 @@ from typing import Any
 
 from brokerproof.errors import RunError
 from brokerproof.experiment.verdict import Verdict
+from brokerproof.suites.suite_file import SuiteFile
+from brokerproof.suites.written_expectation import WrittenExpectation
 
 from brokerproof_judging.suites.library import Validation
-from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
 from brokerproof_judging.suites.tally import Tally
 
 _LONGEST_REASON = 300
@@ -42,6 +43,23 @@ class Answer:
 
 def read_answers(file: SuiteFile, validation: Validation) -> list[Answer]:
     """The answers in the order of the file; RunError where Great Expectations did not evaluate what is written."""
+    answers = [
+        matched if isinstance(matched, Answer) else _read_answer(written, matched)
+        for written, matched in zip(file.expectations, match_results(file, validation), strict=True)
+    ]
+    holds = all(answer.verdict is Verdict.PASSED for answer in answers)
+    if validation.success is not holds and not any(answer.problem for answer in answers):
+        raise RunError(
+            f"Great Expectations calls the suite {'held' if validation.success else 'broken'}, its counts do not"
+        )
+    return answers
+
+
+def match_results(file: SuiteFile, validation: Validation) -> list[Any]:
+    """For each expectation of the file its result, or the answer that it has none that counts.
+
+    Raises RunError where Great Expectations did not take all of them.
+    """
     if validation.taken != len(file.expectations):
         raise RunError(
             f"{file.path} holds {len(file.expectations)} expectations, and Great Expectations took "
@@ -49,15 +67,8 @@ def read_answers(file: SuiteFile, validation: Validation) -> list[Answer]:
         )
     results: dict[str, list[Any]] = {}
     for result in validation.results:
-        kwargs = result.expectation_config.kwargs
-        results.setdefault(kwargs.get("anomaly") or kwargs.get("metric"), []).append(result)
-    answers = [_read_answer(written, results.get(written.name, [])) for written in file.expectations]
-    holds = all(answer.verdict is Verdict.PASSED for answer in answers)
-    if validation.success is not holds and not any(answer.problem for answer in answers):
-        raise RunError(
-            f"Great Expectations calls the suite {'held' if validation.success else 'broken'}, its counts do not"
-        )
-    return answers
+        results.setdefault(_find_name(result.expectation_config), []).append(result)
+    return [_match(written, results.get(written.name, [])) for written in file.expectations]
 
 
 def collect_tallies(answers: Sequence[Answer]) -> dict[str, Tally]:
@@ -71,7 +82,13 @@ def shorten_error(text: str) -> str:
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}…"
 
 
-def _read_answer(written: WrittenExpectation, results: Sequence[Any]) -> Answer:
+def _find_name(configuration: Any) -> str:
+    """The name of the expectation that a result is about."""
+    kwargs, meta = configuration.kwargs, configuration.meta or {}
+    return str(kwargs.get("anomaly") or kwargs.get("metric") or meta.get("name"))
+
+
+def _match(written: WrittenExpectation, results: Sequence[Any]) -> Any:
     if len(results) != 1:
         problem = "was not evaluated" if not results else f"was evaluated {len(results)} times"
         return Answer(written=written, tally=None, samples=[], problem=problem)
@@ -79,6 +96,10 @@ def _read_answer(written: WrittenExpectation, results: Sequence[Any]) -> Answer:
     if exception := _find_exception(result.exception_info):
         problem = f"could not be evaluated: {shorten_error(exception)}"
         return Answer(written=written, tally=None, samples=[], problem=problem)
+    return result
+
+
+def _read_answer(written: WrittenExpectation, result: Any) -> Answer:
     found = result.result
     try:
         tally = Tally(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from brokerproof.run.directory import Run
+from brokerproof.suites.suite_file import SuiteFile
+from brokerproof.suites.written_expectation import WrittenExpectation
 from brokerproof.systems.registry import list_abilities
 
 from brokerproof_judging.applicability import find_lacking
-from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
 
 
 def keep_applicable(file: SuiteFile, run: Run) -> tuple[SuiteFile, dict[str, str]]:
@@ -17,7 +18,7 @@ def keep_applicable(file: SuiteFile, run: Run) -> tuple[SuiteFile, dict[str, str
     applicable: list[WrittenExpectation] = []
     reasons: dict[str, str] = {}
     for written in file.expectations:
-        lacking = find_lacking(written.name, abilities)
+        lacking = find_lacking(written.name, abilities) if written.standard is None else None
         if lacking is None:
             applicable.append(written)
         else:

@@ -14,9 +14,10 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.faults.registry import list_harmful_faults
 from brokerproof.run.directory import Run
+from brokerproof.suites.suite_file import SuiteFile
+from brokerproof.suites.written_expectation import WrittenExpectation
 
 from brokerproof_judging.suites.message_counts import MessageCounts
-from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
 from brokerproof_judging.suites.tally import Tally
 
 _ANOMALIES = frozenset(str(anomaly) for anomaly in Anomaly)
@@ -63,15 +64,23 @@ def doubt_measurements(
 ) -> Iterator[str]:
     """Reasons, as sentences, not to believe a suite's result on `measurements`."""
     measurements = list(measurements)
+    suites = list_suites_measured(file)
     for row in measurements:
-        yield from _doubt_suite(row, file.suite)
-        if row["run_id"] != run.run_id and row["suite"] == file.suite:
+        for suite in suites:
+            yield from _doubt_suite(row, suite)
+        if row["run_id"] != run.run_id and row["suite"] in suites:
             yield f"`{row['metric']}` of `{row['subject']}` belongs to another run"
     for written in file.expectations:
-        rows = [row for row in measurements if row["suite"] == file.suite and row["metric"] == written.name]
+        suite = METRICS[written.name].suite
+        rows = [row for row in measurements if row["suite"] == suite and row["metric"] == written.name]
         yield from _recount(written, tallies[written.name], rows)
         yield from _doubt_bounds(written.name, rows, run.scenario)
         yield from find_unmeasured(written, rows, run.scenario)
+
+
+def list_suites_measured(file: SuiteFile) -> list[Suite]:
+    """The suites under which the metrics of a file are filed: its own, unless it is a user's."""
+    return list(dict.fromkeys(METRICS[written.name].suite for written in file.expectations))
 
 
 def _doubt_suite(row: MeasurementRow, suite: Suite) -> Iterator[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import fsspec
 from brokerproof.run.directory import Run
 
 from brokerproof_judging.suites.answers import shorten_error
 from brokerproof_judging.suites.library import Library
+from brokerproof_judging.suites.offline_pages import ValidationPage, make_offline
 
 
 def publish_data_docs(library: Library, site: str, run: Run) -> dict[str, str]:
@@ -16,6 +20,7 @@ def publish_data_docs(library: Library, site: str, run: Run) -> dict[str, str]:
     """
     try:
         library.build_data_docs()
+        make_offline(Path(site), f"{run.scenario.name}, run {run.run_id}", list(_list_pages(library, Path(site))))
         filesystem, target = fsspec.url_to_fs(run.path("report", "data_docs"))
         if filesystem.exists(target):
             filesystem.rm(target, recursive=True)
@@ -26,6 +31,13 @@ def publish_data_docs(library: Library, site: str, run: Run) -> dict[str, str]:
     except Exception as error:
         return {"data_docs_error": shorten_error(f"{type(error).__name__}: {error}")}
     return {"data_docs": locate_data_docs(run)}
+
+
+def _list_pages(library: Library, site: Path) -> Iterator[ValidationPage]:
+    """The pages about what was validated; the library puts each below the name of its suite."""
+    for title, success in library.validated.items():
+        for file in sorted((site / "validations" / title).rglob("*.html")):
+            yield ValidationPage(suite=title, success=success, path=str(file.relative_to(site)))
 
 
 def locate_data_docs(run: Run) -> str:

@@ -1,9 +1,9 @@
-"""Runs the five Great Expectations suites on a run's tables and makes the judgement of each.
+"""Runs the Great Expectations suites on a run's tables and makes the judgement of each.
 
 Great Expectations is not trusted with the verdict. A suite counts as passed only where its file asks for everything
-that there is to ask (suite_file.py), every expectation that applies to the run's system was evaluated, on all rows,
-without an exception, and an independent count agrees (cross_check.py). Everything else is `unknown` or `no_data`, with
-the reason.
+that there is to ask (brokerproof/suites/suite_file.py), every expectation that applies to the run's system was
+evaluated, on all rows, without an exception, and an independent count agrees (cross_check.py, table_counts.py).
+Everything else is `unknown` or `no_data`, with the reason.
 """
 
 from __future__ import annotations
@@ -14,68 +14,86 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from brokerproof.errors import InputError
-from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, SuiteJudgement
+from brokerproof.suites.suite_file import SuiteFile, read_suite
+from brokerproof.suites.suite_names import find_suites
+from brokerproof.suites.written_expectation import WrittenExpectation
 from pyspark.sql import SparkSession
 
 from brokerproof_judging.suites import sentences
 from brokerproof_judging.suites.answers import Answer, collect_tallies, read_answers, shorten_error
 from brokerproof_judging.suites.applicable_suite import keep_applicable
-from brokerproof_judging.suites.cross_check import doubt_measurements, doubt_messages, find_unmeasured
+from brokerproof_judging.suites.cross_check import (
+    doubt_measurements,
+    doubt_messages,
+    find_unmeasured,
+    list_suites_measured,
+)
 from brokerproof_judging.suites.data_docs import publish_data_docs
 from brokerproof_judging.suites.judged_tables import JudgedTables
 from brokerproof_judging.suites.library import GreatExpectations, Library
-from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation, read_suite
-
-_ON_MESSAGES = (Suite.COMPLETENESS, Suite.UNIQUENESS, Suite.ORDERING)
+from brokerproof_judging.suites.standard_answers import list_left_out, read_standard_answers
+from brokerproof_judging.suites.table_counts import count_table
 
 
 def evaluate(
     spark: SparkSession,
     run: Run,
-    expectations_dir: str,
+    expectations_dirs: Sequence[str],
     *,
-    suites: Iterable[Suite] = tuple(Suite),
-    library: Callable[[str], Library] = GreatExpectations,
+    suites: Iterable[str] | None = None,
+    required: Iterable[str] = (),
+    library: Callable[[str, str], Library] = GreatExpectations,
     data_docs: bool = True,
-) -> dict[Suite, SuiteJudgement]:
-    """The judgement of each suite on `messages`, `anomalies` and `measurements` of the run.
+) -> dict[str, SuiteJudgement]:
+    """The judgement of each suite on the tables of the run.
 
-    Whatever goes wrong makes the suite that it concerns `unknown`; the call never fails. The first call in a process
-    takes 7 to 10 s longer, in which Great Expectations is imported. `library` makes what runs the expectations, from
-    the directory in which it builds its Data Docs; these go to the run's `report/data_docs`.
+    The suites are the five, all others in the directories, and those in `required`, whether or not they have a file;
+    or only `suites`. Whatever goes wrong makes the suite that it concerns `unknown`. Raises InputError or OSError only
+    where the directories cannot be listed. The first call in a process takes 7 to 10 s longer, in which Great
+    Expectations is imported. `library` makes what runs the expectations, from the directory in which it builds its Data
+    Docs and the name of the run in them; these go to the run's `report/data_docs`.
     """
+    names = list(dict.fromkeys([*find_suites(expectations_dirs), *required]) if suites is None else suites)
     tables = JudgedTables(spark, run)
     with tempfile.TemporaryDirectory(prefix="brokerproof-data-docs-") as site:
         try:
-            opened = library(site)
+            opened = library(site, run.run_id)
         except Exception as error:
-            return {suite: _give_up(suite, expectations_dir, error) for suite in suites}
-        judgements = {suite: _evaluate_suite(suite, opened, tables, run, expectations_dir) for suite in suites}
+            return {suite: _give_up(suite, expectations_dirs, error) for suite in names}
+        judgements = {suite: _evaluate_suite(suite, opened, tables, run, expectations_dirs) for suite in names}
         docs = publish_data_docs(opened, site, run) if data_docs else {}
     return {suite: judgement.model_copy(update=docs) for suite, judgement in judgements.items()}
 
 
 def _evaluate_suite(
-    suite: Suite, library: Library, tables: JudgedTables, run: Run, expectations_dir: str
+    suite: str, library: Library, tables: JudgedTables, run: Run, expectations_dirs: Sequence[str]
 ) -> SuiteJudgement:
     try:
-        file = read_suite(expectations_dir, suite)
+        file = read_suite(expectations_dirs, suite)
         applicable, reasons = keep_applicable(file, run)
-        if reasons and suite not in _ON_MESSAGES and not _has_measurements(applicable, tables, run):
-            applicable, others = replace(applicable, expectations=()), applicable
-            reasons |= {written.name: "the scenario does not ask for it" for written in others.expectations}
-        if not applicable.expectations:
-            judgement = _judge(Verdict.NOT_APPLICABLE, "", [])
-        elif suite in _ON_MESSAGES:
-            judgement = _evaluate_messages(applicable, library, tables, run)
-        else:
-            judgement = _evaluate_measurements(applicable, library, tables, run)
-        return _add_inapplicable(judgement, file, reasons)
+        messages, measured = applicable.on_messages, applicable.on_measurements
+        if reasons and measured.expectations and not _has_measurements(measured, tables, run):
+            reasons |= {written.name: "the scenario does not ask for it" for written in measured.expectations}
+            measured = replace(measured, expectations=())
+        parts = [_evaluate_messages(messages, library, tables, run)] if messages.expectations else []
+        parts += [_evaluate_measurements(measured, library, tables, run)] if measured.expectations else []
+        parts += [_evaluate_table(part, library, tables, run) for part in applicable.on_tables]
+        return _add_inapplicable(_join(parts), file, reasons)
     except Exception as error:
-        return _give_up(suite, expectations_dir, error)
+        return _give_up(suite, expectations_dirs, error)
+
+
+def _join(parts: Sequence[SuiteJudgement]) -> SuiteJudgement:
+    """The judgement of a suite from those of its parts: the worst verdict, and the reasons for it."""
+    if not parts:
+        return _judge(Verdict.NOT_APPLICABLE, "", [])
+    verdict = merge_verdicts(part.verdict for part in parts)
+    why = " ".join(part.why for part in parts if part.verdict is verdict)
+    checks = [check for part in parts for check in part.expectations]
+    return _judge(verdict, why, checks, evaluated=sum(part.evaluated for part in parts))
 
 
 def _evaluate_messages(file: SuiteFile, library: Library, tables: JudgedTables, run: Run) -> SuiteJudgement:
@@ -92,18 +110,45 @@ def _evaluate_messages(file: SuiteFile, library: Library, tables: JudgedTables, 
 
 
 def _evaluate_measurements(file: SuiteFile, library: Library, tables: JudgedTables, run: Run) -> SuiteJudgement:
-    measurements = tables.measurements
-    if not any(row["suite"] == file.suite for row in measurements):
-        return _make_no_data(file, f"`measurements` holds no row of {file.suite}; nothing of it was measured.")
-    answers = read_answers(file, library.validate(file, tables.select_measurements(file.suite)))
+    measurements, suites = tables.measurements, list_suites_measured(file)
+    if not any(row["suite"] in suites for row in measurements):
+        return _make_no_data(file, f"`measurements` holds no row of {' or '.join(suites)}; nothing of it was measured.")
+    answers = read_answers(file, library.validate(file, tables.select_measurements(suites)))
     tallies = collect_tallies(answers)
     doubts = list(doubt_measurements(file, tallies, measurements, run)) if len(tallies) == len(answers) else []
     return _conclude(answers, doubts, lambda: sentences.describe_measurements_passed(file, answers, measurements, run))
 
 
+def _evaluate_table(file: SuiteFile, library: Library, tables: JudgedTables, run: Run) -> SuiteJudgement:
+    """The standard expectations on one table. An error makes them `unknown`, and not those on other tables."""
+    table = file.expectations[0].table
+    try:
+        frame = tables.read(table)
+        counts = count_table(frame, file.expectations, run.run_id)
+        # Where messages were judged, an empty `anomalies` says that none has any.
+        judged = table == "anomalies" and counts.rows == 0 and tables.message_counts.rows > 0
+        validation = library.validate(file, frame)
+        answers = read_standard_answers(file, validation, counts, no_row_is_a_finding=judged)
+    except Exception as error:
+        logging.getLogger(__name__).warning("%s could not be judged", file.title, exc_info=error)
+        answers = [
+            Answer(
+                written=written,
+                tally=None,
+                samples=[],
+                problem=f"could not be evaluated: {shorten_error(str(error) or repr(error))}",
+            )
+            for written in file.expectations
+        ]
+        return _conclude(answers, [], lambda: "")
+    left_out = list_left_out(answers, counts)
+    return _conclude(answers, [], lambda: sentences.describe_table_passed(table, answers, counts.rows, left_out))
+
+
 def _has_measurements(file: SuiteFile, tables: JudgedTables, run: Run) -> bool:
     """Whether anything of the suite was measured, or had to be."""
-    measured = any(row["suite"] == file.suite for row in tables.measurements)
+    suites = list_suites_measured(file)
+    measured = any(row["suite"] in suites for row in tables.measurements)
     return measured or any(any(find_unmeasured(written, [], run.scenario)) for written in file.expectations)
 
 
@@ -127,10 +172,10 @@ def _make_no_data(file: SuiteFile, why: str) -> SuiteJudgement:
     return _judge(Verdict.NO_DATA, why, checks)
 
 
-def _give_up(suite: Suite, expectations_dir: str, error: Exception) -> SuiteJudgement:
+def _give_up(suite: str, expectations_dirs: Sequence[str], error: Exception) -> SuiteJudgement:
     logging.getLogger(__name__).warning("%s could not be judged", suite, exc_info=error)
     try:
-        written = read_suite(expectations_dir, suite).expectations
+        written = read_suite(expectations_dirs, suite).expectations
     except InputError:
         written = ()
     why = f"The suite could not be judged: {shorten_error(str(error) or repr(error))}"
@@ -139,8 +184,6 @@ def _give_up(suite: Suite, expectations_dir: str, error: Exception) -> SuiteJudg
 
 def _add_inapplicable(judgement: SuiteJudgement, file: SuiteFile, reasons: Mapping[str, str]) -> SuiteJudgement:
     """The judgement with what does not apply, in the file's order; that counts neither as written nor as evaluated."""
-    if not reasons:
-        return judgement
     checks = {check.name: check for check in judgement.expectations}
     checks |= {
         written.name: _make_check(written, Verdict.NOT_APPLICABLE, why=reasons[written.name])
@@ -148,7 +191,7 @@ def _add_inapplicable(judgement: SuiteJudgement, file: SuiteFile, reasons: Mappi
         if written.name in reasons
     }
     why = judgement.why
-    if judgement.verdict in (Verdict.PASSED, Verdict.NOT_APPLICABLE):
+    if reasons and judgement.verdict in (Verdict.PASSED, Verdict.NOT_APPLICABLE):
         why = f"{why} {sentences.describe_inapplicable(reasons)}".strip()
     in_order = tuple(checks[written.name] for written in file.expectations)
     return judgement.model_copy(update={"why": why, "expectations": in_order})
@@ -165,6 +208,7 @@ def _make_check(written: WrittenExpectation, verdict: Verdict, answer: Answer | 
     return Check(
         name=written.name,
         description=written.description,
+        table=written.table,
         verdict=verdict,
         why=why,
         rows=tally.rows if tally else 0,

@@ -6,16 +6,25 @@ The evaluation knows it as a `Library`, so that a test can give it a faulty one.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import pandas as pd
+from brokerproof.suites.suite_file import SuiteFile
 from pyspark.sql import DataFrame
 
-from brokerproof_judging.suites.suite_file import SuiteFile
+from brokerproof_judging.suites.tally import MOST_SAMPLES
 
 _SITE = "brokerproof"
+
+# The library shows some of the rows that a standard expectation counts. It takes no more than 200 of them from Spark.
+_RESULT_FORMAT = {
+    "result_format": "COMPLETE",
+    "include_unexpected_rows": True,
+    "partial_unexpected_count": MOST_SAMPLES,
+}
 
 # Rows in memory, or rows that Spark holds.
 Frame: TypeAlias = pd.DataFrame | DataFrame
@@ -38,6 +47,10 @@ class Library(Protocol):
     def validate(self, file: SuiteFile, frame: Frame) -> Validation:
         """Run the expectations of a file on the rows of a frame."""
 
+    @property
+    def validated(self) -> Mapping[str, bool]:
+        """What was validated, by title: whether the library says yes."""
+
     def build_data_docs(self) -> None:
         """Build pages about all that was validated."""
 
@@ -45,10 +58,10 @@ class Library(Protocol):
 class GreatExpectations:
     """Great Expectations, in a context of its own that tells nobody and draws no progress bars.
 
-    It builds its Data Docs in the directory `site`.
+    It builds its Data Docs in the directory `site`, in which the run has the name `run_name`.
     """
 
-    def __init__(self, site: str) -> None:
+    def __init__(self, site: str, run_name: str = "") -> None:
         os.environ["GX_ANALYTICS_ENABLED"] = "false"
         import great_expectations as gx
         from great_expectations.data_context.types.base import (
@@ -72,6 +85,9 @@ class GreatExpectations:
             data_docs_sites={_SITE: docs},
         )
         self._context: Any = gx.get_context(mode="ephemeral", project_config=configuration)
+        self._run_name = run_name
+        # What was validated: the title of the suite's part, and whether the library says yes.
+        self.validated: dict[str, bool] = {}
 
     def validate(self, file: SuiteFile, frame: Frame) -> Validation:
         """Run the expectations of a file on the rows of a frame."""
@@ -80,9 +96,14 @@ class GreatExpectations:
         suite = self._context.suites.add(gx.ExpectationSuite(**file.content))
         batches = self._rows_in_memory if isinstance(frame, pd.DataFrame) else self._rows_on_spark
         definition = self._context.validation_definitions.add(
-            gx.ValidationDefinition(name=f"{file.suite}", data=batches, suite=suite)
+            gx.ValidationDefinition(name=file.title, data=batches, suite=suite)
         )
-        outcome = definition.run(batch_parameters={"dataframe": frame}, result_format="COMPLETE")
+        outcome = definition.run(
+            batch_parameters={"dataframe": frame},
+            result_format=_RESULT_FORMAT,
+            run_id=gx.RunIdentifier(run_name=self._run_name or None),
+        )
+        self.validated[file.title] = bool(outcome.success)
         return Validation(taken=len(suite.expectations), success=bool(outcome.success), results=list(outcome.results))
 
     # Made once and not for each suite, because the context writes its configuration anew for each thing that is added.

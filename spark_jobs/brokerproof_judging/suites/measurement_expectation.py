@@ -17,8 +17,8 @@ from great_expectations.execution_engine import PandasExecutionEngine
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
-from brokerproof_judging.suites.row_expectation import MOST_SAMPLES, RowExpectation, make_sample
-from brokerproof_judging.suites.tally import Tally
+from brokerproof_judging.suites.row_expectation import RowExpectation, make_sample
+from brokerproof_judging.suites.tally import MOST_SAMPLES, Tally
 
 _STANDINGS = "brokerproof.measurement_standings"
 
@@ -44,6 +44,9 @@ def find_standing(row: Mapping[str, Any], *, minimum: float | None, maximum: flo
     if any(bound is not None and math.isnan(bound) for bound in in_force):
         return Standing.UNDECIDED
     value = row["value"]
+    if value is None and row["cut_off_by"] is not None and in_force == (None, None):
+        # The timeline left no time for it, and nobody asks for it.
+        return Standing.HELD
     if value is None or math.isnan(value):
         return Standing.UNDECIDED if required or in_force != (None, None) else Standing.HELD
     if _is_outside(value, *in_force):
@@ -69,7 +72,7 @@ class MeasurementStandings(TableMetricProvider):
         metric_value_kwargs: dict[str, Any],
         metrics: dict[str, Any],
         runtime_configuration: dict[str, Any],
-    ) -> tuple[Tally, list[dict[str, Any]]]:
+    ) -> tuple[Tally, list[dict[str, Any]], list[str]]:
         frame, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, domain_type=MetricDomainTypes.TABLE)
         metric, *bounds = (metric_value_kwargs[key] for key in cls.value_keys)
         minimum, maximum, required = bounds
@@ -85,7 +88,26 @@ class MeasurementStandings(TableMetricProvider):
             undecided=standings.count(Standing.UNDECIDED),
             legal=standings.count(Standing.LEGAL),
         )
-        return tally, samples[:MOST_SAMPLES]
+        observed = [_describe_value(row, minimum, maximum) for row in rows[:MOST_SAMPLES]]
+        return tally, samples[:MOST_SAMPLES], observed
+
+
+def _describe_value(row: Mapping[str, Any], minimum: float | None, maximum: float | None) -> str:
+    """A value with its subject and the bounds in force, as in `51 s of eu_destroyed (at most 90 s)`."""
+    value = row["value"]
+    text = "not measured" if value is None or math.isnan(value) else _format_value(value, row["unit"])
+    subject = f" of {row['subject']}" if row["subject"] else ""
+    bounds = [
+        f"{words} {_format_value(bound, row['unit'])}"
+        for words, own, default in (("at least", row["minimum"], minimum), ("at most", row["maximum"], maximum))
+        if (bound := default if own is None else own) is not None and not math.isnan(bound)
+    ]
+    return f"{text}{subject} ({', '.join(bounds)})" if bounds else f"{text}{subject}"
+
+
+def _format_value(value: float, unit: str) -> str:
+    # Infinity is no whole number, and has a name of its own.
+    return f"{value:,.0f} {unit}" if float(value).is_integer() or abs(value) >= 100 else f"{value:.3g} {unit}"
 
 
 class ExpectMeasurementWithinBounds(RowExpectation):
@@ -93,7 +115,7 @@ class ExpectMeasurementWithinBounds(RowExpectation):
 
     `minimum` and `maximum` are in force where the scenario sets no such bound of its own; what only the scenario's
     bound allows is counted as legal. A missing value is undecided where a bound is in force, or where the metric is
-    `required`.
+    `required`, unless another fault of the timeline left no time to measure it.
     """
 
     metric: str
@@ -112,5 +134,11 @@ class ExpectMeasurementWithinBounds(RowExpectation):
 
     def read_tally(self, metrics: Mapping[str, Any]) -> tuple[Tally, list[dict[str, Any]]]:
         """As the metric comes."""
-        tally, samples = metrics[_STANDINGS]
+        tally, samples, _ = metrics[_STANDINGS]
         return tally, samples
+
+    def describe_observed(self, metrics: Mapping[str, Any], tally: Tally) -> str:
+        """The values, each with its bounds; then how many are not shown."""
+        _, _, observed = metrics[_STANDINGS]
+        more = tally.rows - len(observed)
+        return "; ".join([*observed, *([f"and {more} more"] if more else [])]) or "nothing was measured"

@@ -12,9 +12,6 @@ from great_expectations.util import convert_to_json_serializable
 
 from brokerproof_judging.suites.tally import Tally
 
-# Rows that a result shows of those that it counts.
-MOST_SAMPLES = 20
-
 
 class RowExpectation(BatchExpectation, ABC):
     """Holds where no row is unexpected and none is undecided."""
@@ -22,6 +19,10 @@ class RowExpectation(BatchExpectation, ABC):
     @abstractmethod
     def read_tally(self, metrics: Mapping[str, Any]) -> tuple[Tally, list[dict[str, Any]]]:
         """The numbers of rows, and a few rows that are unexpected or, where none is, undecided."""
+
+    def describe_observed(self, metrics: Mapping[str, Any], tally: Tally) -> str:
+        """What a person reads as the observed value."""
+        return f"{tally.unexpected} of {tally.rows} against it, {tally.undecided} undecided, {tally.legal} legal"
 
     def _validate(
         self,
@@ -33,8 +34,7 @@ class RowExpectation(BatchExpectation, ABC):
         return {
             "success": tally.unexpected == 0 and tally.undecided == 0,
             "result": {
-                "observed_value": f"{tally.unexpected} of {tally.rows} against it, {tally.undecided} undecided, "
-                f"{tally.legal} legal",
+                "observed_value": self.describe_observed(metrics, tally),
                 "rows": tally.rows,
                 "unexpected_count": tally.unexpected,
                 "unexpected_percent": 100 * tally.unexpected / tally.rows if tally.rows else 0.0,

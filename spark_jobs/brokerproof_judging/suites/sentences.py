@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from brokerproof.errors import shorten
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
+from brokerproof.suites.suite_file import SuiteFile
+from brokerproof.suites.written_expectation import WrittenExpectation
 
 from brokerproof_judging.suites.answers import Answer, collect_tallies
 from brokerproof_judging.suites.message_counts import MessageCounts
-from brokerproof_judging.suites.suite_file import SuiteFile, WrittenExpectation
 from brokerproof_judging.suites.tally import Tally
 
 
@@ -22,8 +24,33 @@ def describe_first(answers: Sequence[Answer], verdict: Verdict) -> str:
     rest = f"; {verdict} too: {', '.join(other.written.name for other in others)}" if others else ""
     if answer.tally is None:
         return f"`{answer.written.name}` {answer.problem}{rest}."
-    describe = _describe_measurement if answer.written.name in METRICS else _describe_anomaly
+    describe = _describe_standard if answer.written.standard else _find_description(answer)
     return f"{describe(answer, answer.tally)}{rest}."
+
+
+def _find_description(answer: Answer) -> Callable[[Answer, Tally], str]:
+    return _describe_measurement if answer.written.name in METRICS else _describe_anomaly
+
+
+def _describe_standard(answer: Answer, tally: Tally) -> str:
+    name, first = answer.written.name, answer.samples[0] if answer.samples else {}
+    if answer.verdict is Verdict.UNKNOWN:
+        return f"`{name}` cannot compare {tally.undecided:,} of {tally.rows:,} rows, which hold a null or NaN"
+    shown = ", ".join(
+        f"{column} {value}" for column, value in first.items() if value is not None and column != "run_id"
+    )
+    example = f"; the first is {shorten(shown, 200)}" if shown else ""
+    if answer.written.standard and answer.written.standard.counted_in:
+        return f"`{name}` is broken by {tally.unexpected:,} of {tally.rows:,} rows or values{example}"
+    return f"`{name}` does not hold for {tally.rows:,} rows{example}"
+
+
+def describe_table_passed(table: str, answers: Sequence[Answer], rows: int, left_out: Mapping[str, int]) -> str:
+    """Why the standard expectations on a table passed, and which rows they left out."""
+    if not rows:
+        return f"All {len(answers)} standard expectations on `{table}` hold, because it holds no row."
+    omitted = "".join(f" `{name}` left out {number:,} rows without a value." for name, number in left_out.items())
+    return f"All {len(answers)} standard expectations on `{table}` hold for {rows:,} rows.{omitted}"
 
 
 def _describe_measurement(answer: Answer, tally: Tally) -> str:
@@ -66,15 +93,23 @@ def describe_measurements_passed(
     file: SuiteFile, answers: Sequence[Answer], measurements: Sequence[Mapping[str, Any]], run: Run
 ) -> str:
     """Why a suite on measurements passed: what is within bounds, and what only the scenario allows."""
-    rows = [row for row in measurements if row["suite"] == file.suite]
+    names = {written.name for written in file.expectations}
+    rows = [row for row in measurements if row["metric"] in names]
     defaults = {written.name for written in file.expectations if (written.minimum, written.maximum) != (None, None)}
     bounded = [row for row in rows if (row["minimum"], row["maximum"]) != (None, None) or row["metric"] in defaults]
     legal = [f"{name} {tally.legal:,} times" for name, tally in collect_tallies(answers).items() if tally.legal]
     allowed = f"; only the scenario's own bound allows {', '.join(legal)}" if legal else ""
+    cut_off = "".join(
+        f" `{row['metric']}` of {row['subject']} was not measured, because {row['cut_off_by']} took effect before, "
+        "and no bound asks for it."
+        for row in rows
+        if row["cut_off_by"] is not None and row not in bounded
+    )
     if bounded:
-        return f"{len(bounded):,} of {len(rows):,} measurements have bounds, and all of them are within{allowed}."
+        held = f"{len(bounded):,} of {len(rows):,} measurements have bounds, and all of them are within{allowed}."
+        return held + cut_off
     faults = "" if run.scenario.faults else "no fault and "
-    return f"The scenario sets {faults}no bound, so nothing can fail; {len(rows):,} measurements are recorded."
+    return f"The scenario sets {faults}no bound, so nothing can fail; {len(rows):,} measurements are recorded.{cut_off}"
 
 
 def describe_inapplicable(reasons: Mapping[str, str]) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Rows that a result shows of those that it counts.
+MOST_SAMPLES = 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:

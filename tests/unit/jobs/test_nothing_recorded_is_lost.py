@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import consume
 import load
 import pytest
 import read_back
 from brokerproof import clock
 from brokerproof.checks import load_scenario
+from brokerproof.clients.consuming import complete_deliveries, consume, plan_consumers
+from brokerproof.clients.producing import ScheduledProducer, complete_publishes, plan_producers
+from brokerproof.clients.record import RecordReader
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read_live_status
 from brokerproof.run.records import (
@@ -83,8 +85,6 @@ class Clients:
             raise BrokenError("the client gave up")
 
 
-# The only producer, or consumer, of its job.
-ALONE = SimpleNamespace(attemptNumber=lambda: 0, allGather=lambda text: [text], barrier=lambda: None)
 # Confirms no ack.
 SILENT = SimpleNamespace(find_acknowledged=lambda *_: {})
 
@@ -102,7 +102,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def published(run: Run, monkeypatch: pytest.MonkeyPatch, clients: Clients) -> list[dict[str, Any]]:
     plant_system(monkeypatch, PlantedSystem(clients=lambda _: clients))
-    batches = load.publish_messages(run, load.plan_producers(run)[0], ALONE)  # type: ignore[arg-type]
+    task = plan_producers(run)[0]
+    ScheduledProducer(run, task).publish()
+    reader = RecordReader(run, task.client, epoch=0)
+    batches = complete_publishes(run, task, 0, reader.read_new(), lambda: None)
     return [row for rows in batches for row in rows.to_pylist()]
 
 
@@ -131,16 +134,19 @@ def test_a_producer_that_breaks_keeps_what_it_had_sent(run: Run, monkeypatch: py
     assert sorted(row["seq"] for row in rows) == list(range(11))
     # The one that nobody answered, and the one at which the client broke.
     assert sorted(row["seq"] for row in rows if row["outcome"] == "unknown") == [3, 10]
-    end = load.conclude_load(run, load.plan_producers(run)[:1])
+    end = load.conclude_load(run, plan_producers(run)[:1])
     assert (end.finished, end.why) == (False, "mycluster-p0: BrokenError: the client gave up")
 
 
-def test_before_the_load_was_steady_it_fails_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    started = time.monotonic()
-    with pytest.raises(BrokenError, match="gave up"):
-        published(run, monkeypatch, Clients(breaks_after=10))
-    assert read_record(run, ProducerEnd, 0) is None
-    assert time.monotonic() - started < 10
+def test_a_record_that_cannot_be_written_ends_the_load(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    steady(run)
+    Path(run.path("clients")).write_text("a file where the directory has to be")
+    plant_system(monkeypatch, PlantedSystem(clients=lambda _: Clients()))
+    ScheduledProducer(run, plan_producers(run)[0]).publish()
+    end = read_record(run, ProducerEnd, 0)
+    assert end is not None
+    assert (end.scheduled, end.problem) == (0, end.problem)
+    assert "cannot be written" in (end.problem or "")
 
 
 def test_a_log_whose_reader_breaks_is_not_read_to_its_end_and_keeps_what_was_read(
@@ -158,7 +164,9 @@ def test_a_log_whose_reader_breaks_is_not_read_to_its_end_and_keeps_what_was_rea
 
 def delivered(run: Run, monkeypatch: pytest.MonkeyPatch, clients: Clients) -> list[dict[str, Any]]:
     plant_system(monkeypatch, PlantedSystem(clients=lambda _: clients, cluster=SILENT))
-    batches = consume.consume_messages(run, consume.plan_consumers(run)[0], ALONE)  # type: ignore[arg-type]
+    task = plan_consumers(run)[0]
+    consume(run, task)
+    batches = complete_deliveries(RecordReader(run, task.client, epoch=0).read_new())
     return [row for rows in batches for row in rows.to_pylist()]
 
 
@@ -184,6 +192,21 @@ def test_a_consumer_that_breaks_keeps_what_it_had_received(run: Run, monkeypatch
     assert end.problem == "audit-c0: BrokenError: the client gave up"
 
 
-def test_a_consumer_that_breaks_before_the_load_was_steady_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BrokenError, match="gave up"):
-        delivered(run, monkeypatch, Clients(breaks_after=7))
+def test_acks_that_cannot_be_asked_for_are_a_problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    steady(run)
+    asked = threading.Event()
+
+    def find(*_: Any) -> Any:
+        asked.set()
+        raise KeyError("cursors")
+
+    stopping = threading.Timer(2.5, lambda: write_record(run, ConsumersStop(at=clock.now_us())))
+    stopping.start()
+    plant_system(
+        monkeypatch, PlantedSystem(clients=lambda _: Clients(holds=5), cluster=SimpleNamespace(find_acknowledged=find))
+    )
+    consume(run, plan_consumers(run)[0])
+    assert asked.is_set()
+    end = read_record(run, ConsumerEnd, 0)
+    assert end is not None
+    assert end.problem == "audit-c0: KeyError: 'cursors'"

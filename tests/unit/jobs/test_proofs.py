@@ -9,13 +9,17 @@ import consume
 import load
 import pytest
 import read_back
+from brokerproof import clock
 from brokerproof.checks import load_scenario
+from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import (
     ConsumerEnd,
     LoadEnd,
     LogRead,
+    ObservationsRequested,
+    ObservationsWritten,
     ProducerEnd,
     Record,
     ReplicationDrains,
@@ -107,14 +111,14 @@ def test_a_load_has_finished_where_every_producer_says_so(run: Run) -> None:
 
 
 def test_a_producer_with_a_problem_is_the_load_s(run: Run) -> None:
-    with pytest.raises(SystemExit, match="p1: it broke"):
+    with pytest.raises(RunError, match="p1: it broke"):
         load.main([run.directory], LeavesRecords(producer_end(0), producer_end(1, problem="p1: it broke")))
     assert (end_of_load(run).finished, end_of_load(run).why) == (False, "p1: it broke")
 
 
 def test_a_producer_that_left_nothing_did_not_finish_whatever_it_showed(run: Run) -> None:
     LiveStatus(run, "load-1").show(finished=True, scheduled=10, acked=10, problem=None)
-    with pytest.raises(SystemExit, match="mycluster-p1 left no record of its end"):
+    with pytest.raises(RunError, match="mycluster-p1 left no record of its end"):
         load.main([run.directory], LeavesRecords(producer_end(0)))
     assert (end_of_load(run).finished, end_of_load(run).scheduled) == (False, 10)
 
@@ -127,9 +131,9 @@ def test_what_an_earlier_attempt_left_proves_nothing_of_this_one(run: Run) -> No
         log_read(),
     ):
         write_record(run, left)
-    with pytest.raises(SystemExit, match="mycluster-p0 left no record of its end; mycluster-p1 left no record"):
+    with pytest.raises(RunError, match="mycluster-p0 left no record of its end; mycluster-p1 left no record"):
         load.main([run.directory], LeavesRecords())
-    with pytest.raises(SystemExit, match="audit-c0 left no record of its end"):
+    with pytest.raises(RunError, match="audit-c0 left no record of its end"):
         consume.main([run.directory], LeavesRecords())
     (log,) = read_back.read_logs(run, LeavesRecords()).logs
     assert (log.read_to_end, log.why) == (False, "its reader left no record")
@@ -149,10 +153,14 @@ def test_a_log_is_not_read_to_its_end_whatever_its_reader_showed(run: Run) -> No
     assert not log.read_to_end
 
 
-def test_where_no_log_can_be_read_the_job_says_why(run: Run, cluster: Cluster) -> None:
+def test_where_no_log_can_be_read_the_job_says_why_and_the_samples_are_written_first(
+    run: Run, cluster: Cluster
+) -> None:
     cluster.log = TopicLog(cluster="mycluster", partition=-1, why="no node answers")
-    with pytest.raises(SystemExit, match="no log can be read back: no node answers"):
+    write_record(run, ObservationsWritten(at=clock.now_us()))
+    with pytest.raises(RunError, match="no log can be read back: no node answers"):
         read_back.main([run.directory], LeavesRecords())
+    assert read_record(run, ObservationsRequested) is not None
 
 
 @pytest.mark.usefixtures("cluster")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from brokerproof.run.directory import Run
-from brokerproof.run.tables import Batches
+from brokerproof.run.tables import Batches, make_batch
 from pyspark.sql import SparkSession
-from spark_session import make_batch, run_tasks
+from spark_session import run_tasks
 
 
 def record_task(run: Run, task: str) -> Batches:

@@ -12,6 +12,7 @@ import pytest
 import read_back
 from brokerproof import clock, monitor
 from brokerproof.checks import load_scenario
+from brokerproof.clients.consuming import MovingConsumer
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus, read_live_status
 from brokerproof.run.records import (
@@ -87,7 +88,7 @@ def test_subscriptions_of_one_name_are_consumed_on_both_clusters(tmp_path: Path)
     run = run_of(tmp_path, **{"workload.subscriptions.1.type": "exclusive"})
     tasks = consume.plan_consumers(run)
     assert [(task.cluster, task.subscription) for task in tasks] == [(EU, "audit"), (US, "audit")]
-    types = [consume.MovingConsumer(run, task).subscription.type for task in tasks]
+    types = [MovingConsumer(run, task).subscription.type for task in tasks]
     assert types == ["failover", "exclusive"]
 
 

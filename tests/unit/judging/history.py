@@ -241,7 +241,7 @@ class History:
         return run
 
     def _proofs(self) -> dict[type[Record], Record | None]:
-        places = sorted({(row["topic"], row["partition"]) for row in self.publishes})
+        places = sorted({(row["topic"], row["partition"]) for row in self.publishes if row["partition"] is not None})
         logs = [(cluster, *place) for cluster in self.topology.clusters for place in places]
         read = LogsRead(
             started_at=START + 100 * SECOND,

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import verify
-from brokerproof.run.judgement import JudgingFailure
-from brokerproof.run.records import read_record
+import json
+from pathlib import Path
 
-from .history import History
+import verify
+from brokerproof.experiment.guarantees import Suite
+from brokerproof.run.deletion import delete_tables
+from brokerproof.run.judgement import JudgingFailure, read_judgement
+from brokerproof.run.records import PhaseTimes, TablesDeletion, read_record, write_record
+from brokerproof.run.series import RunSeries
+
+from .history import SECOND, START, History
+
+SHIPPED = str(Path(__file__).parents[3] / "expectations")
 
 
 def test_what_cannot_be_judged_is_unknown_with_the_reason(spark, tmp_path):
@@ -21,7 +29,74 @@ def test_what_cannot_be_judged_is_unknown_with_the_reason(spark, tmp_path):
     assert list((tmp_path / "run/tables").glob(".*")) == []
 
 
+def test_a_suite_comes_from_the_first_directory_that_has_it(spark, tmp_path):
+    run = History().clean().write(tmp_path / "run")
+    (tmp_path / "my own").mkdir()
+    (tmp_path / "my own" / "ordering.json").write_text("{}")
+
+    assert verify.main([str(tmp_path / "run"), "--expectations", f"{tmp_path}/my own", "--expectations", SHIPPED]) == 0
+
+    suites = read_judgement(run).suites
+    assert f"{tmp_path}/my own/ordering.json" in suites[Suite.ORDERING].why
+    assert suites[Suite.COMPLETENESS].verdict == "passed"
+
+
+def test_a_users_suite_is_judged_beside_the_five(spark, tmp_path):
+    run = History().clean().write(tmp_path / "run")
+    (tmp_path / "my own").mkdir()
+    query = "SELECT * FROM {batch} WHERE error IS NOT NULL"
+    entry = {
+        "type": "unexpected_rows_expectation",
+        "kwargs": {"unexpected_rows_query": query},
+        "description": "No attempt had an error.",
+        "meta": {"table": "publishes"},
+    }
+    (tmp_path / "my own" / "mine.json").write_text(json.dumps({"name": "mine", "expectations": [entry]}))
+    directories = ["--expectations", f"{tmp_path}/my own", "--expectations", SHIPPED]
+
+    assert verify.main([str(tmp_path / "run"), *directories, "--suite", "mine", "--suite", "gone"]) == 0
+
+    judgement = read_judgement(run)
+    assert list(judgement.suites) == [*Suite, "mine", "gone"]
+    assert judgement.suites["mine"].verdict == "passed"
+    assert judgement.suites["gone"].verdict == judgement.verdict == "unknown"
+    assert "gone.json: no such file" in judgement.why
+
+
 def test_a_directory_without_a_run_is_left_alone(tmp_path):
     assert verify.main([str(tmp_path / "mistyped")]) == 1
 
     assert not (tmp_path / "mistyped").exists()
+
+
+def test_a_run_without_its_tables_keeps_the_judgement_that_it_has(spark, tmp_path, capsys):
+    run = History().clean().write(tmp_path / "run")
+    assert verify.main([str(tmp_path / "run")]) == 0
+    judged = (tmp_path / "run/state/judgement.json").read_text()
+    write_record(run, TablesDeletion(why="after 30 days (BROKERPROOF_KEEP_TABLES_DAYS)", at=1_767_225_600_000_000))
+    delete_tables(run)
+
+    assert verify.main([str(tmp_path / "run")]) == 1
+
+    assert (tmp_path / "run/state/judgement.json").read_text() == judged
+    sentence = "its tables were deleted on 2026-01-01, after 30 days (BROKERPROOF_KEEP_TABLES_DAYS)"
+    assert sentence in capsys.readouterr().err
+
+
+def test_verify_leaves_the_series_and_says_where_they_cannot_be_made(spark, tmp_path, monkeypatch):
+    run = History().clean().write(tmp_path / "run")
+    phases = PhaseTimes(
+        steady_at=START, impact_at=START + SECOND, recovery_at=START + 2 * SECOND, ends_at=START + 3 * SECOND
+    )
+    write_record(run, phases)
+    assert verify.main([str(tmp_path / "run")]) == 0
+    made = read_record(run, RunSeries)
+    assert (made.problem, sum(made.publishes[0].acked)) == ("", 12)
+
+    def fail(*_):
+        raise RuntimeError("no space left\nat all")
+
+    monkeypatch.setattr("brokerproof_judging.series.run_series.make_message_series", fail)
+    assert verify.main([str(tmp_path / "run")]) == 0
+    assert read_record(run, RunSeries).problem == "The series of the run could not be made: no space left"
+    assert read_judgement(run).suites[Suite.COMPLETENESS].verdict == "passed"

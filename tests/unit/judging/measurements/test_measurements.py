@@ -230,3 +230,22 @@ def test_what_never_came_breaks_a_limit_only_if_it_was_waited_for_long_enough(tm
     (row,) = make_measurements(run, [MeasuredValue(metric="rto_s", subject="kill", reading=never)])
 
     assert row.value == value
+
+
+def test_a_recovery_that_the_next_fault_cut_off_names_it(spark, tmp_path):
+    faults = [{"name": name, "kind": "kill", "targets": {"nodes": [OWNER]}} for name in ("first", "second")]
+    history = History(workload={"rate": 10}, faults=faults).clean()
+    history.leave(
+        PhaseTimes(
+            steady_at=START, impact_at=START + SECOND, recovery_at=START + 30 * SECOND, ends_at=START + 40 * SECOND
+        )
+    )
+    for name, second in (("first", 10), ("second", 13)):
+        row = {"fault": name, "kind": "kill", "targets": [OWNER], "state": "effective"}
+        history.faults.append({**row, "at": START + second * SECOND})
+    judged = Judged(spark, tmp_path / "run", history)
+    assert judged.measured("rto_s", "first")["cut_off_by"] == "second"
+    assert "in the 3 s until second took effect" in judged.measured("rto_s", "first")["evidence"]
+    # The load's end is no fault, so that a rate that never came back is not excused.
+    assert judged.measured("rto_s", "second")["cut_off_by"] is None
+    assert "until the load ended" in judged.measured("rto_s", "second")["evidence"]

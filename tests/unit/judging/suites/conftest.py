@@ -6,7 +6,7 @@ import functools
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class Planted:
     measurements: list[dict[str, Any]]
     scenario: dict[str, Any]
     topology: Topology
+    # Rows of the recorded tables, which only standard expectations read.
+    recorded: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def mark(self, anomaly: str, *, legal: bool = False, count: int = 1, in_log: bool = True) -> None:
         """Give the anomaly to the first `count` messages of the log, or of the subscription."""
@@ -86,6 +88,9 @@ class Planted:
         for table in ("messages", "anomalies", "measurements"):
             Path(run.table(table)).mkdir(parents=True)
             run.append(table, getattr(self, table))
+        for table, rows in self.recorded.items():
+            Path(run.table(table)).mkdir(parents=True)
+            run.append(table, rows)
         return run
 
 
@@ -134,9 +139,10 @@ def judged_by(
     """
     from brokerproof_judging.suites.evaluation import evaluate
 
-    suites = [Suite(name) for name in ([only] if isinstance(only, str) else only)]
+    names = [only] if isinstance(only, str) else only
+    suites = [Suite(name) if name in list(Suite) else name for name in names]
     run = planted if isinstance(planted, Run) else planted.write()
-    judged = evaluate(spark, run, str(directory), suites=suites, data_docs=data_docs, **options)
+    judged = evaluate(spark, run, [str(directory)], suites=suites, data_docs=data_docs, **options)
     assert list(judged) == suites
     content = {str(suite): judgement.model_dump(mode="json") for suite, judgement in judged.items()}
     json.dumps(content, allow_nan=False)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.suites.suite_file import SuiteFile
 from brokerproof_judging.suites.library import Frame, GreatExpectations, Validation
-from brokerproof_judging.suites.suite_file import SuiteFile
 from pyspark.sql import DataFrame, SparkSession
 
 from .conftest import EXPECTATIONS, Judge, Planted, about, rewrite
@@ -178,7 +178,7 @@ def test_counts_that_overlook_a_violation_are_unknown(planted: Planted, judge: J
 
 
 def test_a_library_that_does_not_start_makes_every_suite_unknown(planted: Planted, judge: Judge) -> None:
-    def refuse(site: str) -> GreatExpectations:
+    def refuse(site: str, run_name: str) -> GreatExpectations:
         raise RuntimeError("out of order")
 
     judged = judge(planted, library=refuse)

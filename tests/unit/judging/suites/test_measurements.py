@@ -183,6 +183,22 @@ def test_a_fault_from_which_the_rate_never_came_back_is_unknown_without_a_bound(
     assert judge(planted, only="recovery")["recovery"]["verdict"] == "unknown"
 
 
+def test_a_value_that_the_next_fault_cut_off_is_told_and_decides_nothing(planted: Planted, judge: Judge) -> None:
+    planted.scenario = FAULT
+    planted.measure("rto_s", "kill_eu", None, cut_off_by="kill_again")
+    judgement = judge(planted, only="recovery")["recovery"]
+    assert judgement["verdict"] == "passed"
+    assert judgement["why"].endswith(
+        "`rto_s` of kill_eu was not measured, because kill_again took effect before, and no bound asks for it."
+    )
+
+
+def test_a_value_that_the_next_fault_cut_off_and_a_bound_asks_for_is_unknown(planted: Planted, judge: Judge) -> None:
+    _bounded(planted, "rto_s", None, max=30)
+    planted.measurements[-1]["cut_off_by"] = "kill_again"
+    assert judge(planted, only="recovery")["recovery"]["verdict"] == "unknown"
+
+
 def test_a_bound_that_did_not_arrive_with_the_row_is_a_doubt(planted: Planted, judge: Judge) -> None:
     _bounded(planted, "detect_s", 99.0, max=30)
     planted.measure("detect_s", "kill_eu", 99.0)
@@ -243,3 +259,18 @@ def test_an_owner_whose_region_is_not_demanded_is_a_doubt(planted: Planted, judg
     planted.scenario = {"owner": {"steady": "eu"}}
     planted.measure("owner_in_region", "steady", 0.4)
     assert judge(planted, only="placement")["placement"]["verdict"] == "unknown"
+
+
+def test_data_docs_show_the_value_and_the_bound_that_is_in_force(planted: Planted, judge: Judge) -> None:
+    from brokerproof_judging.suites.data_docs import locate_data_docs
+
+    _bounded(planted, "detect_s", 51.25, max=90.0)
+    planted.measure("first_ack_s", "kill_eu", None, minimum=None, maximum=60.0)
+    run = planted.write()
+    judge(run, only="recovery", data_docs=True)
+    pages = [
+        page.read_text(encoding="utf-8") for page in Path(locate_data_docs(run)).parent.rglob("validations/**/*.html")
+    ]
+    (page,) = [text for text in pages if "51.2 s of kill_eu (at most 90 s)" in text]
+    assert "not measured of kill_eu (at most 60 s)" in page
+    assert "against it" not in page

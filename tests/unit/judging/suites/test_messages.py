@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,29 @@ def test_data_docs_show_what_failed(planted: Planted, judge: Judge) -> None:
     pages = [page.read_text(encoding="utf-8") for page in Path(locate_data_docs(run)).parent.rglob("*.html")]
     description = about(judged["completeness"], Anomaly.LOST)["description"]
     assert any(description in page and "1 of 40 against it" in page for page in pages)
+
+
+def test_data_docs_ask_no_other_host_and_name_run_scenario_and_suite(planted: Planted, judge: Judge) -> None:
+    planted.mark(Anomaly.LOST)
+    run = planted.write()
+    from brokerproof_judging.suites.data_docs import locate_data_docs
+
+    judge(run, only=["completeness", "ordering"], data_docs=True)
+    site = Path(locate_data_docs(run)).parent
+    pages = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    elsewhere = re.compile(
+        r"""<(?:script|link|img|iframe)\b[^>]*(?:src|href)=["'](?:https?:)?//|url\(["']?(?:https?:)?//"""
+    )
+    assert len(pages) >= 5
+    assert [page.name for page, text in pages.items() if elsewhere.search(text) or "<script" in text] == []
+    index = pages[site / "index.html"]
+    assert f"{run.scenario.name}, run {run.run_id}" in index
+    linked = re.findall(r'<a href="(validations/[^"]+)">(\w+)</a></th><td>(.)', index)
+    assert [(suite, sign) for _, suite, sign in linked] == [("completeness", "✗"), ("ordering", "✓")]
+    for path, suite, _ in linked:
+        text = (site / path).read_text(encoding="utf-8")
+        assert run.run_id in path
+        assert f"{suite} / {run.run_id}" in text
 
 
 def test_data_docs_that_cannot_be_written_change_no_verdict(planted: Planted, judge: Judge) -> None:

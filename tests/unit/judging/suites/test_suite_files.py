@@ -11,7 +11,7 @@ import pytest
 from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
-from brokerproof_judging.suites.suite_file import read_suite
+from brokerproof.suites.suite_file import read_suite
 
 from .conftest import EXPECTATIONS, rewrite
 
@@ -19,7 +19,7 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def _names(suite: Suite) -> set[str]:
-    return {written.name for written in read_suite(str(EXPECTATIONS), suite).expectations}
+    return {written.name for written in read_suite([str(EXPECTATIONS)], suite).expectations}
 
 
 @pytest.mark.parametrize("anomaly", Anomaly)
@@ -34,7 +34,7 @@ def test_every_metric_has_an_expectation_in_its_suite(metric: str) -> None:
 
 @pytest.mark.parametrize("suite", Suite)
 def test_every_expectation_says_to_a_person_what_must_hold(suite: Suite) -> None:
-    for written in read_suite(str(EXPECTATIONS), suite).expectations:
+    for written in read_suite([str(EXPECTATIONS)], suite).expectations:
         assert written.description.endswith(".")
         assert " " in written.description
 
@@ -87,7 +87,7 @@ def test_a_file_that_does_not_ask_everything_is_refused(
 ) -> None:
     rewrite(written_suites, suite, change)
     with pytest.raises(InputError) as refused:
-        read_suite(str(written_suites), Suite(suite))
+        read_suite([str(written_suites)], Suite(suite))
     assert told in str(refused.value)
     assert refused.value.file == f"{written_suites}/{suite}.json"
 
@@ -97,18 +97,29 @@ def test_a_malformed_file_is_refused_by_name(written_suites: Path, content: str)
     path = written_suites / "ordering.json"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match=r"ordering\.json"):
-        read_suite(str(written_suites), Suite.ORDERING)
+        read_suite([str(written_suites)], Suite.ORDERING)
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"ordering\.json: no such file"):
-        read_suite(str(tmp_path), Suite.ORDERING)
+        read_suite([str(tmp_path)], Suite.ORDERING)
+
+
+def test_the_first_directory_that_has_a_suite_gives_it(written_suites: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (written_suites / "recovery.json").rename(mine / "recovery.json")
+    rewrite(mine, "recovery", lambda content: content["expectations"][0]["kwargs"].update(maximum=60))
+    both = [str(mine), str(EXPECTATIONS)]
+    assert read_suite(both, Suite.RECOVERY).path == f"{mine}/recovery.json"
+    assert read_suite(both, Suite.RECOVERY).expectations[0].maximum == 60
+    assert read_suite(both, Suite.ORDERING).path == f"{EXPECTATIONS}/ordering.json"
 
 
 def test_a_missing_expectation_is_named_with_what_to_add(written_suites: Path) -> None:
     rewrite(written_suites, "completeness", _remove_lost)
     with pytest.raises(InputError) as refused:
-        read_suite(str(written_suites), Suite.COMPLETENESS)
+        read_suite([str(written_suites)], Suite.COMPLETENESS)
     entry = {
         "type": "expect_no_illegal_anomaly",
         "kwargs": {"anomaly": "lost"},
@@ -119,5 +130,5 @@ def test_a_missing_expectation_is_named_with_what_to_add(written_suites: Path) -
 
 def test_a_file_may_be_stricter_than_the_metric(written_suites: Path) -> None:
     rewrite(written_suites, "recovery", lambda content: content["expectations"][0]["kwargs"].update(maximum=60))
-    (first, *_) = read_suite(str(written_suites), Suite.RECOVERY).expectations
+    (first, *_) = read_suite([str(written_suites)], Suite.RECOVERY).expectations
     assert (first.name, first.maximum) == ("detect_s", 60)

@@ -1,0 +1,178 @@
+"""Seals: for each table that was recorded, its files with their rows and checksums, left by the job that wrote them.
+
+Judging compares before it judges. A file that is missing, added, shorter or changed is named, and the verdict is
+`unknown`. The checksums find what a disk, a copy or a person changed by mistake; they are no signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from os import SEEK_END
+from typing import IO
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from brokerproof import clock
+from brokerproof.errors import RunError
+from brokerproof.run.directory import Run
+from brokerproof.run.records import (
+    ClustersConfigured,
+    FaultsUndone,
+    LoadEnd,
+    LogsRead,
+    ObservationsWritten,
+    Record,
+    SealedFile,
+    SubscriptionDrains,
+    TableSeal,
+    TimelineProcess,
+    read_record,
+    write_record,
+)
+
+# By table, what writes and seals it, and the record that the same job leaves. `monitor` is the process that samples.
+WRITERS: Mapping[str, tuple[str, type[Record]]] = {
+    "publishes": ("load", LoadEnd),
+    "deliveries": ("consume", SubscriptionDrains),
+    "stored": ("read_back", LogsRead),
+    "faults": ("break_it", FaultsUndone),
+    "ledgers": ("break_it", FaultsUndone),
+    "observations": ("the monitor", ObservationsWritten),
+}
+# The record from which on a table is being written although no job leaves a trace of its own: a writer that is killed
+# before its first row leaves neither a file nor a word.
+_BEGUN: Mapping[str, type[Record]] = {
+    "faults": TimelineProcess,
+    "ledgers": TimelineProcess,
+    "observations": ClustersConfigured,
+}
+_BLOCK = 1 << 20
+_READERS = 4
+
+
+def seal_tables(run: Run, *tables: str) -> None:
+    """Leave the seals of tables that are whole now, in the place of earlier ones. Raises RunError, MachineError."""
+    for table in tables:
+        write_record(run, TableSeal(table=table, files=tuple(_read_files(run, table)), at=clock.now_us()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealCheck:
+    """The tables that do not agree with their seals, or have none, and a sentence for everything that is wrong.
+
+    A table that no job ever began has no seal and no sentence: other records say what became of the job.
+    """
+
+    broken: frozenset[str]
+    problems: tuple[str, ...]
+
+
+def check_seals(run: Run, tables: Iterable[str] = tuple(WRITERS), *, checksums: bool = True) -> SealCheck:
+    """Compare recorded tables with their seals. All agree in a run that was recorded before there were seals.
+
+    Without `checksums` only the sizes and rows of files are compared, which reads no file but its footer.
+    """
+    broken: set[str] = set()
+    problems: list[str] = []
+    for table in tables if run.facts.sealed else ():
+        if table == "deliveries" and not run.scenario.workload.subscriptions:
+            continue
+        try:
+            seal = read_record(run, TableSeal, table)
+            found = list(_check_table(run, seal, checksums) if seal else _describe_missing_seal(run, table))
+        except RunError as error:
+            seal, found = None, [f"The table {table} cannot be compared with its seal: {error}."]
+        problems += found
+        if found or seal is None:
+            broken.add(table)
+    return SealCheck(broken=frozenset(broken), problems=tuple(problems))
+
+
+def _describe_missing_seal(run: Run, table: str) -> Iterator[str]:
+    writer, record = WRITERS[table]
+    if has_files(run, table):
+        yield f"The table {table} has no seal, because {writer} did not get to its end."
+    elif read_record(run, record) is not None:
+        yield f"The table {table} is missing, and so is its seal, although {writer} has ended."
+    elif (begun := _BEGUN.get(table)) is not None and read_record(run, begun) is not None:
+        yield f"The table {table} is missing, because {writer} ended before it wrote anything."
+
+
+def _check_table(run: Run, seal: TableSeal, checksums: bool) -> Iterator[str]:
+    table, found = seal.table, {file.name: file for file in _read_files(run, seal.table, checksums)}
+    for file in seal.files:
+        if file.name not in found:
+            yield f"A file of the table {table} is missing: {file.name} with {file.rows:,} rows."
+        elif difference := _describe_difference(file, found[file.name]):
+            yield f"A file of the table {table} is not the one that was sealed: {file.name} {difference}."
+    for name in sorted(found.keys() - {file.name for file in seal.files}):
+        yield f"A file was added to the table {table} after it was sealed: {name} with {found[name].rows:,} rows."
+
+
+def _describe_difference(sealed: SealedFile, found: SealedFile) -> str:
+    if found.size != sealed.size:
+        return f"has {found.size:,} bytes instead of {sealed.size:,}"
+    if found.checksum and found.checksum != sealed.checksum:
+        return "has another content"
+    return "" if found.rows == sealed.rows else f"has {found.rows:,} rows instead of {sealed.rows:,}"
+
+
+def has_files(run: Run, table: str) -> bool:
+    """Whether a table has a file, sealed or not."""
+    return bool(_list_files(*fsspec.url_to_fs(run.table(table))))
+
+
+def _list_files(filesystem: fsspec.AbstractFileSystem, directory: str) -> list[str]:
+    """The names of a table's files, below its directory. Readers skip the others: marks of Spark, unfinished files."""
+    if not filesystem.exists(directory):
+        return []
+    names = (path.removeprefix(directory).lstrip("/") for path in filesystem.find(directory))
+    return sorted(name for name in names if not any(part.startswith((".", "_")) for part in name.split("/")))
+
+
+def _read_files(run: Run, table: str, checksums: bool = True) -> list[SealedFile]:
+    """The table's files as they are, by name. Raises RunError for one that cannot be read."""
+    filesystem, directory = fsspec.url_to_fs(run.table(table))
+    with ThreadPoolExecutor(max_workers=_READERS) as pool:
+        return list(
+            pool.map(
+                lambda name: _read_file(filesystem, directory, name, checksums), _list_files(filesystem, directory)
+            )
+        )
+
+
+def _read_file(filesystem: fsspec.AbstractFileSystem, directory: str, name: str, checksum: bool) -> SealedFile:
+    """A file as it is; its checksum is empty where none is wanted."""
+    try:
+        with filesystem.open(f"{directory}/{name}", "rb") as file:
+            digest = _digest(file) if checksum else ""
+            size = file.seek(0, SEEK_END)
+            file.seek(0)
+            rows = _count_rows(file)
+    except OSError as error:
+        raise RunError(f"{directory}/{name} cannot be read: {error.strerror or error}") from None
+    return SealedFile(name=name, rows=rows, size=size, checksum=digest)
+
+
+def _digest(file: IO[bytes]) -> str:
+    digest = xxhash.xxh3_128()
+    for block in _read_blocks(file):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _read_blocks(file: IO[bytes]) -> Iterable[bytes]:
+    return iter(lambda: file.read(_BLOCK), b"")
+
+
+def _count_rows(file: IO[bytes]) -> int:
+    """From the footer; none for a file without one, which is not what was sealed, and whose size or checksum differ."""
+    try:
+        return int(pq.read_metadata(file).num_rows)
+    except (pa.ArrowException, OSError):
+        return 0

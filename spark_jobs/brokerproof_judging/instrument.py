@@ -1,0 +1,103 @@
+"""Whether the instrument was whole, and what is not claimed where it was not.
+
+An error of Brokerproof is no evidence against the messaging system. Where a step broke, or a table is not the one that
+its job sealed, no bound is called held or broken. Where a table of messages is not whole, no anomaly is claimed either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.experiment.verdict import DECISIVE, Verdict
+from brokerproof.run.directory import Run
+from brokerproof.run.judgement import SuiteJudgement
+from brokerproof.run.seals import SealCheck
+from brokerproof.run.step_record import list_step_problems
+
+# The steps after the evidence: what breaks in them takes nothing from it.
+_AFTER = ("verify", "release")
+_OF_MESSAGES = frozenset({"publishes", "deliveries", "stored"})
+_ON_MESSAGES = (Suite.COMPLETENESS, Suite.UNIQUENESS, Suite.ORDERING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instrument:
+    """What is wrong with the instrument, in sentences, and whether the tables of messages are whole.
+
+    `publishes_are_whole` is of the first of them alone: what was acknowledged rests on nothing else.
+    """
+
+    problems: Sequence[str]
+    messages_are_whole: bool
+    publishes_are_whole: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems and self.messages_are_whole
+
+
+WHOLE = Instrument(problems=(), messages_are_whole=True, publishes_are_whole=True)
+
+
+def examine_instrument(run: Run, seals: SealCheck, record_problems: Sequence[str]) -> Instrument:
+    """From the problems of the steps, the seals of the tables, and what contradicts itself in `publishes`."""
+    sentences = [sentence for step, sentence in list_step_problems(run).items() if step not in _AFTER]
+    return Instrument(
+        problems=[*_drop_repetitions(sentences), *seals.problems, *record_problems],
+        messages_are_whole=not record_problems and not seals.broken & _OF_MESSAGES,
+        publishes_are_whole=not record_problems and "publishes" not in seals.broken,
+    )
+
+
+def _drop_repetitions(sentences: Sequence[str]) -> list[str]:
+    """The sentences but those that only repeat what another step says of itself, such as the load's end."""
+    problems = {sentence: sentence.partition(" failed: ")[2] for sentence in sentences}
+    return [
+        sentence
+        for sentence, problem in problems.items()
+        if not any(other in problem and other != problem for other in problems.values())
+    ]
+
+
+def withhold_claims(
+    suites: Mapping[str, SuiteJudgement], instrument: Instrument, problems: Sequence[str] = ()
+) -> dict[str, SuiteJudgement]:
+    """The suites, of which those are `unknown` that a broken instrument has passed or failed.
+
+    `problems` are those of the whole evidence. A standard expectation claims nothing where there is any: no row of a
+    table says by itself that it is missing, as a message does that is `unproven`.
+    """
+    return {name: _withhold(name, suite, instrument, problems) for name, suite in suites.items()}
+
+
+def _withhold(name: str, suite: SuiteJudgement, instrument: Instrument, problems: Sequence[str]) -> SuiteJudgement:
+    claimed = [check for check in suite.expectations if check.verdict in DECISIVE]
+    own, standard = [check for check in claimed if not check.table], [check for check in claimed if check.table]
+    withheld = [check for check in own if _is_in_doubt(name, check.name, instrument)]
+    if problems or not instrument.is_whole:
+        withheld += standard
+    # A suite without expectations claims nothing else than what it says itself.
+    in_doubt = bool(withheld) or (not suite.expectations and _is_in_doubt(name, "", instrument))
+    if not in_doubt or suite.worst not in DECISIVE:
+        return suite
+    names = {check.name for check in withheld}
+    checks = tuple(
+        check.model_copy(update={"verdict": Verdict.UNKNOWN}) if check.name in names else check
+        for check in suite.expectations
+    )
+    reason = "the instrument was not whole" if not instrument.is_whole else "the evidence is not whole"
+    if any(check.verdict is Verdict.FAILED for check in checks):
+        # What the others found is proven by evidence of their own.
+        why = f"{suite.why} Nothing is claimed of {', '.join(sorted(names))}, because {reason}."
+        return suite.model_copy(update={"why": why, "expectations": checks})
+    why = f"Nothing is claimed, because {reason}; it would have {suite.worst}: {suite.why}"
+    return suite.model_copy(update={"verdict": Verdict.UNKNOWN, "why": why, "expectations": checks})
+
+
+def _is_in_doubt(suite: str, check: str, instrument: Instrument) -> bool:
+    """Whether one of Brokerproof's own expectations rests on what is not whole."""
+    on_messages = suite in _ON_MESSAGES or check in list(Anomaly)
+    return not (instrument.messages_are_whole if on_messages else instrument.is_whole)

@@ -1,0 +1,129 @@
+"""Rates and latencies of publishing and of delivery, step by step.
+
+Spark counts; what comes to the driver is one row a step and cluster or subscription.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from brokerproof.run.directory import Run
+from brokerproof.run.series import DeliverySeries, PublishSeries
+from brokerproof.run.tables import AttemptOutcome
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from brokerproof_judging.series.time_steps import TimeSteps
+from brokerproof_judging.table_io import read_table
+
+# What is counted, beside the outcomes of publishing by the time of the schedule.
+_ACKS, _DELIVERIES, _RECEIPTS = "acks", "deliveries", "receipts"
+
+# By what is counted, then by (cluster, subscription), then by step.
+Counted = Mapping[str, Mapping[tuple[str, str | None], Mapping[int, Row]]]
+
+
+def make_message_series(
+    spark: SparkSession, run: Run, steps: TimeSteps
+) -> tuple[tuple[PublishSeries, ...], tuple[DeliverySeries, ...]]:
+    """The series of every cluster that was published to, and of every subscription."""
+    counted = _count(_list_events(spark, run), steps)
+    outcomes = [str(outcome) for outcome in AttemptOutcome]
+    clusters = sorted({place[0] for what in (_ACKS, *outcomes) for place in counted.get(what, {})})
+    subscriptions = sorted({place for what in (_DELIVERIES, _RECEIPTS) for place in counted.get(what, {})}, key=str)
+
+    def spread(what: str, place: tuple[str, str | None], read: Callable[[Row], Any], empty: Any) -> tuple[Any, ...]:
+        rows = counted.get(what, {}).get(place, {})
+        return tuple(read(rows[step]) if step in rows else empty for step in range(steps.count))
+
+    def count(what: str, place: tuple[str, str | None]) -> tuple[int, ...]:
+        return spread(what, place, lambda row: row.n, 0)
+
+    def quantile(what: str, place: tuple[str, str | None], number: int) -> tuple[float | None, ...]:
+        return spread(what, place, lambda row: _to_ms(row.quantiles[number]) if row.quantiles else None, None)
+
+    acked = str(AttemptOutcome.ACKED)
+    return tuple(
+        PublishSeries(
+            cluster=cluster,
+            acked=count(_ACKS, (cluster, None)),
+            failed=count(AttemptOutcome.FAILED, (cluster, None)),
+            unknown=count(AttemptOutcome.UNKNOWN, (cluster, None)),
+            p50_ms=quantile(acked, (cluster, None), 0),
+            p99_ms=quantile(acked, (cluster, None), 1),
+            max_ms=spread(acked, (cluster, None), lambda row: _to_ms(row.longest), None),
+        )
+        for cluster in clusters
+    ), tuple(
+        DeliverySeries(
+            cluster=cluster,
+            subscription=str(subscription),
+            delivered=count(_DELIVERIES, (cluster, subscription)),
+            p50_ms=quantile(_RECEIPTS, (cluster, subscription), 0),
+            p99_ms=quantile(_RECEIPTS, (cluster, subscription), 1),
+        )
+        for cluster, subscription in subscriptions
+    )
+
+
+def _list_events(spark: SparkSession, run: Run) -> DataFrame:
+    """What is counted: `what`, where, when, and the latency, both in microseconds."""
+    messages = read_table(spark, run, "messages")
+    published = messages.filter("subscription IS NULL AND cluster = home").select(
+        "cluster",
+        "subscription",
+        F.explode(
+            F.array(
+                _event(F.lit(_ACKS), "settled_at", F.lit(None), when=F.col("outcome") == AttemptOutcome.ACKED),
+                _event(
+                    F.col("outcome"),
+                    "scheduled_at",
+                    F.when(
+                        F.col("outcome") == AttemptOutcome.ACKED,
+                        F.unix_micros("settled_at") - F.unix_micros("scheduled_at"),
+                    ),
+                ),
+            )
+        ).alias("event"),
+    )
+    latency = F.unix_micros("first_received_at") - F.unix_micros("scheduled_at")
+    received = messages.filter("subscription IS NOT NULL").select(
+        "cluster", "subscription", _event(F.lit(_RECEIPTS), "first_received_at", latency).alias("event")
+    )
+    delivered = read_table(spark, run, "deliveries").select(
+        "cluster", "subscription", _event(F.lit(_DELIVERIES), "received_at", F.lit(None)).alias("event")
+    )
+    return published.unionByName(received).unionByName(delivered).select("cluster", "subscription", "event.*")
+
+
+def _event(what: Column, at: str, latency: Column, *, when: Column | None = None) -> Column:
+    moment = F.unix_micros(at)
+    return F.struct(
+        what.alias("what"),
+        (moment if when is None else F.when(when, moment)).alias("at"),
+        latency.cast("long").alias("latency"),
+    )
+
+
+def _count(events: DataFrame, steps: TimeSteps) -> Counted:
+    step = F.floor((F.col("at") - steps.start_us) / steps.step_us).alias("step")
+    rows: Sequence[Row] = (
+        events.filter((F.col("at") >= steps.start_us) & (F.col("at") < steps.end_us))
+        .groupBy("what", "cluster", "subscription", step)
+        .agg(
+            F.count("*").alias("n"),
+            F.percentile_approx("latency", [0.5, 0.99], 1000).alias("quantiles"),
+            F.max("latency").alias("longest"),
+        )
+        .collect()
+    )
+    counted: dict[str, dict[tuple[str, str | None], dict[int, Row]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        counted[row.what][row.cluster, row.subscription][row.step] = row
+    return counted
+
+
+def _to_ms(microseconds: int | None) -> float | None:
+    return None if microseconds is None else round(microseconds / 1000, 1)

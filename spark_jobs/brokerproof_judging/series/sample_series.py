@@ -1,0 +1,97 @@
+"""What was sampled of clusters, topics, nodes and links, step by step, and who served the topic when."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from brokerproof.run.directory import Run
+from brokerproof.run.observations import SampledMetric, Source, parse_names, split_name, translate_names
+from brokerproof.run.series import OwnerChange, SampleSeries
+from brokerproof.run.table_rows import iterate_rows
+
+from brokerproof_judging.series.time_steps import TimeSteps
+
+# What is added up in a source as long as it runs: the series says how much a second was added.
+COUNTERS = frozenset({SampledMetric.BYTES_READ, SampledMetric.BYTES_WRITTEN})
+# What has a value at a moment.
+LEVELS = frozenset(
+    {
+        SampledMetric.UNDER_REPLICATED,
+        SampledMetric.BACKLOG,
+        SampledMetric.REPLICATION_BACKLOG,
+        SampledMetric.REPLICATION_DELAY_S,
+        SampledMetric.ADDED_P99_MS,
+    }
+)
+# What lists names: the series says how many.
+LISTS = frozenset({SampledMetric.ALIVE})
+
+Sample = tuple[int, str]
+
+
+def make_sample_series(run: Run, steps: TimeSteps) -> tuple[tuple[SampleSeries, ...], tuple[OwnerChange, ...]]:
+    """The series of everything that was sampled as a number, and the changes of owner."""
+    # By source and metric the last sample of each step, which is all that is kept of them.
+    last: dict[tuple[str, str], dict[int, Sample]] = defaultdict(dict)
+    owners: dict[str, list[Sample]] = defaultdict(list)
+    for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):
+        source, metric = translate_names(row["source"], row["metric"])
+        name, step = split_name(metric)[0], steps.find(row["at"])
+        if step is None or row["value"] is None:
+            continue
+        if name == SampledMetric.OWNER and split_name(source)[0] == Source.TOPIC:
+            owners[split_name(source)[1]].append((row["at"], row["value"]))
+        elif name in COUNTERS | LEVELS | LISTS:
+            before = last[source, metric].get(step)
+            if before is None or before[0] <= row["at"]:
+                last[source, metric][step] = (row["at"], row["value"])
+    return (
+        tuple(
+            SampleSeries(source=source, metric=metric, values=tuple(_list_values(metric, samples, steps)))
+            for (source, metric), samples in sorted(last.items())
+        ),
+        tuple(
+            OwnerChange(topic=topic, at=at, owner=owner)
+            for topic, samples in sorted(owners.items())
+            for at, owner in _keep_changes(sorted(samples))
+        ),
+    )
+
+
+def _list_values(metric: str, samples: dict[int, Sample], steps: TimeSteps) -> Iterator[float | None]:
+    name = split_name(metric)[0]
+    if name in COUNTERS:
+        yield from _list_rates(samples, steps)
+        return
+    for step in range(steps.count):
+        if step not in samples:
+            yield None
+        elif name in LISTS:
+            yield float(len(parse_names(samples[step][1])))
+        else:
+            yield float(samples[step][1])
+
+
+def _list_rates(samples: dict[int, Sample], steps: TimeSteps) -> Iterator[float | None]:
+    """What a counter gained per second. A counter that fell began again with its node, at nothing."""
+    before: tuple[int, float] | None = None
+    for step in range(steps.count):
+        if step not in samples:
+            # Whatever was counted before, the node may have started anew since.
+            before = None
+            yield None
+            continue
+        at, value = samples[step][0], float(samples[step][1])
+        if before is None or at <= before[0]:
+            yield None
+        else:
+            gained = value - before[1] if value >= before[1] else value
+            yield round(gained / ((at - before[0]) / 1e6), 1)
+        before = (at, value)
+
+
+def _keep_changes(samples: Sequence[Sample]) -> Iterable[Sample]:
+    """The first sample of each owner in a row."""
+    return [next(group) for _, group in groupby(samples, key=lambda sample: sample[1])]

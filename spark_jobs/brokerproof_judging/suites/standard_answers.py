@@ -1,0 +1,101 @@
+"""The library's results for standard expectations, checked against the table before they count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.suites.standard_expectations import Scope, StandardExpectation
+from brokerproof.suites.suite_file import SuiteFile
+from brokerproof.suites.written_expectation import WrittenExpectation
+
+from brokerproof_judging.suites.answers import Answer, match_results
+from brokerproof_judging.suites.library import Validation
+from brokerproof_judging.suites.samples import collect_samples, make_plain
+from brokerproof_judging.suites.table_counts import TableCounts
+from brokerproof_judging.suites.tally import Tally
+
+
+class DoubtError(Exception):
+    """Why a result is not believed, to complete the sentence "the expectation …"."""
+
+
+def read_standard_answers(
+    file: SuiteFile, validation: Validation, counts: TableCounts, *, no_row_is_a_finding: bool
+) -> list[Answer]:
+    """The answers in the order of the file; RunError where Great Expectations did not evaluate what is written.
+
+    `no_row_is_a_finding` is true where an empty table says that there was nothing to be found.
+    """
+    return [
+        matched if isinstance(matched, Answer) else _read(written, matched, counts, no_row_is_a_finding)
+        for written, matched in zip(file.expectations, match_results(file, validation), strict=True)
+    ]
+
+
+def _read(written: WrittenExpectation, result: Any, counts: TableCounts, no_row_is_a_finding: bool) -> Answer:
+    standard = written.standard
+    assert standard is not None
+    try:
+        if not (counts.rows == 0 and no_row_is_a_finding):
+            _check_evaluated(written, standard, counts)
+        found: Mapping[str, Any] = result.result or {}
+        _check_counts(written, standard, found, counts)
+        unexpected = _count_unexpected(standard, found, held=bool(result.success))
+    except DoubtError as doubt:
+        return Answer(written=written, tally=None, samples=[], problem=str(doubt))
+    evaluated, undecided = counts.evaluated[written.name], counts.undecided[written.name]
+    tally = Tally(rows=evaluated, unexpected=unexpected, undecided=undecided, legal=0)
+    column = written.columns[0] if written.columns else ""
+    samples = collect_samples(found, column) if unexpected else []
+    if unexpected and not samples and found.get("observed_value") is not None:
+        samples = [{"observed_value": make_plain(found["observed_value"])}]
+    return Answer(written=written, tally=tally, samples=samples)
+
+
+def _check_evaluated(written: WrittenExpectation, standard: StandardExpectation, counts: TableCounts) -> None:
+    if counts.rows == 0:
+        raise DoubtError(f"had nothing to evaluate: `{written.table}` holds no row")
+    if counts.foreign:
+        raise DoubtError(f"cannot be trusted: {counts.foreign:,} rows of `{written.table}` belong to another run")
+    if counts.evaluated[written.name] == 0:
+        columns = ", ".join(f"`{column}`" for column in written.columns)
+        raise DoubtError(
+            f"had nothing to evaluate: all {counts.rows:,} rows of `{written.table}` are without a value in {columns}"
+        )
+
+
+def _check_counts(
+    written: WrittenExpectation, standard: StandardExpectation, found: Mapping[str, Any], counts: TableCounts
+) -> None:
+    """The library evaluated the rows that it had to, wherever it says how many."""
+    if "element_count" in found and found["element_count"] != counts.rows:
+        raise DoubtError(f"was asked of {found['element_count']:,} of {counts.rows:,} rows")
+    missing, evaluated = found.get("missing_count"), counts.evaluated[written.name]
+    if "element_count" in found and standard.scope is not Scope.ROWS and counts.rows - (missing or 0) != evaluated:
+        raise DoubtError(f"was asked of {counts.rows - (missing or 0):,} rows, and {evaluated:,} have a value")
+
+
+def _count_unexpected(standard: StandardExpectation, found: Mapping[str, Any], *, held: bool) -> int:
+    """The number of rows or values that broke it; 1 where one figure did."""
+    if not standard.counted_in:
+        if standard.scope is Scope.VALUES and found.get("observed_value") is None:
+            raise DoubtError("came to no value")
+        return 0 if held else 1
+    numbers = [found.get(name) for name in standard.counted_in]
+    if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers):
+        raise DoubtError(f"came back without its counts: {found!r:.100}")
+    unexpected = sum(number for number in numbers if number is not None)
+    if held is not (unexpected == 0):
+        raise DoubtError("came back with a verdict that is not its counts'")
+    return unexpected
+
+
+def list_left_out(answers: list[Answer], counts: TableCounts) -> dict[str, int]:
+    """By the name of an expectation that holds, the rows that it leaves out because they have no value."""
+    return {
+        answer.written.name: left_out
+        for answer in answers
+        if answer.verdict is Verdict.PASSED and (left_out := counts.rows - counts.evaluated[answer.written.name])
+    }

@@ -1,0 +1,38 @@
+"""When the problem of a task fails its job at once, and when it is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from brokerproof.clock import now_us
+from brokerproof.errors import RunError
+from brokerproof.run.directory import Run
+from brokerproof.run.records import EarlyEnd, PhaseTimes, write_record
+from task_problems import raise_before_steady
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(str(tmp_path))
+
+
+def test_before_the_load_is_steady_a_problem_fails_the_job(run: Run) -> None:
+    with pytest.raises(RunError, match="the cluster refuses producers"):
+        raise_before_steady(run, "the cluster refuses producers")
+
+
+def test_no_problem_fails_nothing(run: Run) -> None:
+    raise_before_steady(run, None)
+
+
+def test_while_the_load_is_steady_the_rows_of_the_other_tasks_are_worth_more(run: Run) -> None:
+    now = now_us()
+    write_record(run, PhaseTimes(steady_at=now, impact_at=now, recovery_at=now, ends_at=now))
+    raise_before_steady(run, "the cluster refuses producers")
+
+
+def test_a_task_that_was_told_to_end_before_the_load_was_steady_has_no_problem_of_its_own(run: Run) -> None:
+    """Seen: a client that may have one unanswered message never held the rate, and three steps failed for it."""
+    write_record(run, EarlyEnd(why="break_it failed: the topic never held 383 messages/s", at=now_us()))
+    raise_before_steady(run, "log-p0: it was told to end before its time")
