@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,11 @@ def select_comparable(parameters: Mapping[str, Any]) -> dict[str, Any]:
         "topology": _drop_empty({name: topology.get(name) for name in _TOPOLOGY_FIELDS}),
         "machine": parameters.get("machine"),
     }
+
+
+def describe_machine() -> dict[str, Any]:
+    """This machine, as the parameters of a run have it."""
+    return {"architecture": os.uname().machine, "processors": os.cpu_count()}
 
 
 def compute_digest(parameters: Mapping[str, Any]) -> str:

@@ -1,18 +1,10 @@
-"""The doubts about a run: the reasons why its evidence is not enough for a verdict."""
+"""The doubts about a judgement: the reasons, in itself, why it is not enough for a verdict."""
 
 from __future__ import annotations
 
-from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import DECISIVE, Verdict
-from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement
-from brokerproof.run.records import StepProblem, read_record, record_keys
-
-
-def list_problems(run: Run) -> list[str]:
-    """The problems of the steps that could not do their work, one sentence a step."""
-    return [f"step {step} failed: {_read_problem(run, step)}" for step in record_keys(run, StepProblem)]
 
 
 def list_contradictions(judgement: Judgement) -> list[str]:
@@ -33,11 +25,3 @@ def list_contradictions(judgement: Judgement) -> list[str]:
         if unproven := judgement.counts.legal.get(Anomaly.UNPROVEN, 0):
             reasons.append(f"the judgement says passed and counts {unproven:,} unproven")
     return reasons
-
-
-def _read_problem(run: Run, step: str) -> str:
-    try:
-        record = read_record(run, StepProblem, step)
-    except (RunError, OSError):
-        record = None
-    return record.problem if record else "its record cannot be read"

@@ -5,16 +5,23 @@ SQLite in var/history.db by default, any database of SQLAlchemy's through `BROKE
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from sqlalchemy import URL, Engine, delete, func, select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy import URL, Engine, delete, func, select, update
+from sqlalchemy.orm import Session, aliased, selectinload
 
+from brokerproof import clock
+from brokerproof.errors import InputError
 from brokerproof.experiment.verdict import DECISIVE
+from brokerproof.results.campaigns import Campaign, select_campaigns
+from brokerproof.results.held_rates import AskedRate, make_asked_rate
 from brokerproof.results.history_database import (
     describe_url,
     lock_for_writing,
@@ -24,10 +31,16 @@ from brokerproof.results.history_database import (
 )
 from brokerproof.results.history_migration import migrate_schema
 from brokerproof.results.history_rows import make_history_rows
-from brokerproof.results.history_schema import RecordedRun
-from brokerproof.results.regressions import WINDOW, RunComparison, compare_run
+from brokerproof.results.history_schema import ANOMALY_COLUMNS, AnomalySample, RecordedMeasurement, RecordedRun
+from brokerproof.results.regressions import RunComparison, compare_run, count_needed_runs, read_rule
+from brokerproof.results.run_difference import RunDifference, compare_two_runs
+from brokerproof.results.trends import ScenarioTrend, select_trends
+from brokerproof.run.deletion import describe_run_deletion
 from brokerproof.run.directory import Run
+from brokerproof.run.records import RunDeletion, TablesDeletion
 from brokerproof.settings import from_environment
+
+log = logging.getLogger(__name__)
 
 
 def open_history(url: str | None = None, *, path: Path | None = None) -> History:
@@ -36,13 +49,39 @@ def open_history(url: str | None = None, *, path: Path | None = None) -> History
     The database is `url`, else `$BROKERPROOF_DATABASE_URL`, else SQLite in `path`, else in history.db of
     `$BROKERPROOF_VAR`. Raises HistoryError where the database cannot be reached or a newer Brokerproof made it.
     """
-    settings = from_environment()
-    text = url or settings.database_url
-    database = parse_url(text) if text else URL.create("sqlite", database=str(path or settings.var / "history.db"))
+    database = _find_database(url, path)
     with translate_errors(database):
         engine = make_engine(database)
         migrate_schema(engine)
     return History(engine)
+
+
+def open_recorded_history() -> History | None:
+    """Open the history of this machine's settings, as `open_history` does; None where no run made its file yet."""
+    database = _find_database(None, None)
+    if database.get_backend_name() == "sqlite" and not Path(database.database or "").expanduser().exists():
+        return None
+    return open_history()
+
+
+def _find_database(url: str | None, path: Path | None) -> URL:
+    settings = from_environment()
+    text = url or settings.database_url
+    return parse_url(text) if text else URL.create("sqlite", database=str(path or settings.var / "history.db"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlace:
+    """Where a recorded run is."""
+
+    run_id: str
+    scenario: str
+    run_dir: str
+    # Why its directory is there no more, in a sentence; None where it was not deleted.
+    deletion: str | None = None
+    # What is worse than in the runs before, in sentences, and what is only suspected to be.
+    worse: tuple[str, ...] = ()
+    suspected: tuple[str, ...] = ()
 
 
 class History:
@@ -76,6 +115,13 @@ class History:
         damaged is recorded as such.
         """
         row = make_history_rows(run, self._samples)
+        if row.tables_deleted_at is not None and (before := self.find_run(row.run_id)) is not None:
+            # The samples of its anomalies are nowhere else any more.
+            row.anomaly_samples = [
+                AnomalySample(**{name: getattr(sample, name) for name in ANOMALY_COLUMNS})
+                for sample in before.anomaly_samples
+            ]
+        row.marks = self._find_marks(row)
         with self._begin() as session:
             lock_for_writing(session.connection())
             # In SQLite, a transaction that begins by reading cannot write while another process writes, so this one
@@ -83,6 +129,35 @@ class History:
             session.execute(delete(RecordedRun).where(RecordedRun.run_id == row.run_id))
             session.add(row)
         return row
+
+    def _find_marks(self, run: RecordedRun) -> list[dict[str, Any]] | None:
+        """What is worse in a run, as the history keeps it; None where the rule in its parameters cannot be used."""
+        try:
+            found = self.compare(run)
+        except InputError as error:
+            log.warning("%s is not compared: %s", run.run_id, error)
+            return None
+        return [
+            {"metric": mark.metric, "subject": mark.subject, "reason": mark.reason, "suspected": suspected}
+            for suspected, marks in ((False, found.marks), (True, found.suspicions))
+            for mark in marks
+        ]
+
+    def record_deletion(self, run_id: str, directory: str, deletion: TablesDeletion | RunDeletion) -> bool:
+        """Write that the tables of a run or its directory are deleted, and return whether the history refers to them.
+
+        It does not where the run is not recorded, or where its record is of another copy of the run that is still
+        there. Raises HistoryError.
+        """
+        part = "tables" if isinstance(deletion, TablesDeletion) else "run"
+        recorded = self.find_run(run_id)
+        if recorded is None or (recorded.run_dir != directory and Run(recorded.run_dir).exists("run.json")):
+            return False
+        values = {f"{part}_deleted_at": clock.to_utc(deletion.at), f"{part}_deleted_why": deletion.why}
+        with self._begin() as session:
+            lock_for_writing(session.connection())
+            session.execute(update(RecordedRun).where(RecordedRun.run_id == run_id).values(**values))
+        return True
 
     def find_run(self, run_id: str) -> RecordedRun | None:
         """One run with all its rows, None where it is not recorded."""
@@ -112,6 +187,71 @@ class History:
                 session.scalars(chosen.order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc()).limit(limit))
             )
 
+    def list_trends(self, *, per_scenario: int = 30, scenarios: Sequence[str] | None = None) -> list[ScenarioTrend]:
+        """The last runs of each scenario, with the values that people follow; of all scenarios or of some."""
+        with self._begin() as session:
+            return select_trends(session, per_scenario=per_scenario, scenarios=scenarios)
+
+    def list_campaigns(self, *, stamp: str | None = None) -> list[Campaign]:
+        """The newest campaigns, newest first, or the one of a stamp."""
+        with self._begin() as session:
+            return select_campaigns(session, stamp=stamp)
+
+    def find_run_place(self, run_id: str) -> RunPlace | None:
+        """Where a run is, None where it is not recorded. Nothing else of it is read."""
+        with self._begin() as session:
+            row = session.execute(
+                select(
+                    RecordedRun.run_id,
+                    RecordedRun.scenario,
+                    RecordedRun.run_dir,
+                    RecordedRun.run_deleted_at,
+                    RecordedRun.run_deleted_why,
+                    RecordedRun.marks,
+                ).where(RecordedRun.run_id == run_id)
+            ).one_or_none()
+        if row is None:
+            return None
+        is_deleted = row.run_deleted_at is not None
+        deletion = describe_run_deletion(row.run_deleted_at, row.run_deleted_why or "") if is_deleted else None
+        marks = row.marks or ()
+        return RunPlace(
+            run_id=row.run_id,
+            scenario=row.scenario,
+            run_dir=row.run_dir,
+            deletion=deletion,
+            worse=tuple(mark["reason"] for mark in marks if not mark["suspected"]),
+            suspected=tuple(mark["reason"] for mark in marks if mark["suspected"]),
+        )
+
+    def list_last_runs(self) -> list[RecordedRun]:
+        """The last run of each scenario, by the scenarios' names, with measurements and anomaly counts."""
+        newest_first = (RecordedRun.started_at.desc(), RecordedRun.id.desc())
+        place = func.row_number().over(partition_by=RecordedRun.scenario, order_by=newest_first).label("place")
+        placed = select(RecordedRun.id, place).subquery()
+        chosen = (
+            select(RecordedRun)
+            .join(placed, placed.c.id == RecordedRun.id)
+            .where(placed.c.place == 1)
+            .options(selectinload(RecordedRun.measurements), selectinload(RecordedRun.anomaly_counts))
+            .order_by(RecordedRun.scenario)
+        )
+        with self._begin() as session:
+            return list(session.scalars(chosen))
+
+    def list_asked_rates(self, since: datetime, limit: int = 500) -> list[AskedRate]:
+        """The rates that the runs since a moment asked for, newest first, and how much of each was held."""
+        steady = aliased(RecordedMeasurement)
+        chosen = (
+            select(RecordedRun, steady.value)
+            .join(steady, (steady.run_key == RecordedRun.id) & (steady.metric == "rate_held"))
+            .where(steady.subject == "steady", RecordedRun.started_at >= since)
+            .order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc())
+            .limit(limit)
+        )
+        with self._begin() as session:
+            return [make_asked_rate(run, share) for run, share in session.execute(chosen)]
+
     def count_runs(self) -> dict[str, int]:
         """The number of recorded runs of each scenario, by name."""
         counted = select(RecordedRun.scenario, func.count().label("runs")).group_by(RecordedRun.scenario)
@@ -119,7 +259,10 @@ class History:
             return {row.scenario: row.runs for row in session.execute(counted.order_by(RecordedRun.scenario))}
 
     def compare(self, run: RecordedRun) -> RunComparison:
-        """Compare a run with the runs before it; regressions.py states the rule."""
+        """Compare a run with the runs before it; regressions.py states the rule.
+
+        Raises InputError where the rule in the run's parameters cannot be used.
+        """
         newest_first = (
             select(RecordedRun)
             .where(RecordedRun.scenario == run.scenario, RecordedRun.started_at < run.started_at)
@@ -132,11 +275,36 @@ class History:
                 baseline=session.scalars(
                     same.where(RecordedRun.verdict.in_(DECISIVE))
                     .options(selectinload(RecordedRun.measurements))
-                    .limit(WINDOW)
+                    .limit(count_needed_runs(read_rule(run)))
                 ).all(),
                 previous=session.scalar(same.limit(1)),
                 incomparable=session.scalar(newest_first.where(RecordedRun.comparable != run.comparable).limit(1)),
             )
+
+    def compare_two(self, a: RecordedRun, b: RecordedRun) -> RunDifference:
+        """What is different in b, and whether it is more than the noise of the runs before the newer one.
+
+        Raises InputError where the rule in the parameters of b cannot be used.
+        """
+        needed = count_needed_runs(read_rule(b))
+        with self._begin() as session:
+            earlier = [
+                run
+                for digest in dict.fromkeys((a.comparable, b.comparable))
+                for run in session.scalars(
+                    select(RecordedRun)
+                    .where(
+                        RecordedRun.scenario.in_((a.scenario, b.scenario)),
+                        RecordedRun.comparable == digest,
+                        RecordedRun.started_at < max(a.started_at, b.started_at),
+                        RecordedRun.run_id.not_in((a.run_id, b.run_id)),
+                    )
+                    .options(selectinload(RecordedRun.measurements), selectinload(RecordedRun.anomaly_counts))
+                    .order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc())
+                    .limit(needed)
+                )
+            ]
+        return compare_two_runs(a, b, earlier)
 
     @contextmanager
     def _begin(self) -> Iterator[Session]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from brokerproof.experiment.verdict import Verdict
@@ -56,19 +57,12 @@ def _make_plain(run: RecordedRun, comparison: RunComparison) -> dict[str, Any]:
         "versions": dict(run.versions),
         "run_dir": run.run_dir,
         "report": run.report,
+        "tables_deleted_at": run.tables_deleted_at.isoformat() if run.tables_deleted_at else None,
+        "run_deleted_at": run.run_deleted_at.isoformat() if run.run_deleted_at else None,
+        "deletion": run.deletion,
         "regressions": {
-            "marks": [
-                {
-                    "metric": mark.metric,
-                    "subject": mark.subject,
-                    "value": mark.value,
-                    "usual": mark.usual,
-                    "spread": mark.spread,
-                    "unit": mark.unit,
-                    "reason": mark.reason,
-                }
-                for mark in comparison.marks
-            ],
+            "marks": [asdict(mark) for mark in comparison.marks],
+            "suspicions": [asdict(suspicion) for suspicion in comparison.suspicions],
             "notes": list(comparison.notes),
             "compared_with": list(comparison.compared_with),
             "changed_versions": list(comparison.changed_versions),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,7 @@ from brokerproof.errors import RunError
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.machine.versions import read_installed_versions, read_package_version
 from brokerproof.results.anomaly_samples import read_anomaly_samples
-from brokerproof.results.comparability import compute_digest
+from brokerproof.results.comparability import compute_digest, describe_machine
 from brokerproof.results.durations import find_verdict_time, read_trigger_time
 from brokerproof.results.history_schema import (
     MEASUREMENT_COLUMNS,
@@ -28,6 +27,7 @@ from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, Judgement, read_judgement
+from brokerproof.run.records import RunDeletion, TablesDeletion, read_record
 from brokerproof.systems.registry import find_system
 
 log = logging.getLogger(__name__)
@@ -49,8 +49,9 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
     parameters: dict[str, Any] = {
         "scenario": scenario.model_dump(mode="json"),
         "topology": topology.model_dump(mode="json"),
-        "machine": run.facts.machine or {"architecture": os.uname().machine, "processors": os.cpu_count()},
+        "machine": run.facts.machine or describe_machine(),
     }
+    tables, whole = read_record(run, TablesDeletion), read_record(run, RunDeletion)
     return RecordedRun(
         run_id=run.run_id,
         scenario=scenario.name,
@@ -81,6 +82,10 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
             **run.facts.versions,
             topology.system: scenario.version,
         },
+        tables_deleted_at=clock.to_utc(tables.at) if tables else None,
+        tables_deleted_why=tables.why if tables else None,
+        run_deleted_at=clock.to_utc(whole.at) if whole else None,
+        run_deleted_why=whole.why if whole else None,
         checks=[
             RecordedCheck(
                 suite=str(suite),

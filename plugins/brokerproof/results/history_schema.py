@@ -14,6 +14,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
+from brokerproof.run.deletion import describe_run_deletion, describe_tables_deletion
 from brokerproof.run.measurement import Measurement
 
 
@@ -94,6 +95,14 @@ class RecordedRun(Base):
     # Digest of the parameters that decide whether runs compare; see comparability.py.
     comparable: Mapped[str] = mapped_column(String(64))
     versions: Mapped[dict[str, str | None]] = mapped_column(JSON)
+    # When its tables of messages and its directory were deleted, and after how many days and by which setting.
+    tables_deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    tables_deleted_why: Mapped[str | None] = mapped_column(Text)
+    run_deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    run_deleted_why: Mapped[str | None] = mapped_column(Text)
+    # What is worse in it than in the runs before: metric, subject, reason, and whether it is only suspected. None where
+    # it was recorded before this was kept.
+    marks: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
 
     checks: Mapped[list[RecordedCheck]] = relationship(
         back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="RecordedCheck.id"
@@ -107,6 +116,15 @@ class RecordedRun(Base):
     anomaly_samples: Mapped[list[AnomalySample]] = relationship(
         back_populates="run", cascade="all, delete-orphan", passive_deletes=True, order_by="AnomalySample.id"
     )
+
+    @property
+    def deletion(self) -> str | None:
+        """What was deleted of its directory, when and why; None where everything was kept."""
+        if self.run_deleted_at is not None:
+            return describe_run_deletion(self.run_deleted_at, self.run_deleted_why or "")
+        if self.tables_deleted_at is not None:
+            return describe_tables_deletion(self.tables_deleted_at, self.tables_deleted_why or "")
+        return None
 
     def count_anomaly(self, anomaly: str, *, legal: bool | None = None) -> int | None:
         """The number of legal or illegal anomalies of a kind, or of both together; None where nothing was counted."""
@@ -138,7 +156,8 @@ class RecordedCheck(Base):
 
 
 # A recorded run has a key of its own, and the evidence of a measurement stays in the run's directory.
-MEASUREMENT_COLUMNS = tuple(name for name in Measurement.model_fields if name not in ("run_id", "evidence"))
+_NOT_KEPT = ("run_id", "evidence", "cut_off_by")
+MEASUREMENT_COLUMNS = tuple(name for name in Measurement.model_fields if name not in _NOT_KEPT)
 
 
 class RecordedMeasurement(Base):
@@ -194,3 +213,8 @@ class AnomalySample(Base):
     detail: Mapped[str | None] = mapped_column(Text)
 
     run: Mapped[RecordedRun] = relationship(back_populates="anomaly_samples")
+
+
+ANOMALY_COLUMNS = tuple(
+    column.name for column in AnomalySample.__table__.columns if column.name not in ("id", "run_key")
+)

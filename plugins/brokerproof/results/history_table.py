@@ -49,8 +49,9 @@ def print_history(history: History, scenarios: Sequence[str], limit: int, consol
         table.add_column(name, justify="right", no_wrap=True)
     if letters:
         table.add_column("as")
+    if any(run.deletion for run in runs):
+        table.add_column("deleted", no_wrap=True)
     for run in runs:
-        marks = len(comparisons[run.run_id].marks)
         table.add_row(
             f"{run.started_at:%Y-%m-%d %H:%M}",
             *([escape(run.scenario)] if len(scenarios) != 1 else []),
@@ -62,8 +63,9 @@ def print_history(history: History, scenarios: Sequence[str], limit: int, consol
             _format_number(run.find_worst("rpo_s"), 1),
             _format_number(run.find_worst("longest_ack_gap_s"), 1),
             _format_number(run.total_s),
-            Text(f"▲ {marks}", style="red") if marks else "",
+            _format_worse(comparisons[run.run_id]),
             *([letters.get(run.run_id, "")] if letters else []),
+            *([_format_deletion(run)] if any(other.deletion for other in runs) else []),
         )
     if any(run.count_anomaly("lost", legal=True) for run in runs):
         table.caption = "lost +n: n more were lost with a destroyed cluster; RPO counts messages that no cluster holds"
@@ -99,11 +101,26 @@ def _format_verdict(run: RecordedRun) -> Text:
     return Text(f"✗ {run.verdict}", style=colour) + Text(f" {what}", style="default")
 
 
+def _format_deletion(run: RecordedRun) -> str:
+    """What was deleted of the run's directory, and the day."""
+    if run.run_deleted_at is not None:
+        return f"all\n{run.run_deleted_at:%Y-%m-%d}"
+    return f"tables\n{run.tables_deleted_at:%Y-%m-%d}" if run.tables_deleted_at is not None else ""
+
+
+def _format_worse(comparison: RunComparison) -> Text:
+    """How much got worse; where nothing is marked, how much is suspected."""
+    if comparison.marks:
+        return Text(f"▲ {len(comparison.marks)}", style="red")
+    return Text(f"△ {len(comparison.suspicions)}", style="yellow") if comparison.suspicions else Text()
+
+
 def _print_comparison(run: RecordedRun, comparison: RunComparison, console: Console, *, newest: bool) -> None:
     """Print the regressions of a run; for the newest run also the reasons why something was not compared."""
     heading = Text.assemble("\n", f"{run.started_at:%Y-%m-%d %H:%M} ", (run.run_id, "bold"))
     lines = [Text(f"  ▲ {mark.reason}", style="red") for mark in comparison.marks]
-    if comparison.marks and comparison.changed_versions:
+    lines += [Text(f"  △ {suspicion.reason}", style="yellow") for suspicion in comparison.suspicions]
+    if lines and comparison.changed_versions:
         lines.append(Text(f"  changed since the run before: {', '.join(comparison.changed_versions)}"))
     if not run.met:
         lines.append(Text(f"  {run.why}"))

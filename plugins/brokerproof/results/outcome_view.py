@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.verdict import Verdict
 from brokerproof.results.latency_picture import PICTURE
+from brokerproof.results.numbers import format_value
+from brokerproof.results.restarts import describe_restarts
+from brokerproof.run.outcome import NodeRestarts
 
 _STYLES = {"passed": "green", "failed": "red", "unknown": "yellow", "no_data": "yellow"}
 
 
 def print_outcome(outcome: Mapping[str, Any], problems: Mapping[str, str], console: Console) -> None:
-    """Print the verdict and its reason, the counts, the measurements, and the paths where more can be read."""
+    """Print the verdict, what happened, the counts, the measurements, and the paths where more can be read.
+
+    The reasons for the verdict are printed where it is not simply `passed` as expected, which the first line says.
+    """
 
     def line(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)
@@ -23,7 +30,12 @@ def print_outcome(outcome: Mapping[str, Any], problems: Mapping[str, str], conso
     verdict = str(outcome["verdict"])
     met = "[green]as expected[/]" if outcome["met"] else "[red]not as expected[/]"
     line(f"\n[bold]{outcome['scenario']}[/]: [bold {_STYLES.get(verdict, 'white')}]{verdict}[/], {met}")
-    console.print(str(outcome["why"]), markup=False, highlight=False, soft_wrap=True)
+    if story := outcome.get("story"):
+        console.print(str(story), markup=False, highlight=False, soft_wrap=True)
+    if not story or verdict != Verdict.PASSED or not outcome["met"]:
+        console.print(str(outcome["why"]), markup=False, highlight=False, soft_wrap=True)
+    for note in outcome.get("notes") or ():
+        console.print(str(note), markup=False, highlight=False, soft_wrap=True)
     for task, sentence in problems.items():
         console.print(f"task {task} failed: {sentence}", style="red", markup=False, highlight=False, soft_wrap=True)
     if counts := outcome.get("counts"):
@@ -32,8 +44,10 @@ def print_outcome(outcome: Mapping[str, Any], problems: Mapping[str, str], conso
         line("suites: " + ", ".join(f"{name} [{_STYLES.get(was, 'white')}]{was}[/]" for name, was in suites.items()))
     for name, why in (outcome.get("not_applicable") or {}).items():
         line(f"not applicable: {name} ({why})")
+    for node in outcome.get("restarts") or ():
+        line(describe_restarts(NodeRestarts.model_validate(node)))
     if recovery := outcome.get("recovery"):
-        console.print(_tabulate_recovery(recovery))
+        console.print(_tabulate_recovery(recovery, outcome.get("bounds") or {}))
     if latency := outcome.get("latency"):
         console.print(_tabulate_latencies(latency, "publish latency, p50 and p99 in ms"))
         if added := outcome.get("link"):
@@ -57,19 +71,33 @@ def _format_counts(counts: Mapping[str, Any]) -> str:
     return "messages: " + (", ".join(parts) or "nothing was counted")
 
 
-def _tabulate_recovery(recovery: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A column for each fault, a row for each metric."""
+def _tabulate_recovery(recovery: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A column for each fault, a row for each metric, with the bounds that are in force beside the values."""
     table = Table(title="recovery", title_justify="left")
     table.add_column("metric")
     for fault in recovery:
         table.add_column(fault, justify="right")
     names = dict.fromkeys(name for measured in recovery.values() for name in measured)
     for name in names:
-        values = (recovery[fault].get(name) for fault in recovery)
-        table.add_row(name, *("–" if value is None else f"{value:,g}" for value in values), end_section=False)
+        unit = METRICS[name].unit if name in METRICS else ""
+        values = (
+            format_value(recovery[fault].get(name), unit) + _format_bounds((bounds.get(fault) or {}).get(name))
+            for fault in recovery
+        )
+        table.add_row(name, *values, end_section=False)
     if any(name in METRICS for name in names):
         table.caption = "– is not measured"
     return table
+
+
+def _format_bounds(bounds: Sequence[float | None] | None) -> str:
+    """The bounds in force behind a value; nothing where there are none."""
+    least, greatest = bounds or (None, None)
+    parts = [
+        *([] if least is None else [f"at least {format_value(least)}"]),
+        *([] if greatest is None else [f"at most {format_value(greatest)}"]),
+    ]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _tabulate_latencies(latency: Mapping[str, Mapping[str, Mapping[str, Any]]], title: str) -> Table:

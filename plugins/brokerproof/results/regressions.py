@@ -1,12 +1,23 @@
 """Whether a run is worse than the comparable runs before it (comparability.py says which runs compare).
 
-**When a measurement is marked.** Of the last `WINDOW` comparable runs that passed or failed, at least `ENOUGH` must
-have the metric for the same subject. Their median is the usual value. The usual spread is 1.4826 times their median
-absolute deviation (MAD), so that one bad run moves neither of the two. The run is marked if it is worse than the
-median by at least the largest of: `SPREADS` usual spreads; `MINIMUM_CHANGE` of the unit (metrics.py), so that noise
-after identical runs is not marked; and `MINIMUM_SHARE` of the median. A value that usually exists and could not
-be measured this time is marked too. With less history nothing is marked, and a note says so. After a change that
-stays, the marks end when half of the window consists of new runs: they show where the line bends.
+**When a measurement is marked.** `RULE` says it. One run cannot tell a change from an outlier, so a mark needs
+`CONFIRMING` of the last `RECENT` runs, and the one run before that is only suspected. Neither the median nor the spread
+is moved by a few bad runs in the window. After a change that stays, the marks end when over a third of the window
+consists of new runs: they show where the line bends.
+
+**What the rule can tell** depends on the usual spread. Measured on lognormal noise, with outliers in 3 to 5 of 100 runs
+and 12 to 30 runs to know the usual value from (tests/unit/results/test_regression_rule.py plants the same):
+
+| usual spread, as a share of the usual value | marks in 1,000 runs of noise | told of a `STEP` in 5, 6, 12 runs |
+|---|---|---|
+| 0.03, as of an RTO | 0.0 | 100 %, 100 %, 100 % |
+| 0.04 | 0.0 | 98 to 99 %, 99.8 to 100 %, 99.8 to 100 % |
+| 0.06, as of a gap in acks | 0.0 | 62 to 70 %, 86 to 89 %, 88 to 93 % |
+| 0.12, as of a median latency | 0.0 to 0.15 | 3 to 5 %, 8 to 12 %, 12 to 15 % |
+| 0.25, as of a 99th percentile of the latency | 0.05 to 0.25 | under 1 %, 1 %, 1 to 2 % |
+
+So from a spread of `LARGEST_TELLING_SPREAD` on, most changes of `STEP` are never told from noise, and a note says so
+with the change that is.
 
 **When a verdict is marked.** A verdict is marked if it is worse than that of the comparable run just before, whatever
 the amount of history: the verdict before was the expected one and this one is not, or this one is not expected and is
@@ -15,27 +26,60 @@ more severe. So a control that expects `failed` regresses when it stops failing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 
-from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE, Worse
+from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE, Metric, Worse
+from brokerproof.experiment.scenario import RegressionRule
 from brokerproof.experiment.verdict import Verdict
+from brokerproof.experiment.yaml_models import parse
 from brokerproof.results.comparability import list_differences, select_comparable
-from brokerproof.results.history_schema import RecordedRun
+from brokerproof.results.history_schema import RecordedMeasurement, RecordedRun
 
-WINDOW = 10
-ENOUGH = 5
+# The newest runs that are compared, and how many of them have to be worse for a mark.
+RECENT = 6
+CONFIRMING = 5
+# The usual value is known well enough for a mark from so many runs on, and for a suspicion.
+ENOUGH = 12
+ENOUGH_TO_SUSPECT = 5
 SPREADS = 3.0
-MINIMUM_SHARE = 0.1
+DEFAULT_RULE = RegressionRule()
+# A change of this share of the usual value is one that people want to know of.
+STEP = 0.3
+LARGEST_TELLING_SPREAD = STEP / SPREADS
 
-# With this factor the MAD of normally distributed values is their standard deviation.
-_MAD_TO_DEVIATION = 1.4826
+# The values nearest to the median, from which the spread is computed. With the factor, their mean distance from it is
+# the standard deviation where values are normally distributed. It varies less than a median absolute deviation does.
+_NEAREST = 0.7
+_MEAN_DISTANCE_TO_DEVIATION = 2.111
+# Exact numbers: where one was always 0, another value is no noise.
+_COUNTED_UNITS = ("messages", "ledgers")
+
+
+def describe_rule(rule: RegressionRule = DEFAULT_RULE) -> str:
+    """The rule for measurements in two sentences, with the numbers that are in force for a scenario."""
+    return (
+        f"A measurement is marked if it and {CONFIRMING - 1} of the {RECENT - 1} comparable runs before it are worse "
+        f"than the usual value, the median of the up to {rule.window} comparable runs before those, by at least "
+        f"{rule.tolerance:.0%} of it, by {SPREADS:g} usual spreads (their standard deviation, from the "
+        f"{_NEAREST:.0%} of them nearest to it) and by the smallest difference that counts in its unit; a count that "
+        f"was 0 in each of at least {ENOUGH_TO_SUSPECT} runs is marked as soon as it is not. With under {ENOUGH} runs "
+        f"to know the usual value from nothing else is marked, and a run that is worse by as much without such company "
+        f"is only suspected, from {ENOUGH_TO_SUSPECT} runs before it on."
+    )
+
+
+RULE = describe_rule()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """One thing that got worse. `usual` and `spread` are in `unit`, and None for a verdict; `reason` is a sentence."""
+    """One thing that got worse, or is suspected to be worse.
+
+    `usual` and `spread` are in `unit`, and None for a verdict; `reason` is a sentence.
+    """
 
     metric: str
     subject: str
@@ -48,13 +92,46 @@ class Regression:
 
 @dataclass(frozen=True, kw_only=True)
 class RunComparison:
-    """A run against the runs before it: its regressions, notes on what was not compared, and the changed versions."""
+    """A run against the runs before it: its regressions, notes on what was not compared, and the changed versions.
+
+    `suspicions` are worse by as much as a regression, and not confirmed by enough runs before.
+    """
 
     run_id: str
     compared_with: tuple[str, ...]
     marks: tuple[Regression, ...]
+    suspicions: tuple[Regression, ...]
     notes: tuple[str, ...]
     changed_versions: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsualValue:
+    """What a measurement comes to in a row of runs: their median and their spread, in the unit of the measurement."""
+
+    values: tuple[float, ...]
+    median: float
+    spread: float
+
+    @classmethod
+    def compute(cls, values: Sequence[float]) -> UsualValue:
+        """The median and the spread of values. Raises StatisticsError where there is none."""
+        usual = median(values)
+        distances = sorted(abs(value - usual) for value in values)
+        nearest = distances[: math.ceil(_NEAREST * len(distances))]
+        return cls(values=tuple(values), median=usual, spread=_MEAN_DISTANCE_TO_DEVIATION * mean(nearest))
+
+
+def read_rule(run: RecordedRun) -> RegressionRule:
+    """The rule that a run's scenario sets; the default one where it sets none. Raises InputError."""
+    return parse(
+        RegressionRule, run.parameters["scenario"].get("regression") or {}, file=f"the history of {run.run_id}"
+    )
+
+
+def count_needed_runs(rule: RegressionRule) -> int:
+    """How many comparable runs before a run its comparison reads at most."""
+    return rule.window + RECENT - 1
 
 
 def compare_run(
@@ -66,26 +143,31 @@ def compare_run(
 ) -> RunComparison:
     """Compare a run with the runs before it.
 
-    `baseline` are the comparable runs that passed or failed, newest first, at most WINDOW. `previous` is the newest
-    comparable run, whatever its verdict. `incomparable` is the newest run of the scenario with other parameters, for
-    the note that explains why there is little history.
+    `baseline` are the comparable runs that passed or failed, newest first, as many as `count_needed_runs` says.
+    `previous` is the newest comparable run, whatever its verdict. `incomparable` is the newest run of the scenario with
+    other parameters, for the note that explains why there is little history. Raises InputError where the rule in the
+    run's parameters cannot be used.
     """
     marks = list(_compare_verdicts(run, previous)) if previous else []
+    suspicions: list[Regression] = []
     notes: list[str] = []
-    if len(baseline) < ENOUGH:
+    if len(baseline) < ENOUGH_TO_SUSPECT:
         notes.append(
-            f"measurements are not compared: {len(baseline)} comparable judged runs before it, {ENOUGH} needed"
+            f"measurements are not compared: {len(baseline)} comparable judged runs before it, "
+            f"{ENOUGH_TO_SUSPECT} needed"
         )
         if incomparable:
             different = list_differences(select_comparable(incomparable.parameters), select_comparable(run.parameters))
             notes.append(f"run {incomparable.run_id} is not comparable: {'; '.join(different[:5])}")
     else:
-        marks += _compare_measurements(run, baseline, notes)
+        for regression, is_confirmed in _compare_measurements(run, baseline, notes):
+            (marks if is_confirmed else suspicions).append(regression)
     last = previous or (baseline[0] if baseline else None)
     return RunComparison(
         run_id=run.run_id,
         compared_with=tuple(earlier.run_id for earlier in baseline),
         marks=tuple(marks),
+        suspicions=tuple(suspicions),
         notes=tuple(notes),
         changed_versions=tuple(list_differences(last.versions, run.versions)) if last else (),
     )
@@ -93,7 +175,12 @@ def compare_run(
 
 def compute_smallest_change(unit: str, usual: float) -> float:
     """The smallest difference from the usual value that counts, in its unit, where the usual values have no spread."""
-    return max(MINIMUM_CHANGE[unit], MINIMUM_SHARE * abs(usual))
+    return max(MINIMUM_CHANGE[unit], DEFAULT_RULE.tolerance * abs(usual))
+
+
+def compute_allowed_change(unit: str, usual: UsualValue, tolerance: float) -> float:
+    """The smallest difference from the usual value that is no noise, in its unit."""
+    return max(MINIMUM_CHANGE[unit], tolerance * abs(usual.median), SPREADS * usual.spread)
 
 
 def _compare_verdicts(run: RecordedRun, previous: RecordedRun) -> Iterable[Regression]:
@@ -118,8 +205,18 @@ def _describe_expectation(run: RecordedRun) -> str:
     return " (not as expected)" if run.verdict == run.expected_verdict else f" (expected {run.expected_verdict})"
 
 
-def _compare_measurements(run: RecordedRun, baseline: Sequence[RecordedRun], notes: list[str]) -> Iterable[Regression]:
-    """The regressions of the run's measurements. Adds a note for each measurement that has too little history."""
+def _compare_measurements(
+    run: RecordedRun, baseline: Sequence[RecordedRun], notes: list[str]
+) -> Iterator[tuple[Regression, bool]]:
+    """What got worse among the run's measurements, and whether enough runs confirm it.
+
+    Adds a note for each measurement that has too little history, or varies too much.
+    """
+    rule = read_rule(run)
+    recent, before = baseline[: RECENT - 1], baseline[RECENT - 1 :][: rule.window]
+    if len(before) < ENOUGH:
+        # Too few for a mark. A suspicion is as good as the runs that there are.
+        recent, before = (), baseline
     for row in run.measurements:
         metric = METRICS.get(row.metric)
         if metric is None or not metric.compared:
@@ -128,39 +225,70 @@ def _compare_measurements(run: RecordedRun, baseline: Sequence[RecordedRun], not
         if row.unit not in MINIMUM_CHANGE:
             notes.append(f"{name} is not compared: no minimum change is set for the unit `{row.unit}`")
             continue
-        values = [
-            earlier.value
-            for other in baseline
-            for earlier in other.measurements
-            if (earlier.metric, earlier.subject, earlier.unit) == (row.metric, row.subject, row.unit)
-            and earlier.value is not None
-        ]
-        if len(values) < ENOUGH:
-            notes.append(f"{name} is not compared: measured in {len(values)} comparable runs, {ENOUGH} needed")
+        values = [value for value in find_values(before, row) if value is not None]
+        if len(values) < ENOUGH_TO_SUSPECT:
+            notes.append(
+                f"{name} is not compared: measured in {len(values)} comparable runs, {ENOUGH_TO_SUSPECT} needed"
+            )
             continue
-        usual = median(values)
-        spread = _MAD_TO_DEVIATION * median(abs(value - usual) for value in values)
-        against = (
-            f"usually {_format_value(usual)} ± {_format_value(spread)} {row.unit} "
-            f"(median of {len(values)} comparable runs)"
+        usual = UsualValue.compute(values)
+        allowed = compute_allowed_change(row.unit, usual, rule.find_tolerance(row.metric))
+        if usual.spread > LARGEST_TELLING_SPREAD * abs(usual.median) and allowed > MINIMUM_CHANGE[row.unit]:
+            notes.append(
+                f"{name} varies by {_format_value(usual.spread)} {row.unit}: a change of under "
+                f"{_format_value(allowed)} {row.unit} cannot be told from its noise"
+            )
+        if not _is_worse(metric, row.value, usual, allowed):
+            continue
+        alike = 1 + sum(_is_worse(metric, value, usual, allowed) for value in find_values(recent, row))
+        was_always_0 = row.unit in _COUNTED_UNITS and not any(values) and not any(find_values(recent, row))
+        is_confirmed = len(values) >= ENOUGH and alike >= CONFIRMING
+        if was_always_0 and row.value is not None:
+            is_confirmed = True
+        yield (
+            _make_regression(row, name, usual, "" if is_confirmed else _explain_suspicion(values, alike)),
+            is_confirmed,
         )
-        if row.value is None:
-            reason = f"{name} could not be measured, {against}"
-        else:
-            worse_by = usual - row.value if metric.worse is Worse.LOWER else row.value - usual
-            allowed = max(SPREADS * spread, compute_smallest_change(row.unit, usual))
-            if worse_by < allowed:
-                continue
-            reason = f"{name} is {_format_value(row.value)} {row.unit}, {against}"
-        yield Regression(
-            metric=row.metric,
-            subject=row.subject,
-            value=row.value,
-            usual=usual,
-            spread=spread,
-            unit=row.unit,
-            reason=reason,
-        )
+
+
+def _explain_suspicion(values: Sequence[float], alike: int) -> str:
+    if len(values) < ENOUGH:
+        return f"; a mark needs {ENOUGH + RECENT - 1} comparable runs before it"
+    return f"; {alike} of the last {RECENT} runs like this, {CONFIRMING} needed for a mark"
+
+
+def find_values(runs: Sequence[RecordedRun], row: RecordedMeasurement) -> list[float | None]:
+    """What the same measurement came to in other runs; a run that has no such row is left out."""
+    return [
+        other.value
+        for run in runs
+        for other in run.measurements
+        if (other.metric, other.subject, other.unit) == (row.metric, row.subject, row.unit)
+    ]
+
+
+def _is_worse(metric: Metric, value: float | None, usual: UsualValue, allowed: float) -> bool:
+    """Whether a value is worse than usual by more than noise. No value is worse than any."""
+    if value is None:
+        return True
+    return (usual.median - value if metric.worse is Worse.LOWER else value - usual.median) >= allowed
+
+
+def _make_regression(row: RecordedMeasurement, name: str, usual: UsualValue, reservation: str) -> Regression:
+    found = "could not be measured" if row.value is None else f"is {_format_value(row.value)} {row.unit}"
+    reason = (
+        f"{name} {found}, usually {_format_value(usual.median)} ± {_format_value(usual.spread)} {row.unit} "
+        f"(median of {len(usual.values)} comparable runs){reservation}"
+    )
+    return Regression(
+        metric=row.metric,
+        subject=row.subject,
+        value=row.value,
+        usual=usual.median,
+        spread=usual.spread,
+        unit=row.unit,
+        reason=reason,
+    )
 
 
 def _format_value(value: float) -> str:

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from brokerproof.errors import RunError
+from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
-from brokerproof.results.doubts import list_contradictions, list_problems
+from brokerproof.results.doubts import list_contradictions
 from brokerproof.results.durations import compute_durations
+from brokerproof.results.fault_spans import read_fault_spans
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
+from brokerproof.results.restarts import collect_restarts
 from brokerproof.results.shortfalls import explain_outcome, list_shortfalls
+from brokerproof.results.story import tell_story
 from brokerproof.run.counts import TOTALS
-from brokerproof.run.directory import Run
+from brokerproof.run.directory import RUN_REPORT, Run
 from brokerproof.run.judgement import Judgement, read_judgement
 from brokerproof.run.outcome import Outcome
+from brokerproof.run.step_record import list_step_problems
 
 
 def compose_outcome(run: Run) -> Outcome:
@@ -28,7 +33,7 @@ def compose_outcome(run: Run) -> Outcome:
     """
     scenario = run.scenario
     judgement: Judgement | None = None
-    doubts = list_problems(run)
+    doubts = list(list_step_problems(run).values())
     try:
         judgement = read_judgement(run)
     except RunError as error:
@@ -38,6 +43,9 @@ def compose_outcome(run: Run) -> Outcome:
     verdict = judgement.worst if judgement else Verdict.UNKNOWN
     if doubts:
         verdict = merge_verdicts([verdict, Verdict.UNKNOWN])
+    # The judgement tells the problems that it knew.
+    told = judgement.problems if judgement else ()
+    untold = [doubt for doubt in doubts if doubt not in told]
     shortfalls = list_shortfalls(scenario.expect, verdict, judgement, doubts)
     return Outcome(
         run_id=run.run_id,
@@ -47,18 +55,38 @@ def compose_outcome(run: Run) -> Outcome:
         verdict=verdict,
         expected=scenario.expect,
         met=not shortfalls,
-        why=explain_outcome(scenario.expect, verdict, judgement, shortfalls, doubts),
+        why=explain_outcome(scenario.expect, verdict, judgement, shortfalls, untold),
+        story=_tell(run, judgement),
+        notes=judgement.notes if judgement else (),
         suites={name: suite.worst for name, suite in judgement.suites.items()} if judgement else {},
         not_applicable=judgement.inapplicable if judgement else {},
         counts=_list_counts(judgement),
         recovery=dict(judgement.recovery) if judgement else {},
+        bounds=_list_bounds(judgement) if judgement else {},
         latency=collect_publish_latencies(scenario, judgement.measurements) if judgement else {},
         link=collect_link_latencies(scenario, judgement.measurements) if judgement else {},
+        restarts=collect_restarts(run),
         seconds=compute_durations(run, judgement.seconds if judgement else {}),
         run_dir=run.directory,
         # The address that the run was given, else the page in its directory.
-        report=run.facts.report or run.path("report"),
+        report=run.facts.report or run.path(RUN_REPORT),
     )
+
+
+def _tell(run: Run, judgement: Judgement | None) -> str:
+    """The story of the run. Where nobody can read what was done to it, the story says so."""
+    try:
+        return tell_story(read_fault_spans(run), judgement)
+    except (BrokerproofError, OSError, ValueError) as error:
+        return f"Nobody can tell what was done to the run: {error}"
+
+
+def _list_bounds(judgement: Judgement) -> dict[str, dict[str, tuple[float | None, float | None]]]:
+    bounds: dict[str, dict[str, tuple[float | None, float | None]]] = {}
+    for row in judgement.measurements:
+        if METRICS[row.metric].is_per_fault and (row.minimum, row.maximum) != (None, None):
+            bounds.setdefault(row.subject, {})[row.metric] = (row.minimum, row.maximum)
+    return bounds
 
 
 def _list_counts(judgement: Judgement | None) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def explain_outcome(
                 f"{anomaly} was found {judgement.counts.count_anomaly(anomaly):,} times" for anomaly in expect.at_least
             ]
         parts += [f"suite {suite} failed" for suite in expect.failed_suites]
-    elif judgement and expect.verdict is Verdict.PASSED:
+    elif judgement and verdict is Verdict.FAILED and expect.verdict is Verdict.PASSED:
         held = (Verdict.PASSED, Verdict.NOT_APPLICABLE)
         parts += [f"suite {name} {suite.worst}" for name, suite in judgement.suites.items() if suite.worst not in held]
     parts += doubts

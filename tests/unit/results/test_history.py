@@ -254,6 +254,15 @@ def test_the_search_for_a_rare_kind_ends(plant, rows_searched, found):
     assert len(read_anomaly_samples(run, counts, 50, search_rows=rows_searched)) == found
 
 
+def test_each_scenario_has_one_last_run(plant, judgement, history):
+    history.record(plant("newer", judged=judgement(measured={("rto_s", "a"): 3.0}), minutes=9))
+    history.record(plant("older", judged=judgement("failed", failed=("ordering",)), minutes=1))
+    history.record(plant("other", judged=judgement(legal={"lost": 2}), minutes=3, changes={"name": "other"}))
+    last, other = history.list_last_runs()
+    assert (last.run_id, other.run_id) == ("newer", "other")
+    assert (last.find_worst("rto_s"), other.count_anomaly("lost")) == (3.0, 2)
+
+
 def test_the_last_runs_come_newest_first(plant, judgement, history):
     for index, name in enumerate(("kill_region", "kill_bookie", "kill_region", "kill_region")):
         history.record(plant(f"r{index}", judged=judgement(), minutes=index, changes={"name": name}))
@@ -375,6 +384,6 @@ def test_a_database_that_disappears_gives_a_history_error(plant, judgement, sqli
 def test_the_database_has_a_column_for_every_total_and_for_every_column_of_a_measurement() -> None:
     assert set(RecordedRun.__table__.columns.keys()) >= set(TOTALS)
     of_the_history = {"id", "run_key"}
-    of_the_run = {"run_id", "evidence"}
+    of_the_run = {"run_id", "evidence", "cut_off_by"}
     columns = set(RecordedMeasurement.__table__.columns.keys())
     assert columns - of_the_history == set(Measurement.model_fields) - of_the_run

@@ -115,10 +115,22 @@ def test_a_regression_is_shown_with_its_reason_and_the_changed_versions(rendered
 
     said = rendered()
 
-    assert next(line for line in said.splitlines() if "00:05" in line).rstrip().endswith("▲ 1")
-    assert "▲ rto_s of kill_us is 75 s, usually 52 ± 0 s (median of 5 comparable runs)" in said
+    assert next(line for line in said.splitlines() if "00:05" in line).rstrip().endswith("△ 1")
+    assert "△ rto_s of kill_us is 75 s, usually 52 ± 0 s (median of 5 comparable runs); a mark needs 17 " in said
     assert "changed since the run before: pulsar 4.0.8 → 4.1.0" in said
-    assert said.count("▲") == 2
+    assert (said.count("△"), said.count("▲")) == (2, 0)
+    [suspicion] = list_plain_runs(sqlite_history, (), 1)[0]["regressions"]["suspicions"]
+    assert (suspicion["metric"], suspicion["value"], suspicion["usual"]) == ("rto_s", 75.0, 52.0)
+
+
+def test_a_mark_is_shown_with_its_reason(rendered, plant, judgement, sqlite_history):
+    sqlite_history.record(plant("r0", judged=judgement()))
+    sqlite_history.record(plant("r1", judged=judgement("failed", failed=("ordering",)), minutes=1))
+
+    said = rendered()
+
+    assert next(line for line in said.splitlines() if "00:01" in line).rstrip().endswith("▲ 1")
+    assert "▲ the verdict is failed (expected passed) and was passed (as expected) in r0" in said
 
 
 def test_a_note_says_that_there_is_too_little_history(rendered, plant, judgement, sqlite_history):

@@ -10,6 +10,7 @@ from brokerproof.results.history import open_history
 from brokerproof.results.history_database import HistoryError
 from brokerproof.results.history_migration import make_migration_config
 from brokerproof.results.history_schema import Base
+from brokerproof.run.records import RunDeletion
 from sqlalchemy import create_engine, inspect, text
 
 
@@ -85,3 +86,20 @@ def test_a_history_of_a_newer_version_is_refused(history, database_url):
 
     with pytest.raises(HistoryError, match="made by a newer Brokerproof"):
         open_history(database_url)
+
+
+def test_of_a_run_recorded_before_deletions_nothing_was_deleted(history, plant, judgement, database_url):
+    history.record(plant(judged=judgement()))
+    with create_engine(database_url).begin() as connection:
+        command.downgrade(make_migration_config(connection), "0003")
+        assert "run_deleted_at" not in {column["name"] for column in inspect(connection).get_columns("runs")}
+
+    with open_history(database_url) as again:
+        [run] = again.list_runs()
+        assert (run.deletion, run.verdict) == (None, "passed")
+        deletion = RunDeletion(run_id="r1", why="after 30 days (BROKERPROOF_KEEP_RUNS_DAYS)", at=1_767_225_600_000_000)
+        assert again.record_deletion("r1", run.run_dir, deletion)
+        assert again.find_run("r1").deletion == (
+            "its directory was deleted on 2026-01-01, after 30 days (BROKERPROOF_KEEP_RUNS_DAYS)"
+        )
+        assert not again.record_deletion("r2", run.run_dir, deletion)

@@ -108,6 +108,37 @@ def test_a_control_without_the_expected_anomaly_or_suite_is_not_met(plant, judge
     assert reason in result["why"]
 
 
+def add_suite(judged: dict[str, Any], verdict: str) -> dict[str, Any]:
+    """A judgement with a user's suite."""
+    judged["suites"]["mine"] = judged["suites"]["ordering"] | {"verdict": verdict, "expectations": []}
+    return judged
+
+
+@pytest.mark.parametrize("verdict", ["failed", "unknown"])
+def test_a_users_suite_decides_the_verdict_and_is_named(plant, judgement, verdict):
+    result = conclude(plant(judged=add_suite(judgement(), verdict)))
+
+    assert (result["verdict"], result["met"], result["suites"]["mine"]) == (verdict, False, verdict)
+
+
+def test_a_control_may_expect_that_a_users_suite_fails(plant, judgement):
+    control = {"expect": {"verdict": "failed", "failed_suites": ["mine"]}}
+
+    met = conclude(plant(judged=add_suite(judgement("failed"), "failed"), changes=control))
+    assert met["met"]
+    assert "suite mine failed" in met["why"]
+
+
+@pytest.mark.parametrize(("verdict", "was"), [("passed", "passed"), (None, "not judged")])
+def test_a_control_whose_users_suite_did_not_fail_is_not_met(plant, judgement, verdict, was):
+    control = {"expect": {"verdict": "failed", "failed_suites": ["mine"]}}
+    judged = judgement("failed", failed=("ordering",))
+
+    result = conclude(plant(judged=add_suite(judged, verdict) if verdict else judged, changes=control))
+    assert not result["met"]
+    assert f"suite mine had to fail and is {was}" in result["why"]
+
+
 def make_inapplicable(judged, suite):
     """Have nothing of a suite apply."""
     content = judged["suites"][suite] | {"verdict": "not_applicable", "evaluated": 0, "written": 0}

@@ -1,0 +1,125 @@
+"""The last verdict as a badge: an SVG for a README or a wiki, which asks no other host for anything.
+
+The colour says whether the run is as expected, and the words say it too, for whoever sees no colours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from string import Template
+from xml.sax.saxutils import escape
+
+from brokerproof.experiment.verdict import DECISIVE, Verdict
+from brokerproof.reports.verdict_style import VERDICT_STYLES
+from brokerproof.results.history import History
+from brokerproof.results.run_outcome import compose_outcome
+from brokerproof.run.directory import Run
+
+# White text has a contrast of more than 4.5 on each.
+LABEL = "#444444"
+GREEN = VERDICT_STYLES[Verdict.PASSED].light
+RED = VERDICT_STYLES[Verdict.FAILED].light
+AMBER = VERDICT_STYLES[Verdict.UNKNOWN].light
+GREY = VERDICT_STYLES[Verdict.NOT_APPLICABLE].light
+
+_SUBJECT = "brokerproof"
+_FONT_SIZE = 11
+# Pixels on each side of a text.
+_MARGIN = 6
+
+_SVG = Template("""\
+<svg xmlns="http://www.w3.org/2000/svg" width="$width" height="20" role="img" aria-label="$title">
+<title>$title</title>
+<clipPath id="round"><rect width="$width" height="20" rx="3"/></clipPath>
+<g clip-path="url(#round)">
+<rect width="$split" height="20" fill="$label_colour"/>
+<rect x="$split" width="$rest" height="20" fill="$colour"/>
+</g>
+<g fill="#ffffff" font-family="DejaVu Sans,Verdana,Geneva,sans-serif" font-size="$size">
+<text x="$margin" y="14" textLength="$subject_width">$subject</text>
+<text x="$word_x" y="14" textLength="$word_width">$word</text>
+</g>
+</svg>
+""")
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """What the badge says of one run or of many, and its colour."""
+
+    word: str
+    colour: str
+
+
+def render_run_badge(run: Run) -> str:
+    """The badge of one run, as the text of an SVG. Raises RunError or InputError where its run.json cannot be used."""
+    outcome = compose_outcome(run)
+    return _draw(outcome.scenario, _describe_run(outcome.verdict, outcome.expected.verdict, met=outcome.met))
+
+
+def render_history_badge(history: History, scenario: str | None = None) -> str:
+    """The badge of the last run of a scenario, or of the last runs of all scenarios. Raises HistoryError."""
+    if scenario is None:
+        return _draw("", _describe_all(history))
+    runs = history.list_runs([scenario], limit=1)
+    if not runs:
+        return _draw(scenario, _Standing("no run", GREY))
+    run = runs[0]
+    return _draw(scenario, _describe_run(Verdict(run.verdict), Verdict(run.expected_verdict), met=run.met))
+
+
+def _describe_run(verdict: Verdict, expected: Verdict, *, met: bool) -> _Standing:
+    word = VERDICT_STYLES[verdict].word
+    if met:
+        return _Standing(word if verdict is Verdict.PASSED else f"{word} as expected", GREEN)
+    if verdict is Verdict.PASSED or verdict is expected:
+        word = f"{word}, not as expected"
+    return _Standing(word, RED if verdict in DECISIVE else AMBER)
+
+
+def _describe_all(history: History) -> _Standing:
+    runs = history.list_last_runs()
+    if not runs:
+        return _Standing("no run", GREY)
+    unmet = [run for run in runs if not run.met]
+    word = f"{len(runs) - len(unmet)} of {len(runs)} as expected"
+    if not unmet:
+        return _Standing(word, GREEN)
+    return _Standing(word, RED if any(run.verdict in DECISIVE for run in unmet) else AMBER)
+
+
+def _draw(scenario: str, standing: _Standing) -> str:
+    subject = f"{_SUBJECT} {scenario}".rstrip()
+    subject_width, word_width = _measure_text(subject), _measure_text(standing.word)
+    split = subject_width + 2 * _MARGIN
+    return _SVG.substitute(
+        title=escape(f"{subject}: {standing.word}", {'"': "&quot;"}),
+        subject=escape(subject),
+        word=escape(standing.word),
+        label_colour=LABEL,
+        colour=standing.colour,
+        size=_FONT_SIZE,
+        margin=_MARGIN,
+        split=split,
+        rest=word_width + 2 * _MARGIN,
+        width=split + word_width + 2 * _MARGIN,
+        subject_width=subject_width,
+        word_width=word_width,
+        word_x=split + _MARGIN,
+    )
+
+
+@cache
+def _measure_text(text: str) -> int:
+    """Pixels of a text in DejaVu Sans, which Matplotlib ships; the SVG has other fonts fit into them."""
+    import matplotlib
+    from matplotlib.ft2font import FT2Font
+
+    font = FT2Font(str(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")))
+    # At 72 dots an inch a point is a pixel.
+    font.set_size(_FONT_SIZE, 72)
+    font.set_text(text)
+    # The width comes in 64ths of a pixel.
+    return -(-int(font.get_width_height()[0]) // 64)

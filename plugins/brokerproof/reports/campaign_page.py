@@ -1,0 +1,33 @@
+"""The page of a campaign, with one verdict and one line a scenario, and the list of campaigns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from brokerproof.reports.pages import Page, render
+from brokerproof.results.campaigns import Campaign
+from brokerproof.results.numbers import format_seconds
+
+
+def render_campaign(campaign: Campaign, page: Page) -> str:
+    """The page of one campaign."""
+    return render(
+        "campaign.html.j2",
+        page,
+        {"campaign": campaign, "headline": write_headline(campaign), "format_seconds": format_seconds},
+    )
+
+
+def render_campaigns(campaigns: Sequence[Campaign], page: Page) -> str:
+    """The list of campaigns, newest first."""
+    return render(
+        "campaigns.html.j2", page, {"campaigns": [(campaign, write_headline(campaign)) for campaign in campaigns]}
+    )
+
+
+def write_headline(campaign: Campaign) -> str:
+    """The verdict on the whole campaign."""
+    wrong = [run.scenario for run in campaign.runs if not run.met]
+    if not wrong:
+        return f"All {len(campaign.runs)} runs were as expected."
+    return f"{len(wrong)} of {len(campaign.runs)} runs were not as expected: {', '.join(wrong)}."

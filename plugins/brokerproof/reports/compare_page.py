@@ -1,0 +1,65 @@
+"""The page of two runs side by side, and the form that chooses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from brokerproof.reports.pages import Page, render
+from brokerproof.results.numbers import NOTHING, format_value
+from brokerproof.results.regressions import RULE
+from brokerproof.results.run_difference import NumberDifference, RunDifference
+from brokerproof.results.trends import ScenarioTrend
+
+_JUDGED = {True: "more than noise", False: "within noise", None: "nobody knows"}
+
+
+def render_comparison(difference: RunDifference, page: Page) -> str:
+    """The page of two runs."""
+    numbers = [*difference.measurements, *difference.counts]
+    return render(
+        "compare.html.j2",
+        page,
+        {
+            "difference": difference,
+            "headline": _write_headline(difference),
+            "numbers": list(_list_numbers(numbers)),
+            "words": [(word, _JUDGED[word.larger_than_noise]) for word in difference.words],
+            "rule": RULE,
+        },
+    )
+
+
+def render_choice(trends: Sequence[ScenarioTrend], page: Page, chosen: str = "") -> str:
+    """The form; `chosen` is the first of the two runs, if it is known."""
+    runs = [(trend.scenario, list(reversed(trend.runs))) for trend in trends]
+    return render("compare_choice.html.j2", page, {"runs": runs, "chosen": chosen})
+
+
+def _write_headline(difference: RunDifference) -> str:
+    """What came out otherwise and is no noise, first of all what got worse."""
+    worse = [one.name for one in difference.measurements if one.larger_than_noise and one.worse]
+    better = [one.name for one in difference.measurements if one.larger_than_noise and one.worse is False]
+    words = [one.name for one in difference.words if one.larger_than_noise]
+    parts = [
+        *([f"another {', '.join(words)}"] if words else []),
+        *([f"worse: {', '.join(dict.fromkeys(worse))}"] if worse else []),
+        *([f"better: {', '.join(dict.fromkeys(better))}"] if better else []),
+    ]
+    return "; ".join(parts) if parts else "nothing differs by more than noise, as far as is known"
+
+
+def _list_numbers(numbers: Sequence[NumberDifference]) -> Iterator[dict[str, Any]]:
+    """Those first that differ by more than noise."""
+    ranks = {True: 0, None: 1, False: 2}
+    for one in sorted(numbers, key=lambda one: ranks[one.larger_than_noise]):
+        yield {
+            "name": one.name,
+            "subject": one.subject,
+            "a": format_value(one.a, one.unit),
+            "b": format_value(one.b, one.unit),
+            "relative": NOTHING if one.relative is None else f"{one.relative:+.0%}",
+            "noise": _JUDGED[one.larger_than_noise],
+            "bad": bool(one.larger_than_noise and one.worse),
+            "why": one.why,
+        }

@@ -1,0 +1,34 @@
+"""The files that `brokerproof report` writes of a run. A new file is one line of `EXPORTS` and one function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from brokerproof.machine.files import stage_object
+from brokerproof.reports.badge import render_run_badge
+from brokerproof.reports.junit import render_junit
+from brokerproof.reports.run_file import render_run_file
+from brokerproof.reports.run_json import render_run_json
+from brokerproof.run.directory import Run
+
+# By file name, the function that makes its text from a run.
+EXPORTS: Mapping[str, Callable[[Run], str]] = {
+    "report.html": render_run_file,
+    "junit.xml": render_junit,
+    "report.json": render_run_json,
+    "badge.svg": render_run_badge,
+}
+
+
+def write_exports(run: Run, directory: str) -> dict[str, str]:
+    """Write all files into a directory, any fsspec location; by file name, where each is.
+
+    Nothing is written where one of them cannot be made. Raises RunError or InputError where the run's run.json cannot
+    be used, and MachineError where a file cannot be written.
+    """
+    texts = {name: render(run) for name, render in EXPORTS.items()}
+    locations = {name: f"{directory.rstrip('/')}/{name}" for name in texts}
+    for name, text in texts.items():
+        with stage_object(locations[name], "wb") as file:
+            file.write(text.encode("utf-8"))
+    return locations

@@ -1,0 +1,232 @@
+"""A run as JUnit XML, for whatever gates a build.
+
+There is a test suite for each suite of expectations with a test case for each expectation, and one more suite, `run`,
+whose case `verdict` says whether the run is what its scenario expects. The file is green exactly if the run is as
+expected:
+
+- In a run that is as expected, an expectation that did not hold is `skipped` with its reason: a control has to fail.
+- In any other run, it is a `failure` where the evidence proves it wrong and an `error` where the evidence is not
+  enough; and `verdict` is one of the two.
+- What the messaging system cannot be asked is `skipped`.
+
+The elements are those of Jenkins' schema `junit-10`, which other programs read too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from brokerproof.errors import RunError
+from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.verdict import Verdict, merge_verdicts
+from brokerproof.reports.sentence import describe_run
+from brokerproof.results.durations import read_trigger_time
+from brokerproof.results.run_outcome import compose_outcome
+from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Check, Judgement, SuiteJudgement, read_judgement
+from brokerproof.run.outcome import Outcome
+
+# A person reads a few samples; the table `anomalies` of the run has all of them.
+MOST_SAMPLES = 10
+
+# What XML 1.0 cannot hold, not even escaped: the log of a killed process may have any character.
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# The result elements, by verdict.
+_TAGS: Mapping[Verdict, str] = {
+    Verdict.FAILED: "failure",
+    Verdict.UNKNOWN: "error",
+    Verdict.NO_DATA: "error",
+    Verdict.NOT_APPLICABLE: "skipped",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """A test case; `message` is one sentence, and `detail` has the lines below it."""
+
+    name: str
+    verdict: Verdict
+    message: str = ""
+    detail: tuple[str, ...] = ()
+    # Seconds. Judging takes no time of its own for each expectation, so only the whole run has one.
+    seconds: float = 0
+
+
+def render_junit(run: Run) -> str:
+    """The run as the text of an XML file.
+
+    A run that was not judged has only the case `verdict`, with the reason. Raises RunError or InputError where its
+    run.json cannot be used.
+    """
+    outcome = compose_outcome(run)
+    suites = [("run", [_make_verdict_case(outcome)])]
+    suites += [(name, list(cases)) for name, cases in _list_suites(_find_judgement(run))]
+    root = ET.Element("testsuites", name="brokerproof")
+    for name, cases in suites:
+        root.append(_make_suite(name, cases, run, outcome))
+    _count_cases(root)
+    ET.indent(root)
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{_FORBIDDEN.sub(_escape_forbidden, text)}\n'
+
+
+def _find_judgement(run: Run) -> Judgement | None:
+    try:
+        return read_judgement(run)
+    except RunError:
+        # The outcome says why there is none.
+        return None
+
+
+def _make_verdict_case(outcome: Outcome) -> _Case:
+    verdict = outcome.verdict
+    if outcome.met:
+        verdict = Verdict.PASSED
+    elif verdict is Verdict.PASSED:
+        # A control that did not fail.
+        verdict = Verdict.FAILED
+    return _Case(
+        name="verdict",
+        verdict=verdict,
+        message=describe_run(outcome),
+        detail=(*outcome.notes, f"run directory: {outcome.run_dir}", f"report: {outcome.report}"),
+        seconds=outcome.seconds.total or 0,
+    )
+
+
+def _list_suites(judgement: Judgement | None) -> Iterator[tuple[str, Iterator[_Case]]]:
+    if judgement is None:
+        return
+    for name in dict.fromkeys([*map(str, Suite), *judgement.suites]):
+        yield name, _list_cases(name, judgement.suites.get(name))
+
+
+def _list_cases(name: str, suite: SuiteJudgement | None) -> Iterator[_Case]:
+    if suite is None:
+        yield _Case(name="suite", verdict=Verdict.UNKNOWN, message=f"suite {name} was not judged")
+        return
+    for check in suite.expectations:
+        if check.verdict is Verdict.PASSED:
+            yield _Case(name=check.name, verdict=check.verdict)
+        else:
+            sentences = list(_describe_check(check, suite))
+            yield _Case(
+                name=check.name,
+                verdict=check.verdict,
+                message=sentences[0],
+                detail=(check.description, *sentences[1:], *_describe_rest(check)),
+            )
+    # A suite that could not be judged may have no expectation that says so.
+    if merge_verdicts([Verdict.NOT_APPLICABLE, *(check.verdict for check in suite.expectations)]) is not suite.worst:
+        yield _Case(name="suite", verdict=suite.verdict, message=suite.why or f"suite {name} is {suite.verdict}")
+
+
+def _describe_check(check: Check, suite: SuiteJudgement) -> Iterator[str]:
+    """Sentences with what was observed and the bound, or the samples; at least one."""
+    samples = check.samples[:MOST_SAMPLES]
+    if check.verdict is Verdict.NOT_APPLICABLE:
+        yield check.why
+    elif check.name in METRICS and samples and (check.verdict is Verdict.FAILED or check.undecided):
+        yield from (_describe_measurement(check.name, sample) for sample in samples)
+    else:
+        yield _describe_rows(check, suite)
+        yield from (_describe_sample(sample) for sample in samples)
+
+
+def _describe_measurement(name: str, sample: Mapping[str, Any]) -> str:
+    subject = f" of {sample['subject']}" if sample.get("subject") else ""
+    unit, value = str(sample.get("unit") or ""), sample.get("value")
+    observed = "could not be measured" if value is None else f"is {_format_number(value)} {unit}".rstrip()
+    # A bound of the metric's own is in force where the scenario sets none.
+    minimum = METRICS[name].minimum if sample.get("minimum") is None else sample["minimum"]
+    maximum = METRICS[name].maximum if sample.get("maximum") is None else sample["maximum"]
+    bounds = (("at least", minimum), ("at most", maximum))
+    limits = [f"{word} {_format_number(bound)} {unit}".rstrip() for word, bound in bounds if bound is not None]
+    demand = f", and has to be {' and '.join(limits)}" if limits else ""
+    evidence = f": {sample['evidence']}" if sample.get("evidence") else ""
+    return f"`{name}`{subject} {observed}{demand}{evidence}"
+
+
+def _format_number(value: Any) -> str:
+    # Infinity comes as a word, because JSON has no number for it.
+    return f"{value:,.6g}" if isinstance(value, int | float) else str(value)
+
+
+def _describe_rows(check: Check, suite: SuiteJudgement) -> str:
+    of = f"of {check.rows:,} rows"
+    if check.verdict is Verdict.FAILED and check.unexpected:
+        known = check.name in set(Anomaly)
+        meaning = f"are `{check.name}`: such a message {Anomaly(check.name).facts.meaning}" if known else "break it"
+        return f"{check.unexpected:,} {of} {meaning}"
+    if check.verdict is Verdict.UNKNOWN and check.undecided:
+        return f"`{check.name}` is not decided for {check.undecided:,} {of}"
+    return suite.why or f"`{check.name}` is {check.verdict}"
+
+
+def _describe_sample(sample: Mapping[str, Any]) -> str:
+    shown = {name: value for name, value in sample.items() if name != "run_id" and value not in (None, [], "")}
+    return json.dumps(shown, ensure_ascii=False, default=str)
+
+
+def _describe_rest(check: Check) -> Iterator[str]:
+    left_out = max(check.unexpected, check.undecided) - MOST_SAMPLES
+    if left_out > 0 and check.samples:
+        yield f"and {left_out:,} more"
+
+
+def _make_suite(name: str, cases: list[_Case], run: Run, outcome: Outcome) -> ET.Element:
+    started = f"{read_trigger_time(run):%Y-%m-%dT%H:%M:%S}"
+    suite = ET.Element("testsuite", name=name, timestamp=started)
+    properties = ET.SubElement(suite, "properties")
+    # A suite is often shown alone, so each has them.
+    for key, value in _list_properties(run, outcome).items():
+        ET.SubElement(properties, "property", name=key, value=value)
+    for case in cases:
+        element = ET.SubElement(
+            suite, "testcase", name=case.name, classname=f"{outcome.scenario}.{name}", time=f"{case.seconds:.3f}"
+        )
+        if case.verdict is Verdict.PASSED:
+            continue
+        expected = outcome.met and case.verdict is not Verdict.NOT_APPLICABLE
+        message = f"{case.verdict} in a run that is as expected: {case.message}" if expected else case.message
+        tag = "skipped" if outcome.met else _TAGS[case.verdict]
+        result = ET.SubElement(element, tag, type=str(case.verdict), message=message)
+        result.text = "\n".join([message, *case.detail])
+    return suite
+
+
+def _list_properties(run: Run, outcome: Outcome) -> dict[str, str]:
+    return {
+        "run_id": outcome.run_id,
+        "scenario": outcome.scenario,
+        "topology": outcome.topology,
+        "system": run.topology.system,
+        "system_version": run.scenario.version,
+        "runtime": outcome.runtime,
+        "verdict": str(outcome.verdict),
+        "expected": str(outcome.expected.verdict),
+        "as_expected": "yes" if outcome.met else "no",
+    }
+
+
+def _count_cases(root: ET.Element) -> None:
+    """Set the numbers and seconds of each suite and of the whole; the schema has no `skipped` of the whole."""
+    for element in (*root, root):
+        cases = list(element.iter("testcase"))
+        element.set("tests", str(len(cases)))
+        element.set("failures", str(sum(case.find("failure") is not None for case in cases)))
+        element.set("errors", str(sum(case.find("error") is not None for case in cases)))
+        if element is not root:
+            element.set("skipped", str(sum(case.find("skipped") is not None for case in cases)))
+        element.set("time", f"{sum(float(case.get('time', 0)) for case in cases):.3f}")
+
+
+def _escape_forbidden(found: re.Match[str]) -> str:
+    """The character as Python writes it, which can be read and changes no other one."""
+    return found[0].encode("unicode_escape").decode("ascii")

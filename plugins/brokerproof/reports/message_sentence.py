@@ -1,0 +1,125 @@
+"""One sentence of what became of a message, from what is known of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from brokerproof import clock
+from brokerproof.reports.judged_message import JudgedMessage
+from brokerproof.reports.message_events import Delivered, Event, Sent, Settled, Stored
+from brokerproof.run.tables import AttemptOutcome
+
+
+def compose_sentence(
+    name: str,
+    events: Sequence[Event],
+    judged: JudgedMessage | None,
+    *,
+    doubtful: Collection[str],
+    is_whole: bool,
+    has_subscriptions: bool,
+) -> str:
+    """Plain words about the message `name`.
+
+    Nothing is denied that only a table in `doubtful` could show. Where the evidence of the life is not whole,
+    `is_whole` is False, and then nothing is called right.
+    """
+    parts = [
+        _describe_publishing(events, judged, "publishes" in doubtful),
+        _describe_storing(events, judged, "stored" in doubtful),
+    ]
+    if has_subscriptions or any(isinstance(event, Delivered) for event in events):
+        parts.append(_describe_deliveries(events, judged, "deliveries" in doubtful))
+    return f"{name} {', '.join(parts)}; {_describe_judgement(judged, is_whole)}."
+
+
+def format_seconds(microseconds: int) -> str:
+    """A length of time as people read it: `0.4 ms`, `12 ms`, `3.2 s`."""
+    ms = microseconds / 1000
+    if abs(ms) < 10:
+        return f"{ms:.1f} ms"
+    return f"{ms:.0f} ms" if abs(ms) < 1000 else f"{ms / 1000:,.1f} s"
+
+
+def format_time(moment: int) -> str:
+    """A moment's time of day, UTC, with milliseconds."""
+    return clock.to_utc(moment).strftime("%H:%M:%S.%f")[:-3]
+
+
+def _describe_publishing(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
+    settled = [event for event in events if isinstance(event, Settled)]
+    if not settled:
+        return "was published in a way that is not known" if doubtful else "was never published"
+    errors = ", ".join(dict.fromkeys(event.error for event in settled if event.error))
+    because = f" ({errors})" if errors else ""
+    tried = "" if len(settled) == 1 else f"was attempted {_times(len(settled))} and "
+    if acks := [event for event in settled if event.outcome is AttemptOutcome.ACKED]:
+        return tried + _describe_ack(events, acks)
+    if all(event.outcome is AttemptOutcome.FAILED for event in settled):
+        return f"{tried}failed for certain{because}"
+    recovered = " but was recovered" if judged and any(place.recovered for place in judged.places) else ""
+    return f"{tried}has an unknown outcome{because}{recovered}"
+
+
+def _describe_ack(events: Sequence[Event], acks: Sequence[Settled]) -> str:
+    settled_at = min((ack.at for ack in acks if ack.at is not None), default=None)
+    sent_at = min((event.at for event in events if isinstance(event, Sent) and event.at is not None), default=None)
+    after = "" if settled_at is None or sent_at is None else f" after {format_seconds(settled_at - sent_at)}"
+    return "was acknowledged" + after + ("" if settled_at is None else f" at {format_time(settled_at)}")
+
+
+def _describe_storing(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
+    copies = {
+        # A system without positions has one row for each copy.
+        (event.cluster, event.topic, event.partition, event.position or number): event.cluster
+        for number, event in enumerate(events)
+        if isinstance(event, Stored)
+    }
+    found = Counter(copies.values())
+    missed = [place.cluster for place in judged.places if place.subscription is None] if judged else []
+    lacking = [] if doubtful else [cluster for cluster in dict.fromkeys(missed) if cluster not in found]
+    if not found:
+        return "whether it is stored is not known" if doubtful else "was found in no log"
+    return f"stored {_list_counts(found, 'in {}')}" + (f" but not in {' or '.join(lacking)}" if lacking else "")
+
+
+def _describe_deliveries(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
+    places = [(event.cluster, event.subscription) for event in events if isinstance(event, Delivered)]
+    missed = [(each.cluster, each.subscription) for each in judged.places if each.subscription] if judged else []
+    clusters = {cluster for cluster, _ in (*places, *missed)}
+
+    def show(cluster: str, subscription: str) -> str:
+        return f"`{subscription}`" + (f" in {cluster}" if len(clusters) > 1 else "")
+
+    found = Counter(show(*place) for place in places)
+    lacking = [] if doubtful else [each for each in dict.fromkeys(show(*each) for each in missed) if each not in found]
+    if not found:
+        return "whether it was delivered is not known" if doubtful else "delivered to nobody"
+    return f"delivered {_list_counts(found, 'to {}')}" + (f" but not to {' or '.join(lacking)}" if lacking else "")
+
+
+def _describe_judgement(judged: JudgedMessage | None, is_whole: bool) -> str:
+    if judged is None:
+        return "what judging found about it is not known"
+    found = dict.fromkeys(f"`{each.anomaly}` ({each.ruling})" for each in judged.anomalies)
+    if found:
+        return f"judging found {_join(found)}" + ("" if is_whole else ", and the evidence about it is not whole")
+    if not is_whole:
+        return "judging names nothing wrong with it, but the evidence about it is not whole"
+    if judged.evidence_problems:
+        return "judging names nothing wrong with it, but the run's evidence has gaps"
+    return "nothing is wrong with it"
+
+
+def _list_counts(counts: Mapping[str, int], place: str) -> str:
+    return _join(f"{_times(count)} {place.format(name)}" for name, count in counts.items())
+
+
+def _join(parts: Iterable[str]) -> str:
+    *most, last = parts
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")

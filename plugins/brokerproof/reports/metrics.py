@@ -1,0 +1,148 @@
+"""The last run of every scenario as metrics for Prometheus.
+
+What a run did not count or could not measure has no sample, because any number would be a lie. A verdict has a sample
+for each verdict that there is, of which one is 1, so that an alert sees a change of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import methodcaller
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.experiment.verdict import RUN_VERDICTS
+from brokerproof.results.history import History
+from brokerproof.results.history_schema import RecordedRun
+
+_PREFIX = "brokerproof_last_run_"
+_LABELS = ("scenario", "topology", "system", "version", "runtime")
+_MILLISECOND = 0.001
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """A metric of measurements.md under its name here; Prometheus has seconds, never milliseconds."""
+
+    name: str
+    help: str
+    factor: float = 1
+
+
+# One value a fault, of which the worst is shown, as `brokerproof history` does.
+_OF_THE_WORST_FAULT: Mapping[str, _Measured] = {
+    "rto_s": _Measured(name="rto_seconds", help="From a fault's effect until acks held the target rate again"),
+    "longest_ack_gap_s": _Measured(name="longest_ack_gap_seconds", help="Longest time without an ack after a fault"),
+    "rpo_messages": _Measured(name="rpo_messages", help="Acked messages that no cluster holds any more after a fault"),
+    "rpo_s": _Measured(name="rpo_seconds", help="Age of the oldest message that was lost to a fault"),
+}
+# One value a phase, and a fault that slows the network down.
+_OF_EACH_SUBJECT: Mapping[str, _Measured] = {
+    "publish_latency_p99_ms": _Measured(
+        name="publish_latency_p99_seconds",
+        help="99th percentile of the time from schedule to ack, by phase or fault",
+        factor=_MILLISECOND,
+    ),
+}
+
+
+def render_metrics(history: History, *, scenarios: Collection[str] | None = None) -> str:
+    """The metrics in Prometheus' text format, of all scenarios or of some.
+
+    Raises HistoryError where the history cannot be read.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_LastRuns(history, scenarios))
+    return generate_latest(registry).decode("utf-8")
+
+
+class _LastRuns(Collector):
+    """Asks the history at each collection, which here is once."""
+
+    def __init__(self, history: History, scenarios: Collection[str] | None) -> None:
+        self._history, self._scenarios = history, scenarios
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Nothing, so that registering asks the history for nothing."""
+        return []
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The families, each with a sample for every scenario that has one."""
+        runs = [
+            run for run in self._history.list_last_runs() if self._scenarios is None or run.scenario in self._scenarios
+        ]
+        yield _collect_verdicts(runs)
+        yield _collect(runs, "as_expected", "1 if the outcome is what the scenario expects", lambda run: run.met)
+        yield _collect(
+            runs,
+            "regressed",
+            "1 if something is worse than in the comparable runs before",
+            lambda run: bool(self._history.compare(run).marks),
+        )
+        yield _collect(runs, "acked_messages", "Messages that were acknowledged", lambda run: run.acked)
+        yield _collect_anomalies(runs)
+        for metric, measured in _OF_THE_WORST_FAULT.items():
+            yield _collect(
+                runs,
+                measured.name,
+                f"{measured.help} (worst fault)",
+                methodcaller("find_worst", metric),
+            )
+        for metric, measured in _OF_EACH_SUBJECT.items():
+            yield _collect_subjects(runs, metric, measured)
+        yield _collect(runs, "duration_seconds", "Wall time from the trigger to the verdict", lambda run: run.total_s)
+        yield _collect(
+            runs, "start_timestamp_seconds", "When somebody asked for the run", lambda run: run.started_at.timestamp()
+        )
+
+
+def _collect_verdicts(runs: Sequence[RecordedRun]) -> GaugeMetricFamily:
+    family = _make_family("verdict", "1 for the verdict of the run, 0 for the others", "verdict")
+    for run in runs:
+        for verdict in RUN_VERDICTS:
+            family.add_metric([*_list_labels(run), str(verdict)], run.verdict == verdict)
+    return family
+
+
+def _collect_anomalies(runs: Sequence[RecordedRun]) -> GaugeMetricFamily:
+    family = _make_family("anomalies", "Anomalies of a kind that the run allows (legal) or not", "anomaly", "legal")
+    for run in runs:
+        for anomaly in Anomaly:
+            for legal in (False, True):
+                count = run.count_anomaly(anomaly, legal=legal)
+                if count is not None:
+                    family.add_metric([*_list_labels(run), str(anomaly), "yes" if legal else "no"], count)
+    return family
+
+
+def _collect_subjects(runs: Sequence[RecordedRun], metric: str, measured: _Measured) -> GaugeMetricFamily:
+    family = _make_family(measured.name, measured.help, "subject")
+    for run in runs:
+        for row in run.measurements:
+            if row.metric == metric and row.value is not None:
+                family.add_metric([*_list_labels(run), row.subject], row.value * measured.factor)
+    return family
+
+
+def _collect(
+    runs: Sequence[RecordedRun], name: str, text: str, read: Callable[[RecordedRun], float | None]
+) -> GaugeMetricFamily:
+    """A family with one sample for each run that has a value."""
+    family = _make_family(name, text)
+    for run in runs:
+        value = read(run)
+        if value is not None:
+            family.add_metric(_list_labels(run), value)
+    return family
+
+
+def _make_family(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{_PREFIX}{name}", f"{text}.", labels=[*_LABELS, *labels])
+
+
+def _list_labels(run: RecordedRun) -> list[str]:
+    return [run.scenario, run.topology, run.system, run.system_version, run.runtime]

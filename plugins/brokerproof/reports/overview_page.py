@@ -1,0 +1,166 @@
+"""The overview: every scenario with its last verdicts and the lines of its trends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from brokerproof.reports.pages import Page, render
+from brokerproof.reports.timeline_chart import COLOURS
+from brokerproof.results.regressions import RULE
+from brokerproof.results.trends import TREND_VALUES, ScenarioTrend, TrendRun, find_usual_range
+
+# What runs can be filtered by: the field of a trend, and how it is called.
+FILTERS = {"topology": "topology", "system": "system", "system_version": "version", "runtime": "runtime", "tag": "tag"}
+_TREND_PX = 110
+# The colour of a point that is worse than usual.
+_WORSE = "#d55e00"
+
+
+def render_overview(trends: Sequence[ScenarioTrend], page: Page, chosen: Mapping[str, str]) -> str:
+    """The page; `chosen` are the filters that are set, by the names of FILTERS."""
+    shown = [trend for trend in trends if _is_chosen(trend, chosen)]
+    last = [trend.runs[-1] for trend in shown if trend.runs]
+    return render(
+        "overview.html.j2",
+        page,
+        {
+            "rows": [_make_row(number, trend) for number, trend in enumerate(sorted(shown, key=_rank))],
+            "wrong": [trend for trend in shown if trend.runs and not trend.runs[-1].met],
+            "filters": list(_list_filters(trends, chosen)),
+            "chosen": dict(chosen),
+            "headline": _write_headline(last),
+            "rule": RULE,
+            "total": len(trends),
+        },
+    )
+
+
+def _write_headline(last: Sequence[TrendRun]) -> str:
+    """What whoever opens the page in the morning wants to know, in one sentence."""
+    if not last:
+        return "No run is recorded yet."
+    wrong, worse = sum(not run.met for run in last), sum(bool(run.worse) for run in last)
+    slower = f" In {worse} something is worse than before." if worse else ""
+    if not wrong:
+        return f"The last run of each of {len(last)} scenarios was as expected.{slower}"
+    return f"The last runs of {wrong} of {len(last)} scenarios were not as expected.{slower}"
+
+
+def _rank(trend: ScenarioTrend) -> tuple[int, str]:
+    """Those first whose last run was not as expected, then those in which something is worse than before."""
+    if not trend.runs:
+        return 2, trend.scenario
+    last = trend.runs[-1]
+    return (1 if last.worse else 2) if last.met else 0, trend.scenario
+
+
+def _is_chosen(trend: ScenarioTrend, chosen: Mapping[str, str]) -> bool:
+    return all(
+        value in trend.tags if name == "tag" else getattr(trend, name) == value
+        for name, value in chosen.items()
+        if value
+    )
+
+
+def _list_filters(trends: Sequence[ScenarioTrend], chosen: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    for name, title in FILTERS.items():
+        values: set[str] = set()
+        for trend in trends:
+            values |= set(trend.tags) if name == "tag" else {getattr(trend, name)}
+        yield {"name": name, "title": title, "values": sorted(values), "chosen": chosen.get(name, "")}
+
+
+def _make_row(number: int, trend: ScenarioTrend) -> dict[str, Any]:
+    return {
+        "trend": trend,
+        "chart": f"trend-{number}",
+        "figure": draw_trend(trend),
+        "height": _TREND_PX,
+        "description": f"Trends of {trend.scenario}: {', '.join(value.title for value in TREND_VALUES)}.",
+    }
+
+
+def draw_trend(trend: ScenarioTrend) -> dict[str, Any]:
+    """A small line for each followed value, run by run; a click on a point leads to its run."""
+    figure: dict[str, Any] = {
+        "data": [],
+        "layout": {
+            "height": _TREND_PX,
+            "margin": {"l": 40, "r": 8, "t": 20, "b": 18},
+            "showlegend": False,
+            "hovermode": "closest",
+            "annotations": [],
+            "shapes": [],
+        },
+        "link_clicks": True,
+    }
+    width = 1 / len(TREND_VALUES)
+    for place, value in enumerate(TREND_VALUES):
+        suffix = "" if place == 0 else str(place + 1)
+        start = place * width
+        figure["layout"][f"xaxis{suffix}"] = {
+            "domain": [start + 0.03 * bool(place), start + width - 0.02],
+            "anchor": f"y{suffix}",
+            "showticklabels": False,
+            "fixedrange": True,
+            "showgrid": False,
+            "zeroline": False,
+        }
+        figure["layout"][f"yaxis{suffix}"] = {
+            "anchor": f"x{suffix}",
+            "rangemode": "tozero",
+            "nticks": 3,
+            "fixedrange": True,
+            "tickfont": {"size": 10},
+        }
+        figure["layout"]["annotations"].append(
+            {
+                "text": f"{value.title}, {value.unit}",
+                "xref": "paper",
+                "yref": "paper",
+                "x": start + 0.03 * bool(place),
+                "y": 1,
+                "xanchor": "left",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "font": {"size": 11},
+            }
+        )
+        if (usual := find_usual_range(trend.runs, value)) is not None:
+            figure["layout"]["shapes"].append(
+                {
+                    "type": "rect",
+                    "xref": f"x{suffix} domain",
+                    "yref": f"y{suffix}",
+                    "x0": 0,
+                    "x1": 1,
+                    "y0": usual[0],
+                    "y1": usual[1],
+                    "fillcolor": COLOURS[0],
+                    "opacity": 0.12,
+                    "line": {"width": 0},
+                    "layer": "below",
+                }
+            )
+        figure["data"].append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "x": list(range(len(trend.runs))),
+                "y": [run.values.get(value.name) for run in trend.runs],
+                "xaxis": f"x{suffix}",
+                "yaxis": f"y{suffix}",
+                "customdata": [f"runs/{run.run_id}" for run in trend.runs],
+                "text": [f"{run.started_at:%Y-%m-%d %H:%M}" for run in trend.runs],
+                "hovertemplate": f"%{{text}}: %{{y:,.4~g}} {value.unit}<extra></extra>",
+                "line": {"width": 1.5, "color": COLOURS[0]},
+                # What is worse than usual is larger and in another colour and shape.
+                "marker": {
+                    "size": [9 if value.name in run.worse else 4 for run in trend.runs],
+                    "color": [_WORSE if value.name in run.worse else COLOURS[0] for run in trend.runs],
+                    "symbol": ["triangle-up" if value.name in run.worse else "circle" for run in trend.runs],
+                },
+            }
+        )
+    return figure

@@ -1,0 +1,120 @@
+"""A run's whole report as one JSON document, for other programs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from brokerproof.errors import RunError
+from brokerproof.results.durations import find_verdict_time, read_trigger_time
+from brokerproof.results.history import History, open_recorded_history
+from brokerproof.results.history_database import HistoryError
+from brokerproof.results.history_schema import RecordedRun
+from brokerproof.results.regressions import RunComparison
+from brokerproof.results.run_outcome import compose_outcome
+from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Judgement, read_judgement
+from brokerproof.run.outcome import Outcome
+from brokerproof.run.strict_model import StrictModel
+
+
+class ReportedFacts(StrictModel):
+    """What was run, on what, and when."""
+
+    started_at: datetime = Field(description="when somebody asked for the run, UTC")
+    finished_at: datetime | None = Field(description="when the verdict was known, UTC; null where no step ended")
+    system: str = Field(description="the messaging system")
+    system_version: str = Field(description="its version")
+    scenario: dict[str, Any] = Field(description="as it was in force, see scenario-reference.md")
+    topology: dict[str, Any] = Field(description="as it was in force, see topology-reference.md")
+    settings: dict[str, Any] = Field(description="what was changed for this run, by dotted path")
+    machine: dict[str, Any] | None = Field(description="the machine; null where nobody recorded it")
+    versions: dict[str, str | None] = Field(
+        description="versions by name: those recorded with the run, else those that the run's directory names"
+    )
+
+
+class RunDocument(StrictModel):
+    """Everything about a run. Where a field changes its meaning or goes, `version` grows; new fields may come."""
+
+    version: Literal[1] = Field(1, description="the version of this document's model")
+    outcome: Outcome = Field(description="whether and why the run is what its scenario expects")
+    judgement: Judgement | None = Field(
+        description="the suites, their expectations with what was observed, and the measurements with their bounds; "
+        "null where the run was not judged"
+    )
+    not_judged: str | None = Field(description="why the run was not judged; null where it was")
+    facts: ReportedFacts = Field(description="what was run, on what, and when")
+    regressions: RunComparison | None = Field(
+        description="the run against the comparable runs before it; null where it was not compared"
+    )
+    not_compared: str | None = Field(description="why the run was not compared; null where it was")
+
+
+def render_run_json(run: Run) -> str:
+    """The report of a run, compared with the history of this machine's settings, as a JSON text.
+
+    Raises RunError or InputError where its run.json cannot be used.
+    """
+    try:
+        history = open_recorded_history()
+    except HistoryError as error:
+        return _dump(make_run_document(run, None, not_compared=str(error)))
+    if history is None:
+        return _dump(make_run_document(run, None, not_compared="this machine has no history yet"))
+    with history:
+        return _dump(make_run_document(run, history))
+
+
+def make_run_document(run: Run, history: History | None, *, not_compared: str = "") -> RunDocument:
+    """The report of a run; `not_compared` says why there is no history.
+
+    Raises RunError or InputError where its run.json cannot be used.
+    """
+    recorded: RecordedRun | None = None
+    comparison: RunComparison | None = None
+    if history is not None:
+        not_compared = f"the history in {history.database} has no run {run.run_id}"
+        try:
+            recorded = history.find_run(run.run_id)
+            comparison = history.compare(recorded) if recorded else None
+        except HistoryError as error:
+            not_compared = str(error)
+    judgement, not_judged = _read_judgement(run)
+    return RunDocument(
+        outcome=compose_outcome(run),
+        judgement=judgement,
+        not_judged=not_judged,
+        facts=_collect_facts(run, recorded),
+        regressions=comparison,
+        not_compared=None if comparison else not_compared,
+    )
+
+
+def _read_judgement(run: Run) -> tuple[Judgement | None, str | None]:
+    try:
+        return read_judgement(run), None
+    except RunError as error:
+        return None, str(error)
+
+
+def _collect_facts(run: Run, recorded: RecordedRun | None) -> ReportedFacts:
+    # The packages that are installed where the report is written need not be those of the run.
+    own_versions = {**run.facts.versions, run.topology.system: run.scenario.version}
+    return ReportedFacts(
+        started_at=read_trigger_time(run),
+        finished_at=find_verdict_time(run),
+        system=run.topology.system,
+        system_version=run.scenario.version,
+        scenario=run.facts.scenario,
+        topology=run.facts.topology,
+        settings=run.facts.overrides,
+        machine=recorded.parameters.get("machine") if recorded else run.facts.machine,
+        versions=dict(recorded.versions) if recorded else own_versions,
+    )
+
+
+def _dump(report: RunDocument) -> str:
+    return report.model_dump_json(by_alias=True, indent=1) + "\n"

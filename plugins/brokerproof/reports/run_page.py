@@ -1,0 +1,183 @@
+"""The page of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.reports.pages import Page, render
+from brokerproof.reports.run_report import RunReport, describe_bounds
+from brokerproof.reports.timeline_chart import draw_timeline
+from brokerproof.results.anomaly_samples import read_anomaly_samples
+from brokerproof.results.numbers import format_seconds, format_value
+from brokerproof.run.measurement import Measurement
+from brokerproof.run.tables import SCHEMAS, FaultState
+
+# Times after a fault's effect, and what is waited for until then.
+_MILESTONES = {
+    "detect_s": "failure detected",
+    "reassign_s": "topic reassigned",
+    "first_ack_s": "first ack",
+    "rto_s": "rate held again",
+    "backlog_drain_s": "backlog drained",
+    "rereplicate_s": "data replicated again",
+}
+_SAMPLES = 200
+
+
+def render_run_page(
+    report: RunReport,
+    page: Page,
+    links: Sequence[tuple[str, str]] = (),
+    *,
+    worse: Sequence[str] = (),
+    suspected: Sequence[str] = (),
+) -> str:
+    """The page of a run; `links` are (text, address) of what belongs to it.
+
+    `worse` and `suspected` are sentences of the history, which knows the runs before.
+    """
+    values = _list_values(report, links) | {"worse": worse, "suspected": suspected}
+    return render("run.html.j2", page, values)
+
+
+def _list_values(report: RunReport, links: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    series = report.series
+    seconds = report.outcome.seconds
+    return {
+        "report": report,
+        "started": f"{report.run.facts.created_at:%Y-%m-%d %H:%M:%S} UTC",
+        "timeline": draw_timeline(series, report.spans) if series is not None and series.steps else None,
+        "recovery": list(_list_recovery(report)),
+        "regions": list(_list_regions(report)),
+        "suites": list(_list_suites(report)),
+        "anomalies": list(_list_anomalies(report)),
+        "samples": _read_samples(report),
+        "durations": {
+            "total": format_seconds(seconds.total),
+            "phases": format_seconds(seconds.phases),
+            "steps": [
+                *((step, format_value(took)) for step, took in seconds.steps.items()),
+                *((f"verify: {part}", format_value(took)) for part, took in seconds.judging.items()),
+            ],
+        },
+        "scenario_text": _to_yaml(report.run.facts.scenario),
+        "topology_text": _to_yaml(report.run.facts.topology),
+        "links": list(links),
+        "tables": [report.run.table(name) for name in SCHEMAS],
+    }
+
+
+def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
+    """By fault, its measured times, and the parts between them in their order."""
+    rows = [row for row in (report.judgement.measurements if report.judgement else ()) if row.suite == "recovery"]
+    for name in dict.fromkeys(row.subject for row in rows if METRICS[row.metric].is_per_fault):
+        mine = [row for row in rows if row.subject == name]
+        parts = list(_divide_recovery(mine))
+        yield {
+            "name": name,
+            "parts": parts,
+            "description": f"Recovery from {name}: {', '.join(part['title'] for part in parts) or 'nothing measured'}",
+            "rows": [
+                {
+                    "metric": row.metric,
+                    "meaning": METRICS[row.metric].meaning,
+                    "value": format_value(row.value, row.unit),
+                    "bound": describe_bounds(row),
+                }
+                for row in mine
+            ],
+        }
+
+
+def _divide_recovery(rows: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
+    """From the effect on, what came next: where its bar begins and how long it is, in percent of the whole."""
+    reached = sorted(
+        (row.value, _MILESTONES[row.metric]) for row in rows if row.metric in _MILESTONES and row.value is not None
+    )
+    whole = reached[-1][0] if reached else 0.0
+    before = 0.0
+    for value, what in reached:
+        start, end = (100 * at / whole if whole else 0.0 for at in (before, value))
+        yield {
+            "title": f"{what} after {format_seconds(value)}",
+            "more": f"+{format_seconds(value - before)}",
+            "start": f"{start:.2f}",
+            "length": f"{end - start:.2f}",
+        }
+        before = value
+
+
+def _list_regions(report: RunReport) -> Iterator[dict[str, Any]]:
+    """The regions with their nodes: what was done to each, and how much of the topic's data it held."""
+    topology = report.run.topology
+    done: dict[str, list[str]] = {}
+    for span in report.spans:
+        if FaultState.EFFECTIVE in span.at:
+            for node in span.targets:
+                done.setdefault(node, []).append(span.name)
+    for region in topology.regions:
+        nodes = [
+            {
+                "name": name,
+                "role": node.role,
+                "rack": node.rack,
+                "faults": done.get(name, []),
+                "held": _describe_segments(report, name),
+            }
+            for name, node in topology.nodes.items()
+            if node.region == region
+        ]
+        yield {"name": region, "nodes": nodes}
+
+
+def _describe_segments(report: RunReport, node: str) -> str:
+    parts = [
+        f"{moment.moment}: {moment.holders.get(node, 0)} of {moment.count} segments"
+        for moment in report.segments
+        if any(node in one.holders for one in report.segments)
+    ]
+    return "; ".join(parts)
+
+
+def _list_suites(report: RunReport) -> Iterator[dict[str, Any]]:
+    rows = report.expectations
+    for name, suite in report.judgement.suites.items() if report.judgement else ():
+        mine = [row for row in rows if row.suite == str(name)]
+        yield {
+            "name": str(name),
+            "verdict": suite.worst,
+            "why": suite.why,
+            "rows": [row for row in mine if row.check.verdict is not Verdict.NOT_APPLICABLE],
+            "inapplicable": [row for row in mine if row.check.verdict is Verdict.NOT_APPLICABLE],
+        }
+
+
+def _list_anomalies(report: RunReport) -> Iterator[dict[str, Any]]:
+    if report.judgement is None:
+        return
+    counts = report.judgement.counts
+    for anomaly in dict.fromkeys([*counts.illegal, *counts.legal]):
+        illegal, legal = counts.illegal.get(anomaly, 0), counts.legal.get(anomaly, 0)
+        if illegal or legal:
+            yield {"name": str(anomaly), "illegal": illegal, "legal": legal}
+
+
+def _read_samples(report: RunReport) -> list[dict[str, Any]]:
+    """Some rows of the table `anomalies`; a table that cannot be read is a row that says so."""
+    if report.judgement is None:
+        return []
+    try:
+        return read_anomaly_samples(report.run, report.judgement.counts, _SAMPLES)
+    except (OSError, pa.ArrowException) as error:
+        empty = dict.fromkeys(SCHEMAS["anomalies"].names)
+        return [{**empty, "anomaly": "unreadable", "legal": False, "detail": f"The table cannot be read: {error}"}]
+
+
+def _to_yaml(content: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)

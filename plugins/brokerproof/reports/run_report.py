@@ -1,0 +1,159 @@
+"""Everything that a report of one run shows, read from its directory: small, however many messages the run had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from brokerproof.errors import BrokerproofError, RunError
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.machine.versions import read_installed_versions, read_package_version
+from brokerproof.results.fault_spans import FaultSpan, read_fault_spans
+from brokerproof.results.numbers import format_value
+from brokerproof.results.run_outcome import compose_outcome
+from brokerproof.run.deletion import describe_deletion
+from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Check, Judgement, read_judgement
+from brokerproof.run.measurement import Measurement
+from brokerproof.run.outcome import Outcome
+from brokerproof.run.records import read_record
+from brokerproof.run.series import RunSeries
+from brokerproof.run.table_rows import iterate_rows
+from brokerproof.systems.registry import find_system
+
+NO_SERIES = (
+    "This run was judged before runs kept their series, or its series were lost. "
+    "`brokerproof verify` makes them from its tables."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectationRow:
+    """One expectation as a report shows it; `values` are (subject, value with unit, bound in words, within?)."""
+
+    suite: str
+    check: Check
+    values: tuple[tuple[str, str, str, bool | None], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segments:
+    """Where the topic's data was at one moment, by node: how many segments of the log it held."""
+
+    moment: str
+    holders: dict[str, int]
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunReport:
+    """What is known of a run. What could not be read is None, and `problems` says why."""
+
+    run: Run
+    outcome: Outcome
+    judgement: Judgement | None
+    story: str
+    spans: Sequence[FaultSpan]
+    series: RunSeries | None
+    segments: Sequence[Segments]
+    versions: dict[str, str | None]
+    problems: tuple[str, ...]
+
+    @property
+    def expectations(self) -> list[ExpectationRow]:
+        """Every expectation of every suite, those that do not hold first."""
+        rows = [
+            ExpectationRow(suite=str(name), check=check, values=tuple(self._list_values(check)))
+            for name, suite in (self.judgement.suites.items() if self.judgement else ())
+            for check in suite.expectations
+        ]
+        return sorted(rows, key=lambda row: -row.check.verdict.severity)
+
+    def _list_values(self, check: Check) -> Iterator[tuple[str, str, str, bool | None]]:
+        if self.judgement is None or check.name not in METRICS:
+            return
+        for row in self.judgement.measurements:
+            if row.metric == check.name:
+                yield row.subject, format_value(row.value, row.unit), describe_bounds(row), is_within(row)
+
+
+def describe_bounds(row: Measurement) -> str:
+    """The bounds of a measurement in words; empty where there is none."""
+    parts = []
+    if row.minimum is not None:
+        parts.append(f"at least {format_value(row.minimum, row.unit)}")
+    if row.maximum is not None:
+        parts.append(f"at most {format_value(row.maximum, row.unit)}")
+    return " and ".join(parts)
+
+
+def is_within(row: Measurement) -> bool | None:
+    """Whether a value is within its bounds; None where there are no bounds, or no value."""
+    if row.minimum is None and row.maximum is None:
+        return None
+    if row.value is None:
+        return None
+    return (row.minimum is None or row.value >= row.minimum) and (row.maximum is None or row.value <= row.maximum)
+
+
+def read_run_report(run: Run) -> RunReport:
+    """Read a run. Raises RunError or InputError where its run.json cannot be used; all else is told as a problem."""
+    problems: list[str] = []
+    outcome = compose_outcome(run)
+    judgement: Judgement | None = None
+    try:
+        judgement = read_judgement(run)
+    except RunError as error:
+        problems.append(str(error))
+    spans: list[FaultSpan] = []
+    segments: list[Segments] = []
+    series: RunSeries | None = None
+    try:
+        spans, segments = read_fault_spans(run), list(_read_segments(run))
+    except (BrokerproofError, OSError, ValueError) as error:
+        problems.append(f"The faults or the places of the data cannot be read: {error}")
+    try:
+        deletion = describe_deletion(run)
+        if deletion is not None:
+            problems.append(f"The messages of this run cannot be looked at any more: {deletion}.")
+        series = read_record(run, RunSeries)
+        if series is not None:
+            problems.append(series.problem or "")
+        elif deletion is None:
+            problems.append(NO_SERIES)
+    except RunError as error:
+        problems.append(str(error))
+    system = find_system(run.topology)
+    return RunReport(
+        run=run,
+        outcome=outcome,
+        judgement=judgement,
+        story=outcome.story,
+        spans=spans,
+        series=series,
+        segments=segments,
+        versions={
+            **read_installed_versions(),
+            **{package: read_package_version(package) for package in system.packages},
+            **run.facts.versions,
+            run.topology.system: run.scenario.version,
+        },
+        problems=tuple(problem for problem in problems if problem),
+    )
+
+
+def _read_segments(run: Run) -> Iterator[Segments]:
+    """The first and the last moment at which the cluster was asked where the topic's data is."""
+    by_moment: dict[tuple[int, str], tuple[set[tuple[object, ...]], dict[str, set[tuple[object, ...]]]]] = {}
+    for row in iterate_rows(run, "ledgers"):
+        segments, holders = by_moment.setdefault((row["at"], row["moment"]), (set(), {}))
+        segment = (row["cluster"], row["topic"], row["ledger_id"])
+        segments.add(segment)
+        for node in row["bookies"] or ():
+            holders.setdefault(node, set()).add(segment)
+    moments = sorted(by_moment)
+    for at, moment in [*moments[:1], *(moments[-1:] if len(moments) > 1 else [])]:
+        segments, holders = by_moment[at, moment]
+        yield Segments(
+            moment=moment, holders={node: len(held) for node, held in sorted(holders.items())}, count=len(segments)
+        )

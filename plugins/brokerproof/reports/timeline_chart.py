@@ -1,0 +1,301 @@
+"""The timeline of a run as one Plotly figure: a row for each thing that operators watch, faults as bands over all rows.
+
+A figure is a plain value, as Plotly's JSON schema has it; Plotly's script draws it in the browser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.results.fault_spans import FaultSpan
+from brokerproof.run.observations import SampledMetric
+from brokerproof.run.series import RunSeries
+from brokerproof.run.tables import FaultState
+
+# Okabe and Ito's colours, in an order in which neighbours differ most; the same on light and on dark pages.
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f8f3f", "#7f7f7f")
+_BANDS = {"broken": "#d55e00", "healing": "#56b4e9"}
+_GAP = 0.06
+_ROW_PX = 150
+# More curves in one row than this are no picture; the highest are drawn, and the title says of how many.
+_MOST_CURVES = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartRow:
+    """One row: its curves as (name, values), all on one axis."""
+
+    title: str
+    unit: str
+    curves: Sequence[tuple[str, Sequence[float | None]]]
+    logarithmic: bool = False
+    # Filled to zero, for what is counted.
+    filled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """The figure, and what a person hears who does not see it."""
+
+    figure: dict[str, Any]
+    description: str
+    height_px: int
+
+
+def draw_timeline(series: RunSeries, spans: Sequence[FaultSpan]) -> Timeline:
+    """The timeline of a run that has series."""
+    rows = list(_list_rows(series))
+    lanes = list(_list_owner_lanes(series))
+    count = len(rows) + bool(lanes)
+    height = 90 + _ROW_PX * count
+    times = [_to_ms(series.start, step * series.step_s) for step in range(series.steps)]
+    figure: dict[str, Any] = {"data": [], "layout": _make_layout(height, times)}
+    domains = list(_divide(count))
+    for number, row in enumerate(rows):
+        _add_row(figure, number, row, times, domains[number])
+    if lanes:
+        _add_owners(figure, len(rows), lanes, domains[-1])
+    figure["layout"]["shapes"] = list(_make_bands(spans, times))
+    figure["layout"]["annotations"] += list(_make_labels(spans, times))
+    names = tuple([row.title for row in rows] + (["topic owner"] if lanes else []))
+    return Timeline(figure=figure, description=f"Over time: {', '.join(names)}.", height_px=height)
+
+
+def _list_rows(series: RunSeries) -> Iterator[ChartRow]:
+    per_s = 1 / series.step_s
+    several = len(series.publishes) > 1
+    acked = [(f"acked in {one.cluster}" if several else "acked", _scale(one.acked, per_s)) for one in series.publishes]
+    for outcome in ("failed", "unknown"):
+        acked += [
+            (f"{outcome} in {one.cluster}" if several else outcome, _scale(getattr(one, outcome), per_s))
+            for one in series.publishes
+            if any(getattr(one, outcome))
+        ]
+    if acked:
+        yield ChartRow(title="published", unit="messages/s", curves=acked, filled=True)
+    delivered = [
+        (one.subscription if not several else f"{one.subscription} in {one.cluster}", _scale(one.delivered, per_s))
+        for one in series.deliveries
+    ]
+    if delivered:
+        yield ChartRow(title="delivered", unit="messages/s", curves=delivered, filled=True)
+    latencies = [
+        (f"{name} in {one.cluster}" if several else name, getattr(one, field_name))
+        for one in series.publishes
+        for name, field_name in (("p50", "p50_ms"), ("p99", "p99_ms"), ("longest", "max_ms"))
+    ]
+    if latencies:
+        yield ChartRow(title="publish latency, by schedule", unit="ms", curves=latencies, logarithmic=True)
+    sampled = (
+        ("written to each storage node", "MB/s", SampledMetric.BYTES_WRITTEN, 1e-6),
+        ("read from each storage node", "MB/s", SampledMetric.BYTES_READ, 1e-6),
+        ("backlog of subscriptions", "messages", SampledMetric.BACKLOG, 1.0),
+        ("under-replicated segments", "segments", SampledMetric.UNDER_REPLICATED, 1.0),
+        ("replication backlog", "messages", SampledMetric.REPLICATION_BACKLOG, 1.0),
+        ("replication lag", "s", SampledMetric.REPLICATION_DELAY_S, 1.0),
+        ("nodes alive, as the cluster says", "nodes", SampledMetric.ALIVE, 1.0),
+    )
+    for title, unit, metric, factor in sampled:
+        found = list(series.find_samples(metric))
+        subjects, sources = {subject for _, subject, _ in found}, {source for source, _, _ in found}
+        curves = [
+            (_name_curve(source, subject, len(sources) > 1, len(subjects) > 1), _scale(one.values, factor))
+            for source, subject, one in found
+        ]
+        if curves:
+            yield _limit_curves(ChartRow(title=title, unit=unit, curves=curves))
+
+
+def _name_curve(source: str, subject: str, by_source: bool, by_subject: bool) -> str:
+    parts = [*([subject] if subject and (by_subject or not by_source) else []), *([source] if by_source else [])]
+    return " · ".join(parts) or source or subject
+
+
+def _limit_curves(row: ChartRow) -> ChartRow:
+    """The rows of clusters with hundreds of nodes show the highest curves only, and say so."""
+    if len(row.curves) <= _MOST_CURVES:
+        return row
+    highest = sorted(row.curves, key=lambda curve: max((v for v in curve[1] if v is not None), default=0.0))
+    title = f"{row.title} (the {_MOST_CURVES} highest of {len(row.curves)})"
+    return ChartRow(title=title, unit=row.unit, curves=highest[-_MOST_CURVES:][::-1])
+
+
+def _scale(values: Iterable[float | int | None], factor: float) -> list[float | None]:
+    return [None if value is None else round(value * factor, 4) for value in values]
+
+
+def _list_owner_lanes(series: RunSeries) -> Iterator[tuple[str, int, int]]:
+    """(owner, from, to) in microseconds; the owner is empty where nobody served the topic."""
+    end = series.start + int(series.steps * series.step_s * 1e6)
+    by_topic: dict[str, list[tuple[int, str]]] = {}
+    for change in series.owners:
+        by_topic.setdefault(change.topic, []).append((change.at, change.owner))
+    # A topic of many partitions has as many owners as it has nodes: the first topic stands for it.
+    for changes in list(by_topic.values())[:1]:
+        for number, (at, owner) in enumerate(changes):
+            yield owner, at, changes[number + 1][0] if number + 1 < len(changes) else end
+
+
+def _divide(count: int) -> Iterator[tuple[float, float]]:
+    """The vertical places of the rows, from the top."""
+    height = (1 - _GAP * (count - 1)) / max(1, count)
+    for number in range(count):
+        top = 1 - number * (height + _GAP)
+        yield max(0.0, top - height), top
+
+
+def _make_layout(height: int, times: Sequence[float]) -> dict[str, Any]:
+    return {
+        "height": height,
+        "margin": {"l": 64, "r": 16, "t": 40, "b": 36},
+        "showlegend": False,
+        "hovermode": "x unified",
+        "hoverdistance": 30,
+        "colorway": list(COLOURS),
+        "xaxis": {
+            "type": "date",
+            "anchor": "free",
+            "position": 0,
+            "range": [times[0], times[-1]] if times else None,
+            "showspikes": True,
+            "spikemode": "across",
+            "spikethickness": 1,
+            "tickformat": "%H:%M:%S",
+            "title": {"text": "UTC"},
+        },
+        "annotations": [],
+        "shapes": [],
+    }
+
+
+def _add_row(
+    figure: dict[str, Any], number: int, row: ChartRow, times: Sequence[float], domain: tuple[float, float]
+) -> None:
+    axis = "yaxis" if number == 0 else f"yaxis{number + 1}"
+    figure["layout"][axis] = {
+        "domain": list(domain),
+        "title": {"text": row.unit, "standoff": 4},
+        "type": "log" if row.logarithmic else "linear",
+        "rangemode": "tozero",
+        "fixedrange": True,
+        "nticks": 4,
+        **({"dtick": 1} if row.logarithmic else {}),
+    }
+    _add_title(figure, row.title, domain)
+    for place, (name, values) in enumerate(row.curves):
+        figure["data"].append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": name,
+                "x": list(times),
+                "y": list(values),
+                "yaxis": "y" if number == 0 else f"y{number + 1}",
+                "line": {"width": 1.5, "shape": "hv", "color": COLOURS[place % len(COLOURS)]},
+                "connectgaps": False,
+                "hovertemplate": f"%{{y:,.4~g}} {row.unit}<extra>{name}</extra>",
+                **({"fill": "tozeroy"} if row.filled and len(row.curves) == 1 else {}),
+            }
+        )
+
+
+def _add_owners(
+    figure: dict[str, Any], number: int, lanes: Sequence[tuple[str, int, int]], domain: tuple[float, float]
+) -> None:
+    axis = "yaxis" if number == 0 else f"yaxis{number + 1}"
+    figure["layout"][axis] = {"domain": list(domain), "type": "category", "fixedrange": True, "automargin": True}
+    _add_title(figure, "topic owner", domain)
+    for owner, start, end in lanes:
+        name = owner or "nobody"
+        figure["data"].append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": name,
+                "x": [start / 1000, end / 1000],
+                "y": [name, name],
+                "yaxis": "y" if number == 0 else f"y{number + 1}",
+                "line": {"width": 10, "color": COLOURS[0] if owner else COLOURS[5]},
+                "hovertemplate": f"{name}<extra>owner</extra>",
+            }
+        )
+
+
+def _add_title(figure: dict[str, Any], text: str, domain: tuple[float, float]) -> None:
+    figure["layout"]["annotations"].append(
+        {
+            "text": f"<b>{text}</b>",
+            "xref": "paper",
+            "yref": "paper",
+            "x": 0,
+            "y": domain[1],
+            "xanchor": "left",
+            "yanchor": "bottom",
+            "showarrow": False,
+        }
+    )
+
+
+def _make_bands(spans: Sequence[FaultSpan], times: Sequence[float]) -> Iterator[dict[str, Any]]:
+    """From injection to healing a fault is one band, from there to recovery another."""
+    for span in spans:
+        states = {state: at / 1000 for state, at in span.at.items()}
+        broken = states.get(FaultState.INJECTING)
+        healing, over = states.get(FaultState.HEALING), states.get(FaultState.RECOVERED)
+        end = times[-1] if times else 0.0
+        if broken is None:
+            continue
+        if not span.helps:
+            yield _make_band(broken, healing or over or end, _BANDS["broken"])
+        if healing is not None:
+            yield _make_band(healing, over or end, _BANDS["healing"])
+        yield {
+            "type": "line",
+            "xref": "x",
+            "yref": "paper",
+            "x0": states.get(FaultState.EFFECTIVE, broken),
+            "x1": states.get(FaultState.EFFECTIVE, broken),
+            "y0": 0,
+            "y1": 1,
+            "line": {"width": 1, "dash": "dot", "color": _BANDS["broken"]},
+        }
+
+
+def _make_band(start: float, end: float, colour: str) -> dict[str, Any]:
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "paper",
+        "x0": start,
+        "x1": end,
+        "y0": 0,
+        "y1": 1,
+        "fillcolor": colour,
+        "opacity": 0.12,
+        "line": {"width": 0},
+        "layer": "below",
+    }
+
+
+def _make_labels(spans: Sequence[FaultSpan], times: Sequence[float]) -> Iterator[dict[str, Any]]:
+    for number, span in enumerate(spans):
+        at = span.at.get(FaultState.EFFECTIVE, span.at.get(FaultState.INJECTING))
+        if at is not None:
+            yield {
+                "text": span.sentence,
+                "xref": "x",
+                "yref": "paper",
+                "x": at / 1000,
+                "y": 1,
+                "yshift": 14 + 12 * (number % 2),
+                "xanchor": "left",
+                "showarrow": False,
+                "font": {"size": 11},
+            }
+
+
+def _to_ms(start_us: int, seconds: float) -> float:
+    """A moment as Plotly's axes of dates take it: milliseconds since the epoch, in UTC."""
+    return start_us / 1000 + seconds * 1000

@@ -1,0 +1,71 @@
+"""The campaigns in the history: runs that one run of the DAG `campaign` started, one after the other.
+
+Such runs have ids that end alike, in the moment of the plan, so that they are found without a table of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from brokerproof.results.history_schema import RecordedRun
+
+_STAMP = re.compile(r"-(\d{8}T\d{6}Z)-campaign(-\d+)?$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignRun:
+    """One run of a campaign."""
+
+    run_id: str
+    scenario: str
+    started_at: datetime
+    verdict: str
+    expected_verdict: str
+    met: bool
+    why: str
+    total_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """A campaign by the moment of its plan, as in 20261123T010000Z, with its runs in their order."""
+
+    stamp: str
+    runs: tuple[CampaignRun, ...]
+
+    @property
+    def met(self) -> bool:
+        """Whether every run was as its scenario expects."""
+        return all(run.met for run in self.runs)
+
+
+def select_campaigns(session: Session, *, stamp: str | None = None, limit: int = 30) -> list[Campaign]:
+    """The newest campaigns, newest first; or the one of a stamp. A run that ran again counts by its last try."""
+    ending = f"%-{stamp}-campaign%" if stamp else "%Z-campaign%"
+    found: dict[str, dict[str, CampaignRun]] = {}
+    rows = session.execute(
+        select(
+            RecordedRun.run_id,
+            RecordedRun.scenario,
+            RecordedRun.started_at,
+            RecordedRun.verdict,
+            RecordedRun.expected_verdict,
+            RecordedRun.met,
+            RecordedRun.why,
+            RecordedRun.total_s,
+        )
+        .where(RecordedRun.run_id.like(ending))
+        .order_by(RecordedRun.started_at, RecordedRun.id)
+    )
+    for row in rows:
+        matched = _STAMP.search(row.run_id)
+        if matched and stamp in (None, matched[1]):
+            found.setdefault(matched[1], {})[row.scenario] = CampaignRun(**row._mapping)
+    newest: Sequence[str] = sorted(found, reverse=True)[:limit]
+    return [Campaign(stamp=name, runs=tuple(found[name].values())) for name in newest]

@@ -1,0 +1,66 @@
+"""The nodes that ended by themselves and were started again, from the table `observations`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import fsspec
+import pyarrow as pa
+
+from brokerproof import clock
+from brokerproof.run.directory import Run
+from brokerproof.run.observations import SampledMetric, Source, split_name
+from brokerproof.run.outcome import NodeRestarts
+from brokerproof.run.tables import OBSERVATIONS
+
+
+def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
+    """By node, in the order in which they first ended; nothing where the table cannot be read, which judging finds."""
+    times: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for source, metric, at in _read_events(run) if run.topology.restarted_after_s else ():
+        times[split_name(source)[1]][metric].append(at)
+    found = [
+        NodeRestarts(
+            node=node,
+            ended=len(by_metric[SampledMetric.ENDED]),
+            restarted=len(by_metric[SampledMetric.RESTARTED]),
+            first_ended_at=min(by_metric[SampledMetric.ENDED]),
+            first_restarted_at=min(by_metric[SampledMetric.RESTARTED], default=None),
+        )
+        for node, by_metric in times.items()
+        if by_metric[SampledMetric.ENDED]
+    ]
+    return tuple(sorted(found, key=lambda node: node.first_ended_at))
+
+
+def describe_restarts(restarts: NodeRestarts) -> str:
+    """One sentence about one node."""
+    ended = f"{restarts.node} ended by itself at {clock.to_utc(restarts.first_ended_at):%H:%M:%S} UTC"
+    if restarts.first_restarted_at is None:
+        return f"{ended} and was not started again by its service manager"
+    after_s = (restarts.first_restarted_at - restarts.first_ended_at) / 1e6
+    again = f"{ended} and was started again after {after_s:.0f} s"
+    if restarts.ended == 1:
+        return again
+    return f"{again}; in all it ended {restarts.ended} times and was started {restarts.restarted} times"
+
+
+def _read_events(run: Run) -> list[tuple[str, str, int]]:
+    """(source, metric, microseconds) of every end and every new start."""
+    # It brings pandas, which takes a second, and Airflow imports this module with every DAG file.
+    import pyarrow.dataset as ds
+
+    filesystem, root = fsspec.url_to_fs(run.table("observations"))
+    wanted = ds.field("metric").isin([str(SampledMetric.ENDED), str(SampledMetric.RESTARTED)])
+    try:
+        if not filesystem.exists(root):
+            return []
+        table = ds.dataset(root, schema=OBSERVATIONS, filesystem=filesystem, format="parquet").to_table(
+            columns=["source", "metric", "at"], filter=wanted
+        )
+    except (OSError, pa.ArrowException):
+        return []
+    rows = zip(
+        table["source"].to_pylist(), table["metric"].to_pylist(), table["at"].cast(pa.int64()).to_pylist(), strict=True
+    )
+    return [row for row in rows if split_name(row[0])[0] == Source.SERVICE_MANAGER]

@@ -1,0 +1,362 @@
+"""Two runs side by side: what was set otherwise, what came out otherwise, and which of that is more than noise.
+
+The noise is that of the earlier runs which compare with one of the two (comparability.py). A number differs by more
+than noise if the difference is at least what regressions.py allows, with a spread that is √2 times as large, because
+each of the two runs has its own noise. A word, like a verdict, differs by more than noise unless comparable earlier
+runs came to both. With under `ENOUGH_TO_SUSPECT` such runs nobody knows, and `larger_than_noise` is None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from statistics import median
+from typing import Any
+
+from brokerproof.errors import InputError
+from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE, Worse
+from brokerproof.experiment.verdict import DECISIVE
+from brokerproof.results.comparability import list_differences, select_comparable
+from brokerproof.results.history_schema import RecordedMeasurement, RecordedRun
+from brokerproof.results.regressions import (
+    DEFAULT_RULE,
+    ENOUGH_TO_SUSPECT,
+    UsualValue,
+    compute_allowed_change,
+    find_values,
+    read_rule,
+)
+from brokerproof.run.counts import TOTALS
+from brokerproof.run.strict_model import StrictModel
+
+_SOURCES = ("scenario", "topology", "machine")
+# They only describe.
+_TEXTS = ("title", "description", "tags")
+_COUNT_UNIT = "messages"
+
+
+class SettingDifference(StrictModel):
+    """A field of the scenario, the topology or the machine, or a version, that is not the same. None is not set."""
+
+    field: str
+    a: Any
+    b: Any
+
+
+class WordDifference(StrictModel):
+    """A result in words that is not the same: the verdict, whether it is the expected one, a suite's verdict."""
+
+    name: str
+    a: str | None
+    b: str | None
+    larger_than_noise: bool | None
+    # What says so.
+    why: str
+
+
+class NumberDifference(StrictModel):
+    """A count or a measurement that is not the same, in its unit; None where a run has no value.
+
+    `relative` is the difference as a share of `a`, None where `a` is 0 or there is no difference. `worse` says whether
+    b is worse than a, None where neither direction is worse. `noise` is the smallest difference that is no noise.
+    """
+
+    name: str
+    subject: str = ""
+    unit: str
+    a: float | None
+    b: float | None
+    difference: float | None
+    relative: float | None
+    worse: bool | None
+    noise: float | None
+    larger_than_noise: bool | None
+    # What says so.
+    why: str
+
+
+class RunDifference(StrictModel):
+    """All in which two runs differ. `comparable` says whether they had the same parameters but for their versions."""
+
+    a: str
+    b: str
+    comparable: bool
+    settings: tuple[SettingDifference, ...]
+    versions: tuple[SettingDifference, ...]
+    words: tuple[WordDifference, ...]
+    counts: tuple[NumberDifference, ...]
+    measurements: tuple[NumberDifference, ...]
+
+
+def compare_two_runs(a: RecordedRun, b: RecordedRun, earlier: Iterable[RecordedRun]) -> RunDifference:
+    """What is different in b. `earlier` are runs before the newer one; those that compare with neither are left out.
+
+    Raises InputError where the rule for regressions in the parameters of b cannot be used.
+    """
+    others = [run for run in earlier if run.run_id not in (a.run_id, b.run_id)]
+    groups = [
+        [run for run in others if run.comparable == digest] for digest in dict.fromkeys((a.comparable, b.comparable))
+    ]
+    return RunDifference(
+        a=a.run_id,
+        b=b.run_id,
+        comparable=a.comparable == b.comparable,
+        settings=tuple(_list_settings(a.parameters, b.parameters)),
+        versions=tuple(_list_changes(a.versions, b.versions, "")),
+        words=tuple(_list_words(a, b, groups)),
+        counts=tuple(_list_counts(a, b, groups)),
+        measurements=tuple(_list_measurements(a, b, groups)),
+    )
+
+
+class GroupBy(StrEnum):
+    """What the runs of a group have in common."""
+
+    VERSION = "version"
+    SETTINGS = "settings"
+    SYSTEM = "system"
+    RUNTIME = "runtime"
+
+
+class GroupedMeasurement(StrictModel):
+    """A measurement in the runs of a group that passed or failed: how many have it, and their median and range."""
+
+    metric: str
+    subject: str
+    unit: str
+    n: int
+    median: float
+    least: float
+    greatest: float
+
+
+class RunGroup(StrictModel):
+    """Runs of one scenario that have something in common.
+
+    Groups by settings are numbered from 1, the largest, on; `differences` say how their parameters differ from its.
+    """
+
+    name: str
+    differences: tuple[str, ...] = ()
+    run_ids: tuple[str, ...]
+    # The number of runs of each verdict.
+    verdicts: dict[str, int]
+    measurements: tuple[GroupedMeasurement, ...]
+
+
+def group_runs(runs: Sequence[RecordedRun], by: GroupBy) -> list[RunGroup]:
+    """The runs of one scenario in groups, the largest first. Raises InputError for runs of several scenarios."""
+    if len(scenarios := sorted({run.scenario for run in runs})) > 1:
+        raise InputError(
+            f"the runs are of several scenarios: {', '.join(scenarios)}", remedy="group the runs of one of them"
+        )
+    members: dict[str, list[RecordedRun]] = {}
+    for run in runs:
+        members.setdefault(_find_group(run, by), []).append(run)
+    ordered = sorted(members.items(), key=lambda item: -len(item[1]))
+    return [
+        RunGroup(
+            name=str(number) if by is GroupBy.SETTINGS else key,
+            differences=tuple(_list_parameter_differences(ordered[0][1][0], group[0]))
+            if by is GroupBy.SETTINGS
+            else (),
+            run_ids=tuple(run.run_id for run in group),
+            verdicts={
+                verdict: sum(run.verdict == verdict for run in group) for verdict in sorted({r.verdict for r in group})
+            },
+            measurements=tuple(_summarize_measurements(group)),
+        )
+        for number, (key, group) in enumerate(ordered, 1)
+    ]
+
+
+def _find_group(run: RecordedRun, by: GroupBy) -> str:
+    if by is GroupBy.VERSION:
+        return f"{run.system} {run.system_version}"
+    return {GroupBy.SETTINGS: run.comparable, GroupBy.SYSTEM: run.system, GroupBy.RUNTIME: run.runtime}[by]
+
+
+def _list_parameter_differences(first: RecordedRun, other: RecordedRun) -> list[str]:
+    return list_differences(select_comparable(first.parameters), select_comparable(other.parameters))
+
+
+def _summarize_measurements(group: Sequence[RecordedRun]) -> Iterator[GroupedMeasurement]:
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for run in group:
+        for row in run.measurements if run.verdict in DECISIVE else ():
+            if row.value is not None:
+                values.setdefault((row.metric, row.subject, row.unit), []).append(row.value)
+    for (metric, subject, unit), found in values.items():
+        yield GroupedMeasurement(
+            metric=metric,
+            subject=subject,
+            unit=unit,
+            n=len(found),
+            median=median(found),
+            least=min(found),
+            greatest=max(found),
+        )
+
+
+def _list_settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[SettingDifference]:
+    """What was set otherwise. A setting of the scenario that its topology repeats comes once."""
+    of_scenario: list[tuple[str, Any, Any]] = []
+    for source in _SOURCES:
+        sides = [
+            {name: value for name, value in (side.get(source) or {}).items() if name not in _TEXTS} for side in (a, b)
+        ]
+        for change in _list_changes(sides[0], sides[1], source):
+            below = (change.field.removeprefix(f"{source}."), change.a, change.b)
+            if source == "scenario":
+                of_scenario.append(below)
+            elif below in of_scenario:
+                continue
+            yield change
+
+
+def _list_changes(a: Mapping[str, Any], b: Mapping[str, Any], path: str) -> Iterator[SettingDifference]:
+    flat_a, flat_b = dict(_flatten(a, path)), dict(_flatten(b, path))
+    for field in dict.fromkeys([*flat_a, *flat_b]):
+        if flat_a.get(field) != flat_b.get(field):
+            yield SettingDifference(field=field, a=flat_a.get(field), b=flat_b.get(field))
+
+
+def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The plain values by dotted field, the items of a list of mappings by index. What is empty is not set."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _flatten(each, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        for index, each in enumerate(value):
+            yield from _flatten(each, f"{path}.{index}")
+    elif value or (value == 0 and value is not False):
+        yield path, value
+
+
+def _list_words(a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[RecordedRun]]) -> Iterator[WordDifference]:
+    def read(run: RecordedRun) -> dict[str, str | None]:
+        return {
+            "verdict": run.verdict,
+            "as expected": "yes" if run.met else "no",
+            **{f"suite {suite}": verdict for suite, verdict in run.suites.items()},
+        }
+
+    words_a, words_b = read(a), read(b)
+    for name in dict.fromkeys([*words_a, *words_b]):
+        pair = words_a.get(name), words_b.get(name)
+        if pair[0] == pair[1]:
+            continue
+        known = [[read(run).get(name) for run in group] for group in groups if len(group) >= ENOUGH_TO_SUSPECT]
+        if not known:
+            larger, why = None, _explain_too_few(groups)
+        elif mixed := next((values for values in known if set(pair) <= set(values)), None):
+            larger, why = False, f"{len(mixed)} comparable runs before came to both"
+        else:
+            larger, why = True, f"{max(map(len, known))} comparable runs before did not come to both"
+        yield WordDifference(name=name, a=pair[0], b=pair[1], larger_than_noise=larger, why=why)
+
+
+def _list_counts(a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[RecordedRun]]) -> Iterator[NumberDifference]:
+    def read(run: RecordedRun) -> dict[str, int | None]:
+        kinds = {(row.anomaly, row.legal) for other in (a, b) for row in other.anomaly_counts}
+        found = {name: getattr(run, name) for name in TOTALS}
+        for anomaly, legal in sorted(kinds):
+            found[f"{anomaly} ({'legal' if legal else 'illegal'})"] = run.count_anomaly(anomaly, legal=legal)
+        return found
+
+    counts_a, counts_b = read(a), read(b)
+    for name, count in counts_a.items():
+        if count == counts_b[name]:
+            continue
+        before = [[read(run)[name] for run in group if run.verdict in DECISIVE] for group in groups]
+        # More anomalies are worse. Of the totals nobody can say.
+        worse = None if name in TOTALS else Worse.HIGHER
+        yield _compare_numbers(
+            name,
+            "",
+            _COUNT_UNIT,
+            count,
+            counts_b[name],
+            worse,
+            DEFAULT_RULE.tolerance,
+            before,
+            _explain_too_few(groups),
+        )
+
+
+def _list_measurements(
+    a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[RecordedRun]]
+) -> Iterator[NumberDifference]:
+    rule = read_rule(b)
+    rows: dict[tuple[str, str, str], RecordedMeasurement] = {
+        (row.metric, row.subject, row.unit): row for run in (a, b) for row in run.measurements
+    }
+    for (name, subject, unit), row in rows.items():
+        value_a, value_b = (next(iter(find_values([run], row)), None) for run in (a, b))
+        if value_a == value_b:
+            continue
+        metric = METRICS.get(name)
+        before = [find_values([run for run in group if run.verdict in DECISIVE], row) for group in groups]
+        worse = metric.worse if metric else None
+        yield _compare_numbers(
+            name, subject, unit, value_a, value_b, worse, rule.find_tolerance(name), before, _explain_too_few(groups)
+        )
+
+
+def _compare_numbers(
+    name: str,
+    subject: str,
+    unit: str,
+    a: float | None,
+    b: float | None,
+    worse: Worse | None,
+    tolerance: float,
+    before: Sequence[Sequence[float | None]],
+    too_few: str,
+) -> NumberDifference:
+    """The difference of two values. `before` are those of comparable runs, in a list for each of the two set-ups."""
+    difference = None if a is None or b is None else b - a
+    known = [[value for value in values if value is not None] for values in before]
+    usual = [UsualValue.compute(values) for values in known if len(values) >= ENOUGH_TO_SUSPECT]
+    noise, larger, why = None, None, too_few
+    if unit not in MINIMUM_CHANGE:
+        why = f"no minimum change is set for the unit `{unit}`"
+    elif usual:
+        noise = max(compute_allowed_change(unit, _widen(each), tolerance) for each in usual)
+        widest = max(usual, key=lambda each: each.spread)
+        why = f"{len(widest.values)} comparable runs before: {widest.median:.6g} ± {widest.spread:.3g} {unit}"
+        # Some run has no value: that is a difference unless runs before lacked it too.
+        missing_before = any(None in values for values in before)
+        larger = not missing_before if difference is None else abs(difference) >= noise
+    return NumberDifference(
+        name=name,
+        subject=subject,
+        unit=unit,
+        a=a,
+        b=b,
+        difference=difference,
+        relative=difference / abs(a) if difference is not None and a else None,
+        worse=_is_worse(worse, a, b),
+        noise=noise,
+        larger_than_noise=larger,
+        why=why,
+    )
+
+
+def _widen(usual: UsualValue) -> UsualValue:
+    """The same with the spread of the difference of two such values."""
+    return UsualValue(values=usual.values, median=usual.median, spread=math.sqrt(2) * usual.spread)
+
+
+def _is_worse(worse: Worse | None, a: float | None, b: float | None) -> bool | None:
+    """Whether b is worse than a; a value that could not be measured is worse than any."""
+    if worse is None:
+        return None
+    if a is None or b is None:
+        return b is None
+    return b < a if worse is Worse.LOWER else b > a
+
+
+def _explain_too_few(groups: Sequence[Sequence[RecordedRun]]) -> str:
+    return f"the noise is not known: {max(map(len, groups))} comparable runs before, {ENOUGH_TO_SUSPECT} needed"

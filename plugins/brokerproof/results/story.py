@@ -1,0 +1,112 @@
+"""What happened in a run, in one sentence that is made from its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.results.fault_spans import FaultSpan
+from brokerproof.results.numbers import format_seconds, format_time
+from brokerproof.run.counts import Counts
+from brokerproof.run.judgement import Judgement
+from brokerproof.run.tables import FaultState
+
+# So many faults are told one by one.
+_MOST_FAULTS = 3
+# A shorter pause between two acks is none that people would call one.
+_PAUSE_S = 1.0
+
+# What is told of an anomaly besides `lost`, which is told always.
+_WORDS = {
+    Anomaly.NOT_REPLICATED: "not replicated",
+    Anomaly.UNDELIVERED: "not delivered",
+    Anomaly.UNPROVEN: "of which nobody knows what became of them",
+    Anomaly.PHANTOM: "that nobody had published",
+    Anomaly.FAILED_BUT_STORED: "stored although they had failed",
+    Anomaly.CORRUPTED: "corrupted",
+    Anomaly.STORED_TWICE: "stored twice",
+    Anomaly.DELIVERED_TWICE: "delivered twice",
+    Anomaly.REDELIVERED_AFTER_ACK: "delivered again after their ack",
+    Anomaly.POSITION_CONFLICT: "at a position of another one",
+    Anomaly.POSITION_MISMATCH: "stored elsewhere than their acks said",
+}
+
+
+def tell_story(spans: Sequence[FaultSpan], judgement: Judgement | None) -> str:
+    """What was done to whom and when, how long acks stopped, and what became of the messages.
+
+    What was not measured is said to be unknown; nothing is left out because it is.
+    """
+    parts = [*_tell_faults(spans)]
+    if judgement is None:
+        parts.append("the run was not judged, so nobody knows what became of its messages")
+    else:
+        parts += [_tell_pause(spans, judgement), _tell_messages(judgement)]
+    text = "; ".join(part for part in parts if part)
+    return f"{text[0].upper() if not _begins_with_name(spans) else text[0]}{text[1:]}."
+
+
+def _begins_with_name(spans: Sequence[FaultSpan]) -> bool:
+    """Whether the sentence begins with the name of a node or a region, which keeps its spelling."""
+    first = next(iter(spans), None)
+    return first is not None and FaultState.EFFECTIVE in first.at
+
+
+def _tell_faults(spans: Sequence[FaultSpan]) -> Iterator[str]:
+    harmful = [span for span in spans if not span.helps]
+    for span in harmful[:_MOST_FAULTS]:
+        at = span.at.get(FaultState.EFFECTIVE)
+        if at is None:
+            yield f"the fault {span.name} had no effect that was seen"
+        else:
+            yield f"{span.sentence} at {format_time(at)}"
+    if len(harmful) > _MOST_FAULTS:
+        yield f"{len(harmful) - _MOST_FAULTS} more faults followed"
+    if not harmful:
+        yield "nothing was broken"
+
+
+def _tell_pause(spans: Sequence[FaultSpan], judgement: Judgement) -> str:
+    if not any(not span.helps and FaultState.EFFECTIVE in span.at for span in spans):
+        return ""
+    rows = [row for row in judgement.measurements if row.metric == "longest_ack_gap_s"]
+    values = [row.value for row in rows if row.value is not None]
+    if not values or len(values) < len(rows):
+        return "how long acks stopped is not known"
+    longest = max(values)
+    if longest < _PAUSE_S:
+        return f"acks never stopped for longer than {format_seconds(longest)}"
+    return f"acks stopped for {format_seconds(longest)}"
+
+
+def _tell_messages(judgement: Judgement) -> str:
+    counts = judgement.counts
+    if not counts.publishes:
+        return "nothing was published"
+    told = [f"{counts.acked:,} messages acked", _tell_anomaly(counts, Anomaly.LOST, "lost")]
+    told += [
+        _tell_anomaly(counts, anomaly, words) for anomaly, words in _WORDS.items() if counts.count_anomaly(anomaly)
+    ]
+    return ", ".join([*told, _tell_order(judgement, counts)])
+
+
+def _tell_anomaly(counts: Counts, anomaly: Anomaly, words: str) -> str:
+    """How many there are, and whether they are allowed."""
+    count, legal = counts.count_anomaly(anomaly), counts.legal.get(anomaly, 0)
+    if anomaly is Anomaly.LOST and not count and counts.count_anomaly(Anomaly.UNPROVEN):
+        return "none of them proven to be lost"
+    if not legal or anomaly is Anomaly.UNPROVEN:
+        return f"{count:,} {words}"
+    return f"{count:,} {words} ({'as' if legal == count else f'{legal:,} of them as'} allowed)"
+
+
+def _tell_order(judgement: Judgement, counts: Counts) -> str:
+    broken = {anomaly: counts.count_anomaly(anomaly) for anomaly in Anomaly if anomaly.facts.suite is Suite.ORDERING}
+    found = sum(broken.values())
+    if found:
+        return f"{found:,} out of order"
+    suite = judgement.suites.get(Suite.ORDERING)
+    if suite is None or suite.worst in (Verdict.UNKNOWN, Verdict.NO_DATA):
+        return "whether order held is not known"
+    return "order was not promised" if suite.worst is Verdict.NOT_APPLICABLE else "order held"

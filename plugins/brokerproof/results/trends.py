@@ -1,0 +1,198 @@
+"""The last runs of every scenario, with the few values that people follow from run to run.
+
+Only what is shown is read: neither the parameters of all runs nor all of their measurements, so that a history of
+10,000 runs answers at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import func, or_, select
+from sqlalchemy.orm import Session
+
+from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.results.history_schema import AnomalyCount, RecordedMeasurement, RecordedRun
+from brokerproof.results.regressions import DEFAULT_RULE, ENOUGH_TO_SUSPECT, UsualValue, compute_allowed_change
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrendValue:
+    """A value that is followed: where it comes from, and how it is called."""
+
+    name: str
+    title: str
+    unit: str
+    metric: str | None = None
+    # The one subject that counts; None for the worst of all.
+    subject: str | None = None
+
+
+DUPLICATES = "duplicates"
+TREND_VALUES: Sequence[TrendValue] = (
+    TrendValue(name="rto_s", title="RTO", unit="s", metric="rto_s"),
+    TrendValue(name="longest_ack_gap_s", title="longest ack gap", unit="s", metric="longest_ack_gap_s"),
+    TrendValue(name="rpo_messages", title="RPO", unit="messages", metric="rpo_messages"),
+    TrendValue(name=DUPLICATES, title="duplicates", unit="messages"),
+    TrendValue(
+        name="publish_latency_p99_ms",
+        title="p99 before the fault",
+        unit="ms",
+        metric="publish_latency_p99_ms",
+        subject="steady",
+    ),
+)
+_REPEATED = (Anomaly.STORED_TWICE, Anomaly.DELIVERED_TWICE, Anomaly.REDELIVERED_AFTER_ACK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrendRun:
+    """One run: its verdict, and the values by the names of TREND_VALUES, None where one could not be measured."""
+
+    run_id: str
+    started_at: datetime
+    verdict: str
+    met: bool
+    values: dict[str, float | None] = field(default_factory=dict)
+    # What is worse than in the runs before: by metric, the sentence.
+    worse: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioTrend:
+    """A scenario with its last runs, oldest first; all else is that of the newest."""
+
+    scenario: str
+    topology: str
+    system: str
+    system_version: str
+    runtime: str
+    tags: tuple[str, ...]
+    title: str
+    runs: tuple[TrendRun, ...]
+
+
+def find_usual_range(runs: Sequence[TrendRun], value: TrendValue) -> tuple[float, float] | None:
+    """From where to where a value is no more than noise, by the rule of regressions.py; None with too few runs."""
+    known = [found for run in runs if (found := run.values.get(value.name)) is not None]
+    if len(known) < ENOUGH_TO_SUSPECT:
+        return None
+    usual = UsualValue.compute(known)
+    allowed = compute_allowed_change(value.unit, usual, DEFAULT_RULE.tolerance)
+    return max(0.0, usual.median - allowed), usual.median + allowed
+
+
+def select_trends(
+    session: Session, *, per_scenario: int, scenarios: Sequence[str] | None = None
+) -> list[ScenarioTrend]:
+    """The trends of all scenarios or of some, in the order of their names."""
+    number = (
+        func.row_number()
+        .over(partition_by=RecordedRun.scenario, order_by=(RecordedRun.started_at.desc(), RecordedRun.id.desc()))
+        .label("number")
+    )
+    columns = select(
+        RecordedRun.id,
+        RecordedRun.run_id,
+        RecordedRun.scenario,
+        RecordedRun.topology,
+        RecordedRun.system,
+        RecordedRun.system_version,
+        RecordedRun.runtime,
+        RecordedRun.started_at,
+        RecordedRun.verdict,
+        RecordedRun.met,
+        RecordedRun.messages,
+        RecordedRun.marks,
+        number,
+    )
+    if scenarios is not None:
+        columns = columns.where(RecordedRun.scenario.in_(scenarios))
+    ranked = columns.subquery()
+    rows = session.execute(
+        select(ranked).where(ranked.c.number <= per_scenario).order_by(ranked.c.scenario, ranked.c.number)
+    ).all()
+    keys = [row.id for row in rows]
+    values = _select_values(session, keys)
+    counted = {row.id for row in rows if row.messages is not None}
+    # Sorted by scenario, newest first.
+    by_scenario = {name: list(group) for name, group in groupby(rows, key=lambda row: row.scenario)}
+    newest = {name: mine[0].id for name, mine in by_scenario.items()}
+    kept = select(RecordedRun.id, RecordedRun.parameters).where(RecordedRun.id.in_(newest.values()))
+    parameters: dict[int, dict[str, Any]] = {row.id: row.parameters for row in session.execute(kept)}
+    trends = []
+    for name, mine in by_scenario.items():
+        written = parameters[newest[name]].get("scenario", {})
+        trends.append(
+            ScenarioTrend(
+                scenario=name,
+                topology=mine[0].topology,
+                system=mine[0].system,
+                system_version=mine[0].system_version,
+                runtime=mine[0].runtime,
+                tags=tuple(written.get("tags") or ()),
+                title=str(written.get("title") or name),
+                runs=tuple(
+                    TrendRun(
+                        run_id=row.run_id,
+                        started_at=row.started_at,
+                        verdict=row.verdict,
+                        met=row.met,
+                        values={
+                            **({DUPLICATES: 0.0} if row.id in counted else {}),
+                            **values.get(row.id, {}),
+                        },
+                        worse={mark["metric"]: mark["reason"] for mark in row.marks or () if not mark["suspected"]},
+                    )
+                    for row in reversed(mine)
+                ),
+            )
+        )
+    return trends
+
+
+# So many keys in one query; SQLite takes 32,766 values, older ones 999.
+_KEYS_AT_ONCE = 900
+
+
+def _select_values(session: Session, keys: Sequence[int]) -> dict[int, dict[str, float | None]]:
+    """By run, the followed values: the worst subject, and None where a subject has no value."""
+    found: dict[int, dict[str, float | None]] = defaultdict(dict)
+    measured = RecordedMeasurement
+    wanted = or_(
+        *(
+            (measured.metric == value.metric)
+            if value.subject is None
+            else (measured.metric == value.metric) & (measured.subject == value.subject)
+            for value in TREND_VALUES
+            if value.metric
+        )
+    )
+    for some in _split(keys):
+        for row in session.execute(
+            select(
+                measured.run_key,
+                measured.metric,
+                func.max(measured.value).label("worst"),
+                (func.count() - func.count(measured.value)).label("missing"),
+            )
+            .where(measured.run_key.in_(some), wanted)
+            .group_by(measured.run_key, measured.metric)
+        ):
+            found[row.run_key][row.metric] = None if row.missing else row.worst
+        for repeated in session.execute(
+            select(AnomalyCount.run_key, func.sum(AnomalyCount.count).label("number"))
+            .where(AnomalyCount.run_key.in_(some), AnomalyCount.anomaly.in_([str(one) for one in _REPEATED]))
+            .group_by(AnomalyCount.run_key)
+        ):
+            found[repeated.run_key][DUPLICATES] = float(repeated.number)
+    return found
+
+
+def _split(keys: Sequence[int]) -> Iterable[Sequence[int]]:
+    return (keys[start : start + _KEYS_AT_ONCE] for start in range(0, len(keys), _KEYS_AT_ONCE))

@@ -1,0 +1,114 @@
+"""A rate above what this machine held lately: both figures, and only where the history has them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from brokerproof.faults.warm_up import NEVER_HELD
+from brokerproof.results.held_rates import AskedRate, list_rate_warnings
+from brokerproof.run.records import StepProblem, write_record
+
+HERE = {"architecture": "x86_64", "processors": 2}
+STEADY = ("rate_held", "steady")
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def said(plant, scenario, topology, judgement, sqlite_history):
+    """Records runs, given as (rate, share held, …), and returns the warning about a scenario that asks for a rate."""
+
+    def ask(rate: int, *runs: dict[str, Any], since: datetime = LONG_AGO, **changes: Any) -> str:
+        for number, run in enumerate(runs):
+            workload = {"namespace": "shop/orders", "rate": run["rate"], "size": run.get("size", 200)}
+            planted = plant(
+                f"r{number}",
+                judged=judgement(measured={STEADY: run["share"]}),
+                minutes=number,
+                changes={"workload": workload, "topology": run.get("topology", "stretched")},
+                machine=run.get("machine", HERE),
+            )
+            if "problem" in run:
+                write_record(planted, StepProblem(step="break_it", problem=run["problem"]))
+            sqlite_history.record(planted)
+        asked = sqlite_history.list_asked_rates(since)
+        wanted = scenario(workload={"namespace": "shop/orders", "rate": rate}, **changes)
+        warnings = list_rate_warnings(wanted, topology, asked, machine=HERE)
+        assert all(warning.field == "workload.rate" and warning.remedy for warning in warnings)
+        return "; ".join(map(str, warnings))
+
+    return ask
+
+
+def test_without_a_history_nothing_is_said(said):
+    assert said(1_000_000) == ""
+
+
+def test_a_rate_that_was_held_lately_is_no_reason(said):
+    assert said(5000, {"rate": 4000, "share": 0.5}, {"rate": 5000, "share": 0.95}) == ""
+
+
+def test_a_lower_rate_that_was_not_held_is_named_with_what_was(said):
+    sentence = said(5000, {"rate": 1000, "share": 0.99}, {"rate": 4000, "share": 0.89})
+    assert "did not hold 4,000 messages/s in r1, and the most that it held was 1,000" in sentence
+    assert "asks for 5,000" in sentence
+
+
+def test_a_load_that_never_became_steady_was_not_held(said):
+    never = {"rate": 4000, "share": None}
+    assert said(5000, {**never, "problem": f"DeadlineError: {NEVER_HELD} 3600 messages/s"})
+
+
+def test_a_run_that_broke_for_another_reason_says_nothing(said):
+    assert said(5000, {"rate": 4000, "share": None, "problem": "a node died"}) == ""
+
+
+def test_a_higher_rate_that_was_not_held_says_nothing_of_a_lower_one(said):
+    assert said(3000, {"rate": 1000, "share": 1.0}, {"rate": 4000, "share": 0.5}) == ""
+
+
+@pytest.mark.parametrize(("rate", "warns"), [(3000, False), (3001, True)])
+def test_more_than_three_times_what_was_held_is_named(said, rate, warns):
+    assert ("held in the last 30 days were 1,000 messages/s" in said(rate, {"rate": 1000, "share": 0.9})) is warns
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [{"machine": {"architecture": "arm64", "processors": 64}}, {"size": 100_000}],
+    ids=["another machine", "larger messages"],
+)
+def test_runs_that_do_not_compare_say_nothing(said, elsewhere):
+    assert said(5000, {"rate": 4000, "share": 0.5, **elsewhere}, {"rate": 10, "share": 1.0, **elsewhere}) == ""
+
+
+def test_runs_of_before_the_last_thirty_days_say_nothing(said):
+    late = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=1)
+    assert said(5000, {"rate": 4000, "share": 0.5}, since=late) == ""
+
+
+def make_rate(nodes: int, *, held: bool, rate: int) -> AskedRate:
+    return AskedRate(run_id="r", topology="other", nodes=nodes, machine=HERE, rate_per_s=rate, size=200, held=held)
+
+
+@pytest.mark.parametrize(
+    ("asked", "warns"),
+    [
+        # The scenario's topology has four nodes.
+        (make_rate(3, held=False, rate=4000), True),
+        (make_rate(5, held=False, rate=4000), False),
+        (make_rate(5, held=True, rate=1000), True),
+        (make_rate(3, held=True, rate=1000), False),
+    ],
+)
+def test_other_topologies_count_where_their_number_of_nodes_lets_them(scenario, topology, asked, warns):
+    wanted = scenario(workload={"namespace": "shop/orders", "rate": 5000})
+    assert bool(list_rate_warnings(wanted, topology, [asked], machine=HERE)) is warns
+
+
+def test_the_clusters_published_to_are_counted(scenario, topology):
+    asked = [make_rate(4, held=True, rate=1000)]
+    wanted = scenario(workload={"namespace": "shop/orders", "rate": 2000})
+    assert list_rate_warnings(wanted, topology, asked, machine=HERE) == []
+    both = scenario(workload={"namespace": "shop/orders", "rate": 2000, "produce_on": ["main", "other"]})
+    assert "asks for 4,000" in str(list_rate_warnings(both, topology, asked, machine=HERE)[0])

@@ -1,0 +1,123 @@
+"""The sentence of a run: made from evidence, and silent about nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.results.fault_spans import FaultSpan
+from brokerproof.results.story import tell_story
+from brokerproof.run.counts import Counts
+from brokerproof.run.judgement import Judgement, SuiteJudgement
+from brokerproof.run.measurement import Measurement
+from brokerproof.run.tables import FaultState
+
+# 00:31:07 UTC.
+AT = 1_700_008_267_000_000 - 1_700_008_267_000_000 % 86_400_000_000 + (31 * 60 + 7) * 1_000_000
+
+
+def span(whom: str = "eu", kind: str = "destroy", *, name: str = "f", effective: bool = True) -> FaultSpan:
+    states = {FaultState.INJECTING: AT - 5, **({FaultState.EFFECTIVE: AT} if effective else {})}
+    return FaultSpan(name=name, kind=kind, whom=whom, helps=kind == "start", at=states)
+
+
+def gap(value: float | None, fault: str = "f") -> Measurement:
+    return Measurement(
+        run_id="r",
+        suite=Suite.RECOVERY,
+        metric="longest_ack_gap_s",
+        subject=fault,
+        value=value,
+        unit="s",
+        minimum=None,
+        maximum=None,
+        evidence="",
+    )
+
+
+def judgement(
+    *measurements: Measurement,
+    legal: Mapping[Anomaly, int] | None = None,
+    illegal: Mapping[Anomaly, int] | None = None,
+    ordering: Verdict = Verdict.PASSED,
+    **totals: int,
+) -> Judgement:
+    counts: dict[str, Any] = dict.fromkeys(
+        ("publishes", "messages", "acked", "failed", "unknown", "recovered", "stored", "deliveries"), 0
+    )
+    suite = SuiteJudgement(verdict=ordering, why="", evaluated=0, written=0, expectations=())
+    return Judgement(
+        verdict=Verdict.PASSED,
+        why="",
+        problems=(),
+        suites={Suite.ORDERING: suite},
+        counts=Counts(
+            **counts | {"publishes": 123_950, "acked": 123_950} | totals,
+            legal=dict(legal or {}),
+            illegal=dict(illegal or {}),
+        ),
+        recovery={},
+        measurements=measurements,
+        seconds={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("spans", "judged", "sentence"),
+    [
+        (
+            [span()],
+            judgement(gap(50.6), legal={Anomaly.DELIVERED_TWICE: 18}),
+            "eu was destroyed at 00:31:07; acks stopped for 50.6 s; "
+            "123,950 messages acked, 0 lost, 18 delivered twice (as allowed), order held.",
+        ),
+        (
+            [span("bookie-1", "kill", name="a"), span("b1 and b2", "pause", name="b")],
+            judgement(gap(0.32, "a"), gap(0.1, "b"), illegal={Anomaly.LOST: 3}, legal={Anomaly.LOST: 1}),
+            "bookie-1 was killed at 00:31:07; b1 and b2 were frozen at 00:31:07; "
+            "acks never stopped for longer than 0.32 s; "
+            "123,950 messages acked, 4 lost (1 of them as allowed), order held.",
+        ),
+        # What nobody measured is not told as good news.
+        (
+            [span("3 nodes", "stop")],
+            judgement(gap(None), illegal={Anomaly.UNPROVEN: 7}, ordering=Verdict.UNKNOWN),
+            "3 nodes were stopped at 00:31:07; how long acks stopped is not known; 123,950 messages acked, "
+            "none of them proven to be lost, 7 of which nobody knows what became of them, "
+            "whether order held is not known.",
+        ),
+        (
+            [span(effective=False)],
+            judgement(illegal={Anomaly.STORED_OUT_OF_ORDER: 2}, ordering=Verdict.FAILED),
+            "The fault f had no effect that was seen; 123,950 messages acked, 0 lost, 2 out of order.",
+        ),
+        (
+            [],
+            judgement(publishes=0, acked=0),
+            "Nothing was broken; nothing was published.",
+        ),
+        (
+            [span()],
+            None,
+            "eu was destroyed at 00:31:07; the run was not judged, so nobody knows what became of its messages.",
+        ),
+        (
+            [span(name=name) for name in "abcde"] + [span("x", "start", name="help")],
+            judgement(gap(2, "a")),
+            "eu was destroyed at 00:31:07; eu was destroyed at 00:31:07; eu was destroyed at 00:31:07; "
+            "2 more faults followed; acks stopped for 2 s; 123,950 messages acked, 0 lost, order held.",
+        ),
+    ],
+)
+def test_the_story_says_what_was_done_and_what_became_of_the_messages(
+    spans: Sequence[FaultSpan], judged: Judgement | None, sentence: str
+) -> None:
+    assert tell_story(spans, judged) == sentence
+
+
+def test_a_gap_of_one_of_two_faults_that_is_not_known_makes_the_longest_one_unknown() -> None:
+    told = tell_story([span(name="a"), span(name="b")], judgement(gap(3, "a"), gap(None, "b")))
+    assert "how long acks stopped is not known" in told
