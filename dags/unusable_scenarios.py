@@ -1,19 +1,22 @@
-"""Names the scenario files that cannot be used, as the import error of a DAG file of its own."""
-
-from pathlib import Path
+"""Names the files of scenarios, topologies and suites that cannot be used, as an import error in Airflow."""
 
 from airflow.sdk import DAG
-from brokerproof.checks import load_scenario
+from brokerproof.checks import list_suite_problems
 from brokerproof.errors import InputError
+from brokerproof.orchestration.scenario_dag import load_scenario_dag
 from brokerproof.orchestration.unusable_scenarios import UnusableScenarios
 from brokerproof.settings import from_environment
 
 settings = from_environment()
-unusable: dict[Path, InputError] = {}
+unusable: list[InputError] = [
+    *settings.scenarios.list_problems(),
+    *settings.topologies.list_problems(),
+    *list_suite_problems(settings.expectations),
+]
 for file in settings.scenario_files():
     try:
-        load_scenario(file, settings.topologies)
+        load_scenario_dag(file, settings)
     except InputError as error:
-        unusable[file] = error
+        unusable.append(error)
 if unusable:
     unusable_scenarios: DAG = UnusableScenarios(unusable)

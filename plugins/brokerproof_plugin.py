@@ -1,9 +1,56 @@
-"""The plugin that Airflow loads. Brokerproof's pages in Airflow's UI will be registered here."""
+"""The plugin that Airflow loads: Brokerproof's pages in Airflow's UI.
+
+Airflow loads plugins into every process, tasks among them. So the application behind the pages is imported when the
+first page is asked for, which happens in the API server only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
+PREFIX = "/brokerproof"
+
+
+class LateApplication:
+    """An ASGI application that is made when it is called for the first time."""
+
+    @cached_property
+    def _application(self) -> Any:
+        from brokerproof.orchestration.report_app import make_report_app
+
+        return make_report_app()
+
+    async def __call__(
+        self, scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        """Answer as the application does."""
+        await self._application(scope, receive, send)
+
 
 class BrokerproofPlugin(AirflowPlugin):
-    """Brokerproof in Airflow's list of plugins."""
+    """An entry in the navigation, and a tab on each DAG and on each DAG run.
+
+    The addresses are relative to Airflow's own, which may be below a path of a proxy.
+    """
 
     name = "brokerproof"
+    fastapi_apps: ClassVar[list[Any]] = [{"app": LateApplication(), "url_prefix": PREFIX, "name": "Brokerproof"}]
+    external_views: ClassVar[list[Any]] = [
+        {"name": "Brokerproof", "href": "brokerproof/", "destination": "nav", "url_route": "brokerproof"},
+        {
+            "name": "Results",
+            "href": "brokerproof/dags/{DAG_ID}",
+            "destination": "dag",
+            "url_route": "brokerproof_scenario",
+        },
+        {
+            "name": "Report",
+            "href": "brokerproof/dags/{DAG_ID}/runs/{RUN_ID}",
+            "destination": "dag_run",
+            "url_route": "brokerproof_run",
+        },
+    ]

@@ -10,34 +10,51 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from brokerproof.directories import Directories, make_directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault
-from brokerproof.experiment.guarantees import Guarantee
+from brokerproof.experiment.guarantees import Guarantee, Suite
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
 from brokerproof.experiment.topology import Topology, read_topology
 from brokerproof.experiment.yaml_models import apply_overrides, parse, read_yaml, suggest_name
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks
+from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, SupervisesNodes
 from brokerproof.runtimes.registry import RUNTIMES, runtimes_that_can
+from brokerproof.suites.suite_file import read_suite
+from brokerproof.suites.suite_names import ENDING
 from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.protocols import System
 from brokerproof.systems.registry import find_system
-from brokerproof.systems.roles import check_roles
+from brokerproof.systems.roles import check_roles, coordinates, list_nodes_that
+
+# The ids of the DAGs that are no scenario's.
+_RESERVED_NAMES = frozenset({"campaign", "unusable_scenarios"})
 
 
 def load_scenario(
-    path: Path, topologies: Path, overrides: Mapping[str, Any] | None = None
+    path: Path,
+    topologies: Path | Directories,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    suites: Collection[str] | None = None,
 ) -> tuple[Scenario, Topology]:
     """The scenario in a file and its topology, checked against each other.
 
-    `overrides` replaces values of the scenario by dotted path, as `--set` does. Raises InputError.
+    `topologies` are the directories of topologies, or a single one. `overrides` replaces values of the scenario by
+    dotted path, as `--set` does. `suites` are the names of those that will judge a run; None where none starts. Raises
+    InputError.
     """
-    extended = extend_field(read_yaml(path), "settings", topologies / "settings", file=path)
+    settings = make_directories(topologies).below("settings")
+    extended = extend_field(read_yaml(path), "settings", settings, file=path)
     content = apply_overrides(extended, overrides or {}, source="--set")
     scenario = parse(Scenario, {"name": path.stem, **content}, file=str(path))
+    if path.stem in _RESERVED_NAMES:
+        raise InputError(
+            f"a scenario cannot be called `{path.stem}`, as a DAG is", file=str(path), remedy="rename the file"
+        )
     if scenario.name != path.stem:
         raise InputError(
             f"is `{scenario.name}`, not the file's name", file=str(path), field="name", remedy="leave it out"
@@ -58,6 +75,8 @@ def load_scenario(
         if scenario.version == DEFAULT_VERSION:
             scenario = scenario.model_copy(update={"version": system.default_version})
         check(scenario, topology)
+        for index, suite in enumerate(scenario.expect.failed_suites if suites is not None else ()):
+            _check_known(suite, suites or (), "suite", f"expect.failed_suites.{index}")
     except InputError as error:
         if error.file:
             raise
@@ -65,9 +84,39 @@ def load_scenario(
     return scenario, topology
 
 
-def load_topology(name: str, directory: Path, overrides: Mapping[str, Any] | None = None) -> Topology:
-    """The topology in `directory/name.yaml`, checked by its system and with all defaults. Raises InputError."""
-    return read_topology(name, directory, overrides, check=check_topology)
+def load_topology(name: str, topologies: Path | Directories, overrides: Mapping[str, Any] | None = None) -> Topology:
+    """The topology in the file `name.yaml`, checked by its system and with all defaults. Raises InputError."""
+    return read_topology(name, make_directories(topologies), overrides, check=check_topology)
+
+
+def check_suites(expectations: Directories) -> None:
+    """Raises InputError for the first problem of the suites."""
+    for problem in list_suite_problems(expectations):
+        raise problem
+
+
+def list_suite_problems(expectations: Directories) -> list[InputError]:
+    """An error for each suite that is missing, that two directories of a user have, or whose file cannot be used."""
+    problems = expectations.list_problems(ENDING)
+    files = expectations.list_files(ENDING)
+    named = {error.file for error in problems}
+    for suite in (suite for suite in Suite if suite not in files):
+        if any(file.endswith(f"/{suite}{ENDING}") for file in named):
+            continue
+        left_out = expectations.has_left_out(suite, ENDING)
+        problems.append(
+            InputError(
+                f"no directory has {suite}{ENDING}",
+                field=expectations.variable,
+                remedy="let it end with `:` to have the shipped one" if left_out else "add it",
+            )
+        )
+    for name, file in files.items():
+        try:
+            read_suite([str(file.parent)], name)
+        except InputError as error:
+            problems.append(error)
+    return problems
 
 
 def check_topology(topology: Topology) -> Topology:
@@ -85,6 +134,8 @@ def check(scenario: Scenario, topology: Topology) -> None:
     _check_known(scenario.runtime, RUNTIMES, "runtime", "runtime")
     if topology.links:
         _check_runtime(scenario, EmulatesLinks, field="runtime", otherwise="a topology without `links`")
+    if topology.restarted_after_s:
+        _check_runtime(scenario, SupervisesNodes, field="runtime", otherwise="a topology without `restart`")
     for index, fault in enumerate(scenario.faults):
         try:
             _check_fault(fault, scenario, topology)
@@ -122,10 +173,26 @@ def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
         _check_able(system, kind.needs, "kind", remedy="use another kind of fault")
     if kind.needs_of_runtime:
         _check_runtime(scenario, kind.needs_of_runtime, field="kind", otherwise="another kind of fault")
-    if targets.now not in (None, "topic_owner"):
+    if targets.asks_who_leads:
+        _check_leader(scenario, topology, targets.cluster)
+    elif targets.now not in (None, "topic_owner"):
         _check_able(system, Ability.COPIES, "targets.now", remedy="choose the nodes by name, region or role")
     if fault.when and fault.when.rereplicated:
         _check_able(system, Ability.REPAIR, "when.rereplicated", remedy="leave it out, or wait with `at_s`")
+
+
+def _check_leader(scenario: Scenario, topology: Topology, cluster: str | None) -> None:
+    """Several nodes coordinate the cluster that a fault asks which of them leads."""
+    otherwise = "choose the nodes by name, region or role"
+    _check_able(find_system(topology), Ability.COORDINATORS, "targets.now", remedy=otherwise)
+    asked = cluster or scenario.workload.list_homes(topology)[0]
+    names = list_nodes_that(coordinates, topology, asked)
+    if len(names) < 2:
+        raise InputError(
+            f"nobody leads where {names[0] if names else 'no node'} alone coordinates `{asked}`",
+            field="targets.now",
+            remedy=f"{otherwise}, or use a topology with three such nodes, such as `sync_ensemble_witness`",
+        )
 
 
 def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:

@@ -1,7 +1,7 @@
 """The command line, `brokerproof` or `python -m brokerproof`: it runs scenarios and prints their verdicts.
 
-The exit status is 0 if the verdict is what the scenario expects, 1 if it is not, 2 for unknown or no data, and 3 for
-unusable input.
+The exit status is 0 if the verdict is what the scenario expects, 1 if it is not, 2 for unknown or no data, 3 for
+unusable input, and 130 after Ctrl-C for whoever watches the run no longer.
 """
 
 from __future__ import annotations
@@ -25,12 +25,47 @@ examples:
   brokerproof run sync_datacenter_loss       destroy a datacenter under load, prove what became of it
   brokerproof run sync_datacenter_loss --set workload.rate=5000 --set phases.impact_s=120
   brokerproof run sync_datacenter_loss --json > result.json
+  brokerproof watch <run id>                 show a run again that goes on
   brokerproof verify var/runs/<run id>       judge stored tables again
+  brokerproof explain var/runs/<run id> mycluster-p0 4711
+                                             what happened to one message: each attempt, copy, delivery and anomaly,
+                                             and the faults around it
   brokerproof history sync_datacenter_loss   its earlier runs, and what got worse
+  brokerproof history --compare RUN RUN      two runs side by side, and what of it is more than noise
+  brokerproof prune --dry-run                what is older than $BROKERPROOF_KEEP_TABLES_DAYS, and could go
+  brokerproof report var/runs/<run id>       its page, JUnit XML, JSON and badge, as files
+  brokerproof metrics --output brokerproof.prom
+                                             the last run of every scenario, for Prometheus
+  brokerproof badge --output badge.svg       the last verdicts of all scenarios in one picture
   brokerproof airflow start                  run scenarios in a browser
   brokerproof down                           stop everything that still runs
 
-exit status: 0 the verdict is what the scenario expects, 1 it is not, 2 unknown or no data, 3 unusable input
+your own files:
+  BROKERPROOF_SCENARIOS=/mine:               the directories of scenario files, separated by `:` like those of PATH;
+                                             the empty entry after the last `:` is the shipped directory
+  BROKERPROOF_TOPOLOGIES, BROKERPROOF_EXPECTATIONS
+                                             those of topology files and of suites, listed in the same way
+
+Ctrl-C under `run` and `watch` asks whether to stop the run and its cluster, or only to stop watching. Without a
+terminal, it stops the run, as SIGTERM does. Both commands say within 15 s that Airflow does not answer, or that nothing
+of the run moves.
+
+exit status: 0 the verdict is what the scenario expects, 1 it is not, 2 unknown or no data, 3 unusable input, 130 nobody
+watches the run any longer
+"""
+
+_EXPLAIN_EPILOG = """
+A message is named by its producer and its number there. Suites' samples and the columns `producer` and `seq` of the
+run's tables name messages: those of `anomalies` have something wrong. A name that the run does not have is answered
+with the names that it has.
+
+examples:
+  brokerproof explain var/runs/<run id> mycluster-p0 4711
+  brokerproof explain var/runs/<run id> mycluster-p0 4711 --json | jq .sentence
+  brokerproof explain s3://bucket/runs/<run id> mycluster-p0 4711
+
+exit status: 0 all that is recorded of the message is shown, 2 evidence about it is missing or damaged, which is said, 3
+the run, the producer or the message does not exist
 """
 
 
@@ -69,7 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
         return command
 
     run = add_command("run", "run a scenario, starting what is missing, and print its verdict")
-    run.add_argument("scenario", metavar="SCENARIO", help="name of a file in dags/scenarios/, without .yaml")
+    run.add_argument("scenario", metavar="SCENARIO", help="name of a scenario's file, without .yaml")
     run.add_argument(
         "--set",
         action="append",
@@ -79,8 +114,19 @@ def build_parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--runtime", metavar="NAME", help="where nodes live; short for --set runtime=NAME")
 
+    watch = add_command("watch", "show a run again until it ends, and print its verdict")
+    watch.add_argument("run", metavar="RUN_ID", help="the run's id, or its directory, as in var/runs/<run id>")
+
     verify = add_command("verify", "judge a run's stored tables again")
     verify.add_argument("run_directory", metavar="RUN_DIR", help="directory of a run, as in var/runs/<run id>")
+
+    explain = add_command(
+        "explain", "show one message's whole life: attempts, stored copies, deliveries, anomalies, and faults around it"
+    )
+    explain.formatter_class, explain.epilog = argparse.RawDescriptionHelpFormatter, _EXPLAIN_EPILOG
+    explain.add_argument("run_directory", metavar="RUN_DIR", help="directory of a run, as in var/runs/<run id>, or URL")
+    explain.add_argument("producer", metavar="PRODUCER", help="the message's producer, as in mycluster-p0")
+    explain.add_argument("seq", metavar="SEQ", help="the message's number at that producer, from 0 on")
 
     add_command("scenarios", "list the scenarios and check every file")
 
@@ -90,12 +136,43 @@ def build_parser() -> argparse.ArgumentParser:
     )
     history.add_argument("--limit", type=_parse_positive, default=20, metavar="N", help="at most so many runs (20)")
 
+    history.add_argument(
+        "--compare", nargs=2, metavar="RUN_ID", help="two runs: what was set and what came out otherwise"
+    )
+
+    report = add_command("report", "write a run's report as a page, JUnit XML, JSON and a badge")
+    report.add_argument(
+        "run_directory",
+        metavar="RUN_DIR",
+        help="directory of a run, as in var/runs/<run id>, or its URL",
+    )
+    report.add_argument(
+        "--output", metavar="DIR", help="where the files go, a directory or a URL (report/ in the run's directory)"
+    )
+
+    metrics = add_command("metrics", "print the last run of every scenario in Prometheus' text format")
+    _add_output_file(metrics, "write them into this file, as node_exporter's textfile collector reads it")
+
+    badge = add_command("badge", "print the last verdict of a scenario, or of all scenarios, as an SVG")
+    badge.add_argument("scenario", nargs="?", metavar="SCENARIO", help="only this one")
+    _add_output_file(badge, "write it into this file")
+
     add_command("doctor", "say what this machine lacks and how to get it")
-    add_command("down", "stop everything that this machine still runs: clusters, their monitors and Airflow")
+    down = add_command("down", "stop everything that this machine still runs: clusters, their monitors and Airflow")
+    down.add_argument(
+        "--here", action="store_true", help="only the Airflow and the runs of $BROKERPROOF_VAR (var/ of this checkout)"
+    )
+
+    prune = add_command("prune", "delete tables and runs that are older than the settings keep them")
+    prune.add_argument("--dry-run", action="store_true", help="only list what would be deleted, with its size")
 
     airflow = add_command("airflow", "start, stop or describe the embedded Airflow")
     airflow.add_argument("action", choices=["start", "stop", "status"])
     return parser
+
+
+def _add_output_file(command: argparse.ArgumentParser, text: str) -> None:
+    command.add_argument("--output", metavar="FILE", help=f"{text}, whole or not at all")
 
 
 def _parse_positive(text: str) -> int:

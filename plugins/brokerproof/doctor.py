@@ -13,10 +13,12 @@ from pathlib import Path
 
 import psutil
 
-from brokerproof.errors import BrokerproofError
+from brokerproof.checks import check_suites
+from brokerproof.errors import BrokerproofError, InputError
 from brokerproof.machine.disk_space import NEEDED_GB, measure_usable_gb
 from brokerproof.machine.finding import Finding
 from brokerproof.settings import Settings
+from brokerproof.suites.suite_names import list_suites
 from brokerproof.systems.registry import list_systems, load_system
 
 # Measured: a cluster of nine nodes takes 3 GB, Airflow 0.5, three Spark drivers with their Python workers 2.
@@ -36,6 +38,7 @@ def examine_machine(settings: Settings) -> list[Finding]:
         _check_memory(),
         _check_disk("disk for runs", settings.var),
         _check_disk("temporary files", Path(tempfile.gettempdir())),
+        _check_files(settings),
         _check_loopback(),
         _check_processes(),
     ]
@@ -86,6 +89,20 @@ def _check_disk(name: str, path: Path) -> Finding:
     found = f"room for {free:.1f} GB in {path}" if writable else f"{existing} cannot be written"
     remedy = f"free {NEEDED_GB} GB, or set " + ("BROKERPROOF_VAR" if name == "disk for runs" else "TMPDIR")
     return Finding(name=name, ok=writable and free >= NEEDED_GB, found=found, remedy=remedy)
+
+
+def _check_files(settings: Settings) -> Finding:
+    name, places = "scenarios, topologies, suites", (settings.scenarios, settings.topologies)
+    try:
+        settings.check_directories()
+        for error in (error for place in places for error in place.list_problems()):
+            raise error
+        check_suites(settings.expectations)
+    except InputError as error:
+        where = error.file or error.field
+        return Finding(name=name, ok=False, found=f"{where}: {error.problem}", remedy=error.remedy)
+    counts = ", ".join(str(len(place.list_files())) for place in places)
+    return Finding(name=name, ok=True, found=f"{counts}, {len(list_suites(settings.expectations))}")
 
 
 def _check_loopback() -> Finding:

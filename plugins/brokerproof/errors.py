@@ -48,7 +48,7 @@ class MachineError(BrokerproofError):
 
 
 class AdminError(BrokerproofError):
-    """The cluster refused or did not take a setting."""
+    """The cluster refused something, did not take it, or answered nothing or something else than expected."""
 
 
 class DeadlineError(BrokerproofError):

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from brokerproof import clock
 from brokerproof.checks import load_scenario
+from brokerproof.directories import Directories
 from brokerproof.errors import NodeError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.timeline import Timeline
 from brokerproof.machine import slots
 from brokerproof.machine.disk_space import check_disk_space
+from brokerproof.machine.files import remove_abandoned_files
 from brokerproof.machine.processes import end_processes, find_marked_processes
 from brokerproof.monitor import start_monitor
 from brokerproof.network import Plan, make_shapes
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
-from brokerproof.run.records import ClustersConfigured, RunReleased, read_record, write_record
+from brokerproof.run.records import ClustersConfigured, RunReleased, TimelineProcess, read_record, write_record
+from brokerproof.run.seals import seal_tables
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
-from brokerproof.runtimes.protocols import NodeSpec, RunsProcesses, Runtime
-from brokerproof.runtimes.registry import RUNTIMES, make_runtime, require_links
+from brokerproof.runtimes.protocols import NodeSpec, RunsProcesses, Runtime, SupervisesNodes
+from brokerproof.runtimes.registry import RUNTIMES, make_runtime, require_links, require_supervision
+from brokerproof.runtimes.supervision import find_supervisors
 from brokerproof.systems.protocols import Provisioning
 from brokerproof.systems.registry import make_administration, make_observation, make_provisioning
 
@@ -40,7 +47,7 @@ def reserve(
     *,
     directory: str,
     run_id: str,
-    topologies: Path,
+    topologies: Path | Directories,
     overrides: Mapping[str, Any] | None = None,
     triggered_at: int | None = None,
     slot_timeout_s: float = _SLOT_TIMEOUT_S,
@@ -91,6 +98,7 @@ def begin(
             views=assign_views(topology, slot.number),
             triggered_at=triggered_at,
             settings=dict(overrides or {}),
+            sealed=True,
         )
         start_monitor(run, slot)
     return run
@@ -99,7 +107,8 @@ def begin(
 def provision(run: Run) -> None:
     """Start the links between the regions, then every node, and wait until each says itself that it is healthy.
 
-    On any error everything is stopped again. Raises MachineError or NodeError.
+    From then on, nodes that have a service manager are started again when they end by themselves. On any error
+    everything is stopped again. Raises MachineError or NodeError.
     """
     status, provisioning, runtime = LiveStatus(run, "run"), make_provisioning(run), make_runtime(run)
     specs = provisioning.specs()
@@ -115,6 +124,8 @@ def provision(run: Run) -> None:
             _start(provisioning, provisioning.is_ready, runtime, first, status)
             if number == 0:
                 provisioning.initialize(runtime.execute)
+        if after_s := run.topology.restarted_after_s:
+            require_supervision(runtime).supervise([specs[name] for name in after_s], after_s)
     except BaseException:
         runtime.release()
         raise
@@ -138,10 +149,15 @@ def configure(run: Run) -> None:
 
 
 def break_it(run: Run) -> None:
-    """Run the timeline of faults against the loaded cluster; heals what is not permanent, always."""
+    """Run the timeline of faults against the loaded cluster; heals what is not permanent, always.
+
+    Where this process is killed, the monitor tells load and consumers to end.
+    """
+    me = psutil.Process()
+    write_record(run, TimelineProcess(pid=me.pid, created=me.create_time(), host=socket.gethostname()))
     runtime = make_runtime(run)
     link = require_links(runtime).network() if run.topology.links else None
-    Timeline(
+    timeline = Timeline(
         run,
         provisioning=make_provisioning(run),
         administration=make_administration(run),
@@ -149,7 +165,11 @@ def break_it(run: Run) -> None:
         runtime=runtime,
         show=LiveStatus(run, "run").show,
         link=link,
-    ).execute()
+    )
+    try:
+        timeline.execute()
+    finally:
+        seal_tables(run, "faults", "ledgers")
 
 
 def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[str]:
@@ -158,10 +178,13 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
     A monitor that has not gone by itself in time is ended with the rest.
     """
     write_record(run, RunReleased(at=clock.now_us()))
+    runtime = make_runtime(run)
+    if isinstance(runtime, SupervisesNodes):
+        # Nodes end from here on, and none of them may be started again.
+        runtime.end_supervision()
     # The monitor writes its last samples and goes by itself.
     slot = slots.take_back(run.directory, timeout_s=monitor_timeout_s)
     try:
-        runtime = make_runtime(run)
         if read_record(run, ClustersConfigured) is not None and isinstance(runtime, RunsProcesses):
             make_provisioning(run).learn(runtime.pids())
         ended = end_run(run.directory)
@@ -180,7 +203,7 @@ def down(below: Path | None = None) -> list[str]:
 
     `below` limits it to the runs whose directories are below that one.
     """
-    ended = end_processes(find_marked_processes(below))
+    ended = _end_marked_processes(below)
     for directory in slots.list_runs():
         if below is not None and not Path(directory).is_relative_to(below):
             continue
@@ -193,15 +216,24 @@ def down(below: Path | None = None) -> list[str]:
 
 
 def end_run(directory: str) -> list[str]:
-    """End every process of a run, dead or not, and remove what its nodes stored. Returns the names of those ended."""
+    """End every process of a run, dead or not, and remove what its nodes stored. Returns the names of those ended.
+
+    Files that a process was writing when it was ended are removed too.
+    """
     here = Path(directory).absolute()
-    ended = end_processes(find_marked_processes(here))
+    ended = _end_marked_processes(here)
     # Every runtime is asked, because nothing says in which one a run was that died early.
     for make in RUNTIMES.values():
         runtime = make(here / "nodes")
         ended += runtime.release()
         runtime.forget()
+    remove_abandoned_files(here)
     return ended
+
+
+def _end_marked_processes(below: Path | None) -> list[str]:
+    """End the processes of runs; supervisors first, which would start nodes again that are ended."""
+    return end_processes(find_supervisors(below)) + end_processes(find_marked_processes(below))
 
 
 def _start(

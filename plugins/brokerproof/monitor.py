@@ -1,5 +1,7 @@
 """The process that watches over a run from `reserve` to `release`: it holds the slot and samples the cluster.
 
+It also tells load and consumers to end where the process of the timeline was killed, because nobody else can.
+
 It keeps the slot's lock open, so a run whose monitor has ended without being released died. It ends when the run is
 released, when the run's directory is gone, or after `MAX_LIFE_S`.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import threading
 import time
@@ -17,30 +20,31 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import httpx
-
 from brokerproof import clock
-from brokerproof.errors import BrokerproofError
-from brokerproof.machine.processes import Mark, start_process
+from brokerproof.machine.processes import Mark, find_process, start_process
 from brokerproof.machine.slots import Slot
 from brokerproof.network import sample_links
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus, read_live_status
-from brokerproof.run.observations import Sample, SampledMetric, Source, parse_names, split_name
+from brokerproof.run.observations import INTERVAL_S, Sample, SampledMetric, Source, parse_names, split_name
 from brokerproof.run.records import (
     ClustersConfigured,
+    EarlyEnd,
+    FaultsUndone,
     ObservationsRequested,
     ObservationsWritten,
     RunReleased,
+    TimelineProcess,
     read_record,
     write_record,
 )
-from brokerproof.runtimes.registry import make_runtime, require_links
+from brokerproof.run.seals import seal_tables
+from brokerproof.runtimes.registry import make_runtime, require_links, require_supervision
+from brokerproof.runtimes.restart_samples import RestartSampler
 from brokerproof.systems.registry import make_observation
 
 log = logging.getLogger(__name__)
 
-INTERVAL_S = 0.5
 # A frozen node answers nobody; another one is asked early enough that two samples are less than a second apart.
 _PATIENCE_S = 0.45
 MAX_LIFE_S = 6 * 3600
@@ -72,8 +76,15 @@ def watch_run(run: Run) -> None:
 
     def flush() -> None:
         nonlocal unwritten, written_at
-        run.append("observations", unwritten)
+        # Judging reads the table from the request on. What is sampled later is for people only.
+        if read_record(run, ObservationsWritten) is None:
+            run.append("observations", unwritten)
         unwritten, written_at = [], time.monotonic()
+
+    def seal() -> None:
+        if read_record(run, ObservationsWritten) is None:
+            flush()
+            seal_tables(run, "observations")
 
     try:
         while time.monotonic() < end_at and run.exists("run.json") and read_record(run, RunReleased) is None:
@@ -91,16 +102,27 @@ def watch_run(run: Run) -> None:
                 latest[sample.source, sample.metric] = sample.value
                 unwritten.append(sample.row(run.run_id))
             if _is_write_requested(run):
-                flush()
+                seal()
                 write_record(run, ObservationsWritten(at=clock.now_us()))
             elif time.monotonic() - written_at > _WRITE_EVERY_S:
                 flush()
+            tell_of_killed_timeline(run)
             _write_live_status(run, latest)
             time.sleep(0.5)
     finally:
         stopping.set()
         if run.exists("run.json"):
-            flush()
+            seal()
+
+
+def tell_of_killed_timeline(run: Run) -> None:
+    """Tell load and consumers to end where the timeline's process is gone without having come to its end."""
+    doing = read_record(run, TimelineProcess)
+    if doing is None or doing.host != socket.gethostname() or find_process(doing.pid, doing.created) is not None:
+        return
+    # Asked after the process is gone, so that it cannot have left them meanwhile.
+    if read_record(run, FaultsUndone) is None and read_record(run, EarlyEnd) is None:
+        write_record(run, EarlyEnd(why="the process of break_it ended before the timeline did", at=clock.now_us()))
 
 
 def _is_write_requested(run: Run) -> bool:
@@ -110,11 +132,13 @@ def _is_write_requested(run: Run) -> bool:
 
 
 def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
-    """The system's samplers, and the link's sampler where the topology has links."""
-    samplers = make_observation(run, patience_s=_PATIENCE_S).samplers()
-    if not run.topology.links:
-        return samplers
-    return {**samplers, "link": partial(sample_links, require_links(make_runtime(run)).network())}
+    """The system's samplers, and those of the link and of the service managers where the topology has them."""
+    samplers = dict(make_observation(run, patience_s=_PATIENCE_S).samplers())
+    if run.topology.links:
+        samplers["link"] = partial(sample_links, require_links(make_runtime(run)).network())
+    if run.topology.restarted_after_s:
+        samplers["service managers"] = RestartSampler(require_supervision(make_runtime(run))).sample
+    return samplers
 
 
 def _sample_repeatedly(
@@ -125,8 +149,8 @@ def _sample_repeatedly(
         try:
             for sample in sampler():
                 queue.put(sample)
-        except (BrokerproofError, httpx.HTTPError, KeyError, ValueError) as error:
-            # The error is recorded, because a missing sample is a gap in the evidence.
+        except Exception as error:
+            # Whatever it is, the source is sampled again. It is recorded: a missing sample is a gap in the evidence.
             queue.put(
                 Sample(
                     at=clock.now_us(),
@@ -159,6 +183,7 @@ def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
         alive=_collect_alive(latest),
         under_replicated=_sum_under_replicated(latest),
         backlog=_collect_backlogs(latest),
+        restarted=_count_restarts(latest),
     )
 
 
@@ -170,6 +195,15 @@ def _collect_alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
         if kind == SampledMetric.ALIVE:
             alive.setdefault(role, []).extend(parse_names(value))
     return alive
+
+
+def _count_restarts(latest: dict[tuple[str, str], str]) -> dict[str, int]:
+    """How often service managers started their nodes again, by node."""
+    return {
+        split_name(source)[1]: int(value)
+        for (source, metric), value in latest.items()
+        if metric == SampledMetric.RESTARTED
+    }
 
 
 def _sum_under_replicated(latest: dict[tuple[str, str], str]) -> str | None:

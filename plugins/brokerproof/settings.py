@@ -15,9 +15,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 
 PREFIX = "BROKERPROOF_"
@@ -30,6 +31,10 @@ def _default_cache() -> Path:
 
 def _default_leases() -> Path:
     return Path(tempfile.gettempdir()) / f"brokerproof-{os.getuid()}"
+
+
+# The shipped directories, below `home`, of the settings that list directories.
+_SHIPPED = {"scenarios": "dags/scenarios", "topologies": "topologies", "expectations": "expectations"}
 
 
 class Settings(BaseSettings):
@@ -47,10 +52,22 @@ class Settings(BaseSettings):
         description="the directory for everything that runs write",
         json_schema_extra={"default": "`var/`"},
     )
-    scenarios: Path = Field(
-        default_factory=lambda found: found["home"] / "dags" / "scenarios",
-        description="the directory of the scenario files",
+    scenarios: Annotated[Directories, NoDecode] = Field(
+        "",  # type: ignore[assignment]
+        description="the directories of the scenario files, separated by `:`; an empty entry, as in `/mine:`, is the "
+        "shipped directory",
         json_schema_extra={"default": "`dags/scenarios/`"},
+    )
+    topologies: Annotated[Directories, NoDecode] = Field(
+        "",  # type: ignore[assignment]
+        description="the directories of the topology files, listed in the same way",
+        json_schema_extra={"default": "`topologies/`"},
+    )
+    expectations: Annotated[Directories, NoDecode] = Field(
+        "",  # type: ignore[assignment]
+        description="the directories of the suites, listed in the same way; a suite of yours replaces the shipped one "
+        "of its name, and judges beside the five under any other name",
+        json_schema_extra={"default": "`expectations/`"},
     )
     cache: Path = Field(
         default_factory=_default_cache,
@@ -77,11 +94,38 @@ class Settings(BaseSettings):
     spark_driver_memory: str = Field(
         "1g", description="the memory of each Spark driver", json_schema_extra={"default": "`1g`"}
     )
+    keep_tables_days: int | None = Field(
+        None,
+        description="the days after which `brokerproof prune` deletes a run's tables of messages",
+        json_schema_extra={"default": "kept for ever"},
+    )
+    keep_runs_days: int | None = Field(
+        None,
+        description="the days after which it deletes a run's whole directory; the history keeps what the run came to",
+        json_schema_extra={"default": "kept for ever"},
+    )
+    keep_failed_days: int | None = Field(
+        None,
+        description="the days for which it leaves a run alone whose outcome is not the expected one, where these are "
+        "more",
+        json_schema_extra={"default": "like other runs"},
+    )
     # Where the object of each messaging system that is not built in is, as MODULE:ATTRIBUTE, by name.
     systems: Annotated[Mapping[str, str], NoDecode] = Field(
         default_factory=dict,
         description="messaging systems beside the built-in ones, as `name=module:attribute`, comma separated",
         json_schema_extra={"default": "none"},
+    )
+    # A list as JSON. Not shown where settings are, because it may hold a password.
+    notify: str | None = Field(
+        None,
+        repr=False,
+        description="who is told of a run that is not as expected or worse than before, a list in JSON "
+        "([how](docs/results-elsewhere.md#tell-somebody))",
+        json_schema_extra={"default": "nobody"},
+    )
+    notifiers: Path | None = Field(
+        None, description="the same list as a YAML file", json_schema_extra={"default": "none"}
     )
 
     @classmethod
@@ -96,16 +140,21 @@ class Settings(BaseSettings):
         """Only keyword arguments: `from_environment` alone reads the environment."""
         return (init_settings,)
 
-    @field_validator("home", "var", "scenarios", "cache", "leases")
+    @field_validator("home", "var", "cache", "leases", "notifiers")
     @classmethod
-    def _absolute(cls, value: Path) -> Path:
-        path = value.resolve()
-        try:
-            path.exists()
-        except OSError as error:
-            # No file can have a name as long as this, or this user may not look at it.
-            raise InputError(f"`{path}` is no directory: {error.strerror}", remedy="set it to a directory") from None
-        return path
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return None if value is None else _make_absolute(value)
+
+    @field_validator(*_SHIPPED, mode="before")
+    @classmethod
+    def _are_directories(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, str) or "home" not in info.data:
+            return value
+        field = str(info.field_name)
+        shipped = (info.data["home"] / _SHIPPED[field]).resolve()
+        entries = value.split(os.pathsep)
+        paths = dict.fromkeys(_make_absolute(Path(entry)) if entry else shipped for entry in entries)
+        return Directories(tuple(paths), variable=variable(field), shipped=shipped, replaceable=field == "expectations")
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -120,6 +169,16 @@ class Settings(BaseSettings):
     def _is_a_count(cls, value: Any) -> Any:
         if isinstance(value, str) and not re.fullmatch(r"[1-9]\d{0,5}", value.strip()):
             raise InputError(f"`{value}` is no number of clusters", remedy="write a whole number from 1 on, like `2`")
+        return value
+
+    @field_validator("keep_tables_days", "keep_runs_days", "keep_failed_days", mode="before")
+    @classmethod
+    def _are_days(cls, value: Any) -> Any:
+        if isinstance(value, str) and not re.fullmatch(r"[1-9]\d{0,4}", value.strip()):
+            raise InputError(
+                f"`{value}` is no number of days",
+                remedy="write a whole number from 1 on, like `30`, or leave it unset to keep everything",
+            )
         return value
 
     @field_validator("spark_driver_memory")
@@ -138,6 +197,7 @@ class Settings(BaseSettings):
         """The variables that give another process these settings, wherever it starts."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         values["systems"] = ",".join(f"{name}={place}" for name, place in self.systems.items())
+        values |= {name: _list_entries(getattr(self, name)) for name in _SHIPPED}
         return {variable(name): str(value) for name, value in values.items() if value not in (None, "")}
 
     def python_path(self, given: str | None) -> str:
@@ -164,16 +224,6 @@ class Settings(BaseSettings):
         return self.home / "spark_jobs"
 
     @property
-    def topologies(self) -> Path:
-        """The topology files."""
-        return self.home / "topologies"
-
-    @property
-    def expectations(self) -> Path:
-        """The Great Expectations suites."""
-        return self.home / "expectations"
-
-    @property
     def runs(self) -> Path:
         """One directory a run."""
         return self.var / "runs"
@@ -189,12 +239,20 @@ class Settings(BaseSettings):
         return self.var / "spark-temporary"
 
     def scenario_file(self, name: str) -> Path:
-        """The file of a scenario, whether or not there is one."""
-        return self.scenarios / f"{name}.yaml"
+        """The file of a scenario, whether or not there is one. Raises InputError where two directories have one."""
+        return self.scenarios.find(name) or self.scenarios.paths[0] / f"{name}.yaml"
 
     def scenario_files(self) -> list[Path]:
-        """All scenario files, by name."""
-        return sorted(self.scenarios.glob("*.yaml"))
+        """All scenario files that no other one shares its name with, by name."""
+        return list(self.scenarios.list_files().values())
+
+    def check_directories(self) -> None:
+        """Raises InputError where a directory of scenarios, topologies or suites cannot be read.
+
+        Not every process needs them: the nodes of a run are ended although such a directory is gone.
+        """
+        for name in _SHIPPED:
+            getattr(self, name).check_readable()
 
 
 def variable(field: str) -> str:
@@ -226,6 +284,24 @@ def systems_from_environment() -> Mapping[str, str]:
         return _parse_systems(os.environ.get(name, ""))
     except InputError as error:
         raise InputError(error.problem, field=name, remedy=error.remedy) from None
+
+
+def _make_absolute(path: Path) -> Path:
+    """The path wherever a process starts. Raises InputError where no directory can be there."""
+    try:
+        path = path.expanduser().resolve()
+        path.exists()
+    except (OSError, RuntimeError) as error:
+        # No file can have a name as long as this, this user may not look at it, or no user is called like after `~`.
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(f"`{path}` is no directory: {reason}", remedy="set it to a directory") from None
+    return path
+
+
+def _list_entries(directories: Directories) -> str:
+    """The variable's value, never empty: an empty one would leave what another process has got already."""
+    entries = ("" if path == directories.shipped else str(path) for path in directories.paths)
+    return os.pathsep.join(entries) or os.pathsep
 
 
 @lru_cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,23 +12,28 @@ from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# A developer's own files are none of the tests' business.
+for name in ("BROKERPROOF_SCENARIOS", "BROKERPROOF_TOPOLOGIES", "BROKERPROOF_EXPECTATIONS"):
+    os.environ.pop(name, None)
 
-# The tests of Spark, in two pieces of about the same length. A process has one session of Spark, whose start takes ten
-# seconds, so two of the processes of `make unit` begin with one of them each.
-# Great Expectations is imported in the first of them only.
+
+# The tests of Spark, in three pieces of about the same length. A process has one session of Spark, which takes ten
+# seconds to start, so three of the processes of `make unit` begin with one of them each.
 OF_SPARK = (
-    ("tests/unit/judging/suites/", "tests/unit/judging/test_verify.py"),
-    ("tests/unit/judging/", "tests/unit/jobs/test_run_tasks.py"),
+    ("tests/unit/judging/suites/",),
+    ("tests/unit/judging/measurements/", "tests/unit/jobs/test_run_tasks.py"),
+    ("tests/unit/judging/",),
 )
 
 # Of the others, those in which a file takes seconds begin first, so that none of them is left for the end. Many of them
 # wait for real time, which they can do while Spark keeps the processors busy.
 LONG = (
-    "tests/unit/network/",
+    "tests/unit/runtimes/",
     "tests/unit/orchestration/",
     "tests/unit/results/",
     "tests/unit/faults/",
-    "tests/unit/test_lifecycle.py",
+    "tests/unit/generated/",
+    "tests/unit/test_monitor.py",
 )
 
 
@@ -55,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of Spark come first, then the other long ones."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and find_piece(item.nodeid) is None:
-            raise pytest.UsageError(f"{item.nodeid} would start a third session: name its file in OF_SPARK")
+            raise pytest.UsageError(f"{item.nodeid} would start a fourth session: name its file in OF_SPARK")
 
     def order(item: pytest.Item) -> tuple[int, int]:
         piece = find_piece(item.nodeid)
@@ -67,35 +71,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One session for all tests, made for a dozen rows: compiling a query costs more than to interpret it."""
-    from brokerproof.machine.java import find_spark_java_home
-    from brokerproof.spark import class_data_archive
+    """One session for all tests."""
+    from local_spark import start_local_spark
 
-    # PySpark takes a main module without a file, as pytest-xdist's processes have it, for its own doctests, and exits.
-    vars(sys.modules["__main__"]).setdefault("__file__", __file__)
-    os.environ["JAVA_HOME"] = str(find_spark_java_home())
-    # What runs in Spark's Python workers comes from here too.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / name) for name in ("plugins", "spark_jobs"))
-    # A third of the time went into the optimising compiler, for code that then ran for a second.
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms1g", "-Xmn512m", "-XX:MetaspaceSize=256m"]
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.memory", "2g")
-        .config("spark.driver.extraJavaOptions", " ".join([*options, *class_data_archive.list_java_options()]))
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        # As judging leaves it for a small run.
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+    session = start_local_spark(["-Xms1g", "-Xmn512m", "-XX:MetaspaceSize=256m"])
     yield session
     session.stop()

@@ -77,6 +77,15 @@ def test_what_every_system_can_do_is_accepted(tmp_path: Path) -> None:
             "take a topic from its owner",
         ),
         ({"faults.0.targets": {"now": "topic_holders"}}, "faults.0.targets.now", "which nodes hold the copies"),
+        (
+            {
+                "topology": "sync_ensemble_witness",
+                "workload.namespace": "mytenant/eu",
+                "faults.0.targets": {"now": "coordination_leader"},
+            },
+            "faults.0.targets.now",
+            "which of the nodes that coordinate it leads",
+        ),
         ({"faults.0.targets": {"now": "ledger_bookie"}}, "faults.0.targets.now", "which nodes hold the copies"),
         (
             {
@@ -114,11 +123,26 @@ def test_what_a_system_cannot_do_is_refused(tmp_path: Path, settings: dict[str, 
     load(tmp_path, {**settings, "overrides": {}})
 
 
+@pytest.mark.parametrize("now", ["coordination_leader", "coordination_followers"])
+def test_a_node_that_coordinates_alone_neither_leads_nor_follows(tmp_path: Path, now: str) -> None:
+    settings = {"overrides": {}, "faults.0.targets": {"now": now, "cluster": "cluster-us"}}
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, settings)
+    assert caught.value.field == "faults.0.targets.now"
+    assert caught.value.problem == "nobody leads where metadata-1 alone coordinates `cluster-us`"
+    assert "such as `sync_ensemble_witness`" in caught.value.remedy
+
+
 @pytest.mark.parametrize(
     ("settings", "field", "problem"),
     [
         ({"faults.0.kind": "pause"}, "faults.0.kind", "cannot freeze nodes"),
         ({"topology": "geo_replication_wan"}, "runtime", "cannot put links between regions"),
+        (
+            {"overrides.restart": {"bookie": {"after_s": 10}}},
+            "runtime",
+            "cannot start nodes again that ended by themselves",
+        ),
     ],
 )
 def test_what_a_runtime_cannot_do_is_refused_with_those_that_can(

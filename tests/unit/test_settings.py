@@ -15,6 +15,7 @@ from brokerproof.machine.processes import MARK, SERVICE_MARK
 from brokerproof.settings import Settings, from_environment, variable
 
 ROOT = Path(__file__).parents[2]
+NO_DAYS = "`{}` is no number of days (write a whole number from 1 on, like `30`, or leave it unset to keep everything)"
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,9 @@ ROOT = Path(__file__).parents[2]
         ("MAX_CLUSTERS", "x", "`x` is no number of clusters (write a whole number from 1 on, like `2`)"),
         ("MAX_CLUSTERS", "0", "`0` is no number of clusters (write a whole number from 1 on, like `2`)"),
         ("MAX_CLUSTERS", "1.5", "`1.5` is no number of clusters (write a whole number from 1 on, like `2`)"),
+        ("KEEP_TABLES_DAYS", "0", NO_DAYS.format("0")),
+        ("KEEP_RUNS_DAYS", "a month", NO_DAYS.format("a month")),
+        ("KEEP_FAILED_DAYS", "-1", NO_DAYS.format("-1")),
         ("SPARK_DRIVER_MEMORY", "2 GB", "`2 GB` is no size (write it like `1g` or `800m`)"),
         ("HOME", "/", "holds no topologies/ (set it to Brokerproof's directory, not to /)"),
         ("SYSTEMS", "log", "`log` names no messaging system (write `name=module:attribute`, comma separated)"),
@@ -45,7 +49,10 @@ def test_whoever_asks_for_slots_gets_that_sentence_too(monkeypatch: pytest.Monke
 
 def test_without_variables_everything_is_where_the_readme_says() -> None:
     settings = from_environment({})
-    assert (settings.home, settings.var, settings.scenarios) == (ROOT, ROOT / "var", ROOT / "dags" / "scenarios")
+    assert (settings.home, settings.var) == (ROOT, ROOT / "var")
+    assert settings.scenarios.paths == (ROOT / "dags" / "scenarios",)
+    assert settings.topologies.paths == (ROOT / "topologies",)
+    assert settings.expectations.paths == (ROOT / "expectations",)
     assert (settings.max_clusters, settings.database_url, settings.systems) == (None, None, {})
 
 
@@ -56,8 +63,49 @@ def test_an_empty_variable_is_as_good_as_none() -> None:
 def test_what_follows_from_a_setting_follows_it(tmp_path: Path) -> None:
     (tmp_path / "topologies").mkdir()
     settings = from_environment({"BROKERPROOF_HOME": str(tmp_path)})
-    assert settings.scenarios == tmp_path / "dags" / "scenarios"
+    assert settings.scenarios.paths == (tmp_path / "dags" / "scenarios",)
+    assert settings.topologies.paths == (tmp_path / "topologies",)
     assert settings.runs == tmp_path / "var" / "runs"
+
+
+@pytest.mark.parametrize("name", ["scenarios", "topologies", "expectations"])
+def test_directories_are_listed_like_those_of_path_and_an_empty_entry_is_the_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    shipped = getattr(from_environment({}), name).paths[0]
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    def read(value: str) -> tuple[Path, ...]:
+        return tuple(getattr(from_environment({f"BROKERPROOF_{name.upper()}": value}), name).paths)
+
+    assert read("/mine") == (Path("/mine"),)
+    assert read("/mine:") == (Path("/mine"), shipped)
+    assert read(":/mine") == (shipped, Path("/mine"))
+    assert read(":") == (shipped,)
+    assert read("/mine:/my other files::/mine/../mine") == (Path("/mine"), Path("/my other files"), shipped)
+    assert read("mine:~/also") == (tmp_path / "mine", tmp_path / "home" / "also")
+
+
+@pytest.mark.parametrize("name", ["scenarios", "topologies", "expectations"])
+def test_a_directory_that_cannot_be_read_is_reported_with_its_variable_where_files_are_needed(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").touch()
+    for path, reason in ((tmp_path / "gone", "No such file or directory"), (tmp_path / "file", "Not a directory")):
+        settings = from_environment({variable(name): f"{path}:"})
+        with pytest.raises(InputError) as error:
+            settings.check_directories()
+        assert str(error.value) == (
+            f"{variable(name)}: the directory {path} cannot be read: {reason} "
+            "(correct the path, or take it out of the list)"
+        )
+    from_environment({variable(name): f"{tmp_path}:"}).check_directories()
+
+
+def test_a_home_of_nobody_is_reported_with_its_variable() -> None:
+    with pytest.raises(InputError, match="BROKERPROOF_SCENARIOS: `~nobody_at_all/mine` is no directory"):
+        from_environment({"BROKERPROOF_SCENARIOS": "~nobody_at_all/mine"})
 
 
 def test_systems_are_listed_by_name() -> None:
@@ -76,9 +124,14 @@ def test_another_process_has_the_same_settings_wherever_it_starts(
 ) -> None:
     for name, value in {
         "VAR": "here/var",
+        "SCENARIOS": "here/my scenarios:",
+        # As empty as the default, which another process must not take for a path of its own.
+        "TOPOLOGIES": str(ROOT / "topologies"),
+        "EXPECTATIONS": ":here/expectations",
         "CACHE": "here/cache",
         "LEASES": "leases",
         "MAX_CLUSTERS": "7",
+        "KEEP_TABLES_DAYS": "30",
         "DATABASE_URL": "sqlite:///x.db",
         "SPARK_DRIVER_MEMORY": "800m",
         "SYSTEMS": "log=logserver.system:LOG,other=a.b:C",
@@ -90,6 +143,7 @@ def test_another_process_has_the_same_settings_wherever_it_starts(
         Path("here/cache").absolute(),
         Path("leases").absolute(),
     )
+    assert settings.scenarios.paths == (Path("here/my scenarios").absolute(), ROOT / "dags" / "scenarios")
     code = "from brokerproof.settings import from_environment; print(repr(from_environment().to_environment()))"
     environment = {**os.environ, **settings.to_environment()}
     said = subprocess.run(

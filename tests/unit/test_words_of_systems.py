@@ -20,6 +20,7 @@ _IN_FILE = {
     # The columns of the table of copies.
     "plugins/brokerproof/run/tables.py": {"LEDGERS", "bookies"},
     "plugins/brokerproof/faults/timeline.py": {"bookies"},
+    "plugins/brokerproof/reports/run_report.py": {"bookies"},
     # What topologies and scenarios say since before there were other systems.
     "plugins/brokerproof/experiment/topology.py": {"pulsar"},
     "plugins/brokerproof/experiment/fault.py": {"ledger_bookie"},

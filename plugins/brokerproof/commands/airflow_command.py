@@ -18,6 +18,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
     airflow = EmbeddedAirflow(settings, lambda sentence: print(sentence, file=sys.stderr))
     stopped = False
     if options.action == "start":
+        settings.check_directories()
         airflow.start()
     elif options.action == "stop":
         stopped = airflow.stop()

@@ -1,4 +1,4 @@
-"""`down`: stops everything of Brokerproof that runs on this machine."""
+"""`down`: stops everything of Brokerproof that runs on this machine, and records the runs that it ends."""
 
 from __future__ import annotations
 
@@ -8,18 +8,25 @@ from brokerproof import lifecycle
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import print_json
 from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
+from brokerproof.results.recording import record_unrecorded_runs
 from brokerproof.settings import Settings
 from brokerproof.spark.temporary_files import remove_abandoned_directories
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Stop Airflow, the clusters and their monitors, and print what was stopped."""
+    """Stop Airflow, the clusters and their monitors, record what nobody recorded, and print what was done."""
     # Airflow stops first, so that no task starts again what this command stops next.
     stopped = ["Airflow"] if EmbeddedAirflow(settings).stop() else []
-    stopped += lifecycle.down()
+    stopped += lifecycle.down(settings.runs if options.here else None)
     remove_abandoned_directories(settings.spark_temporary)
+    recorded = list(record_unrecorded_runs(settings.runs))
     if options.json:
-        print_json({"stopped": stopped})
+        print_json({"stopped": stopped, "recorded": {outcome.run_id: outcome.verdict for outcome in recorded}})
     else:
         print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+        for outcome in recorded:
+            print(
+                f"recorded {outcome.run_id}, which was ended before: {outcome.verdict}; "
+                f"`brokerproof verify {outcome.run_dir}` judges what it left"
+            )
     return ExitStatus.OK

@@ -1,4 +1,4 @@
-"""`history`: shows earlier runs, their regressions, and the effects of settings."""
+"""`history`: shows earlier runs, their regressions, and the effects of settings; or two runs side by side."""
 
 from __future__ import annotations
 
@@ -8,17 +8,44 @@ from rich.console import Console
 
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import print_json
-from brokerproof.results.history import open_history
+from brokerproof.errors import InputError, shorten
+from brokerproof.results.history import History, open_history
 from brokerproof.results.history_json import list_plain_runs
+from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.history_table import print_history
+from brokerproof.results.run_difference_view import print_difference
 from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the last runs of all scenarios, or of the given ones."""
+    """Print the last runs of all scenarios or of the given ones, or the difference of two runs.
+
+    Raises InputError where the history has no such run.
+    """
+    if options.compare and options.scenarios:
+        raise InputError(
+            "two runs are compared whatever their scenarios", field="--compare", remedy="leave out the scenarios"
+        )
     with open_history() as history:
-        if options.json:
+        if options.compare:
+            difference = history.compare_two(*(_find_run(history, run_id) for run_id in options.compare))
+            if options.json:
+                print_json(difference.model_dump(mode="json"))
+            else:
+                print_difference(difference, Console())
+        elif options.json:
             print_json(list_plain_runs(history, options.scenarios, options.limit))
         else:
             print_history(history, options.scenarios, options.limit, Console())
     return ExitStatus.OK
+
+
+def _find_run(history: History, run_id: str) -> RecordedRun:
+    run = history.find_run(run_id)
+    if run is None:
+        raise InputError(
+            f"no run `{shorten(run_id)}` is recorded",
+            field="--compare",
+            remedy="`brokerproof history --json` has the ids of the runs",
+        )
+    return run

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+
+from brokerproof.machine.files import write_whole
 
 
 def print_json(value: Any) -> None:
@@ -13,6 +16,25 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, default=str))
 
 
+def print_warning(message: str) -> None:
+    """Print a message in yellow on stderr."""
+    text = f"warning: {message}"
+    Console(stderr=True).print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
 def print_error(message: str) -> None:
     """Print a message in red on stderr."""
     Console(stderr=True).print(message, style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def deliver_text(text: str, name: str, output: str | None, *, as_json: bool) -> None:
+    """Write a text into the file `output`, whole or not at all, and print its path; without one print the text.
+
+    As JSON, both are printed as one value, the text under `name`.
+    """
+    if output:
+        write_whole(Path(output), text)
+    if as_json:
+        print_json({"output": output, name: text})
+    else:
+        print(output or text, end="\n" if output else "")

@@ -11,56 +11,69 @@ import yaml
 from rich.console import Console
 
 from brokerproof import clock
-from brokerproof.checks import load_scenario
-from brokerproof.commands.exit_status import ExitStatus, derive_exit_status
-from brokerproof.commands.output import print_json
+from brokerproof.checks import check_suites, load_scenario
+from brokerproof.commands.output import print_warning
+from brokerproof.commands.run_watch import print_end, watch_run
+from brokerproof.commands.warning_sources import list_warnings, read_asked_rates
 from brokerproof.errors import InputError, shorten
-from brokerproof.experiment.yaml_models import suggest_name
-from brokerproof.orchestration.airflow_client import AirflowClient
-from brokerproof.orchestration.airflow_credentials import USER
+from brokerproof.experiment.yaml_models import suggest_file
+from brokerproof.orchestration.airflow_answers import AirflowError, AirflowGoneError
 from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
 from brokerproof.orchestration.form import fill_form
+from brokerproof.orchestration.notification_rules import read_rules
 from brokerproof.orchestration.progress import Progress
 from brokerproof.orchestration.run_id import make_run_id
 from brokerproof.orchestration.scenario_run import ScenarioRun
-from brokerproof.results.outcome_view import print_outcome
 from brokerproof.settings import Settings
+from brokerproof.suites.suite_names import list_suites
 from brokerproof.warm_up import prepare
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
     """Check the scenario, start what is missing, run it, and print the verdict."""
     overrides = _parse_overrides(options)
-    # The check comes before anything starts, so that a typing error costs no time.
-    scenario, topology = load_scenario(_find_scenario_file(settings, options.scenario), settings.topologies, overrides)
+    # The checks come before anything starts, so that a typing error costs no time.
+    settings.check_directories()
+    check_suites(settings.expectations)
+    read_rules(settings)
+    scenario, topology = load_scenario(
+        _find_scenario_file(settings, options.scenario),
+        settings.topologies,
+        overrides,
+        suites=list_suites(settings.expectations),
+    )
+    for warning in list_warnings(scenario, topology, read_asked_rates(print_warning)):
+        print_warning(str(warning))
     console = Console(stderr=True)
     with Progress(console, scenario.title) as progress:
         prepare(topology.system, scenario.version, progress.print_sentence)
         airflow = EmbeddedAirflow(settings, progress.print_sentence)
         url = airflow.start()
-        client = AirflowClient(url, USER, airflow.read_password())
-        client.wait_for_dag(scenario.name)
-        run_id = make_run_id(scenario.name, clock.to_utc(clock.now_us()), secrets.token_hex(2))
-        run = ScenarioRun(client=client, scenario=scenario.name, run_id=run_id, directory=settings.runs / run_id)
-        client.trigger_run(scenario.name, run_id, fill_form(overrides))
-        progress.print_sentence(f"run {run_id}: {url}/dags/{scenario.name}/runs/{run_id}")
+        client = airflow.connect()
         try:
-            run.follow(progress)
-        except KeyboardInterrupt:
-            progress.print_sentence("cancelling the run and stopping its cluster; Ctrl-C again leaves that to Airflow")
-            try:
-                client.cancel_run(scenario.name, run_id)
-                run.follow(progress)
-            except KeyboardInterrupt:
-                progress.print_sentence(
-                    "Airflow goes on with the teardown; `brokerproof down` stops everything at once"
-                )
-                return ExitStatus.INTERRUPTED
-    outcome = run.read_outcome()
-    print_outcome(outcome, run.read_problems(), console if options.json else Console())
-    if options.json:
-        print_json(outcome)
-    return derive_exit_status(outcome)
+            client.wait_for_dag(scenario.name)
+        except AirflowGoneError as error:
+            raise AirflowError(
+                f"{error}, and no run was started; `brokerproof airflow stop` and the same command start it again"
+            ) from None
+        run_id = make_run_id(scenario.name, clock.to_utc(clock.now_us()), secrets.token_hex(2))
+        run = ScenarioRun(
+            client=client,
+            scenario=scenario.name,
+            run_id=run_id,
+            dag_run_id=run_id,
+            directory=settings.runs / run_id,
+            scheduler_log=airflow.scheduler_log,
+            check_scheduler=airflow.check_scheduler,
+        )
+
+        def begin() -> None:
+            run.trigger(fill_form(overrides))
+            progress.print_sentence(f"run {run_id}: {url}/dags/{scenario.name}/runs/{run_id}")
+
+        end = watch_run(run, progress, begin)
+    print_end(end, console, json=options.json)
+    return end.status
 
 
 def _parse_overrides(options: argparse.Namespace) -> dict[str, Any]:
@@ -80,7 +93,7 @@ def _parse_overrides(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _find_scenario_file(settings: Settings, name: str) -> Path:
-    known = [path.stem for path in settings.scenario_files()]
-    if name not in known:
-        raise InputError(f"no scenario is called `{name}`", remedy=suggest_name(name, known))
-    return settings.scenario_file(name)
+    file = settings.scenarios.find(name)
+    if file is None:
+        raise InputError(f"no scenario is called `{name}`", remedy=suggest_file(name, settings.scenarios))
+    return file

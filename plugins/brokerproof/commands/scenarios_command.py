@@ -1,45 +1,63 @@
-"""`scenarios`: lists the scenarios and checks every file."""
+"""`scenarios`: lists the scenarios, checks every file, and warns of what will happen in their runs."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
+from rich.text import Text
 
-from brokerproof.checks import load_scenario
+from brokerproof.checks import list_suite_problems, load_scenario
 from brokerproof.commands.exit_status import ExitStatus
-from brokerproof.commands.output import print_error, print_json
+from brokerproof.commands.output import print_error, print_json, print_warning
+from brokerproof.commands.warning_sources import list_warnings, read_asked_rates
 from brokerproof.errors import InputError
+from brokerproof.experiment.run_warning import RunWarning
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.settings import Settings
+from brokerproof.suites.suite_names import list_suites
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print each scenario, and an error for each file that cannot be used."""
-    usable: list[Scenario] = []
-    errors: list[InputError] = []
+    """Print each scenario with its warnings, and an error for each file that cannot be used."""
+    settings.check_directories()
+    asked_rates = read_asked_rates(print_warning)
+    rows: list[dict[str, Any]] = []
+    errors = [
+        *settings.scenarios.list_problems(),
+        *settings.topologies.list_problems(),
+        *list_suite_problems(settings.expectations),
+    ]
+    suites = list_suites(settings.expectations)
     for file in settings.scenario_files():
         try:
-            usable.append(load_scenario(file, settings.topologies)[0])
+            scenario, topology = load_scenario(file, settings.topologies, suites=suites)
         except InputError as error:
             errors.append(error)
-    rows = [_make_scenario_row(scenario) for scenario in usable]
+        else:
+            rows.append(_make_scenario_row(scenario, list_warnings(scenario, topology, asked_rates)))
+    # Two topologies of the same name are an error of each scenario that uses them, too.
+    sentences = list(dict.fromkeys(map(str, errors)))
     if options.json:
-        print_json({"scenarios": rows, "errors": [str(error) for error in errors]})
+        print_json({"scenarios": rows, "errors": sentences})
     else:
         console = Console(highlight=False)
         for row in rows:
             # A name takes up to a third of a narrow terminal, so the title has a line of its own.
             console.print(f"[bold]{row['name']}[/bold]  {row['expected']}, {row['phases_s']:g} s under load")
             console.print(Padding(f"{row['title']} [dim]({row['topology']})[/dim]", (0, 0, 0, 4)))
-    for unusable in errors:
-        print_error(str(unusable))
-    return ExitStatus.UNUSABLE_INPUT if errors else ExitStatus.OK
+            for warning in row["warnings"]:
+                console.print(Padding(Text(f"⚠ {RunWarning(**warning)}", style="yellow"), (0, 0, 0, 4)))
+    for sentence in sentences:
+        print_error(sentence)
+    return ExitStatus.UNUSABLE_INPUT if sentences else ExitStatus.OK
 
 
-def _make_scenario_row(scenario: Scenario) -> dict[str, Any]:
+def _make_scenario_row(scenario: Scenario, warnings: Sequence[RunWarning]) -> dict[str, Any]:
     return {
         "name": scenario.name,
         "title": scenario.title,
@@ -48,4 +66,5 @@ def _make_scenario_row(scenario: Scenario) -> dict[str, Any]:
         "expected": str(scenario.expect.verdict),
         "phases_s": scenario.phases.total_s,
         "tags": scenario.tags,
+        "warnings": [asdict(warning) for warning in warnings],
     }

@@ -7,40 +7,78 @@ from pathlib import Path
 
 from rich.console import Console
 
+from brokerproof.checks import check_suites
 from brokerproof.commands.exit_status import derive_exit_status
 from brokerproof.commands.output import print_error, print_json
-from brokerproof.errors import BrokerproofError, InputError
+from brokerproof.errors import BrokerproofError, InputError, RunError
+from brokerproof.reports.run_file import write_run_file
+from brokerproof.results.history import open_recorded_history
 from brokerproof.results.outcome_view import print_outcome
+from brokerproof.results.recording import record_outcome
 from brokerproof.results.run_outcome import compose_outcome
+from brokerproof.run.deletion import require_tables
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import read_judgement
 from brokerproof.run.step_record import record_step
 from brokerproof.settings import Settings
+from brokerproof.spark.job_options import list_verify_options
 from brokerproof.spark.submission import submit_locally
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Submit the job `verify` on this machine and print the outcome."""
+    """Submit the job `verify` on this machine and print the outcome.
+
+    The verdict of a run that nobody had judged is recorded. That of another run is only printed. The report is written
+    anew.
+    """
     directory = Path(options.run_directory).resolve()
     if not _holds_run(directory):
+        if (deletion := _find_recorded_deletion(directory)) is not None:
+            raise InputError(deletion, file=str(directory), remedy="`brokerproof history` has what the run came to")
         raise InputError("holds no run", file=str(directory), remedy="give a directory of var/runs/")
+    # Before its judgement could be replaced by `unknown`.
+    require_tables(Run(str(directory)))
+    check_suites(settings.expectations)
     run = Run(str(directory))
+    was_judged = _is_judged(run)
     console = Console(stderr=True)
     log: list[str] = []
     try:
         with console.status("judging"), record_step(run, "verify"):
             submit_locally(
-                settings, "verify", [run.directory, "--expectations", str(settings.expectations)], log=log.append
+                settings, "verify", [run.directory, *list_verify_options(settings.expectations)], log=log.append
             )
     except BrokerproofError as error:
         file = directory / "logs" / "verify-again.log"
         file.parent.mkdir(exist_ok=True)
         file.write_text("\n".join(log), encoding="utf-8")
         print_error(f"{error}; its output is in {file}")
-    result = compose_outcome(run).model_dump(mode="json")
+    outcome = compose_outcome(run) if was_judged else record_outcome(run)
+    write_run_file(run)
+    result = outcome.model_dump(mode="json")
     print_outcome(result, {}, console if options.json else Console())
     if options.json:
         print_json(result)
     return derive_exit_status(result)
+
+
+def _find_recorded_deletion(directory: Path) -> str | None:
+    """What the history says was deleted of the run that was in a directory."""
+    history = open_recorded_history()
+    if history is None:
+        return None
+    with history:
+        recorded = history.find_run(directory.name)
+        return recorded.deletion if recorded is not None and recorded.run_dir == str(directory) else None
+
+
+def _is_judged(run: Run) -> bool:
+    """Whether there is a judgement. The record of a judging that failed is none."""
+    try:
+        read_judgement(run)
+    except RunError:
+        return False
+    return True
 
 
 def _holds_run(directory: Path) -> bool:

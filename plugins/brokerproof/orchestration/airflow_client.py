@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,32 +13,51 @@ from typing import Any
 import httpx
 
 from brokerproof.clock import SYSTEM_CLOCK, Clock
-from brokerproof.errors import BrokerproofError, DeadlineError, InputError
+from brokerproof.errors import DeadlineError, InputError, shorten
+from brokerproof.orchestration.airflow_answers import AirflowError, AnswerWatch
+from brokerproof.orchestration.run_id import derive_run_id
 
 FINISHED = ("success", "failed")
-_REQUEST_TIMEOUT_S = 60
-# On a machine with a cluster, a request can wait for a minute; a component that died needs time to start again.
-_RETRY_FOR_S = 300
+# On a machine with a cluster, a request can wait for a minute. The caller does not block so long: another thread makes
+# the request, and the caller looks every _LOOK_EVERY_S for the answer.
+_TIMEOUTS = httpx.Timeout(60, connect=5)
+_LOOK_EVERY_S = 0.25
+_ASK_AGAIN_AFTER_S = 1.0
 _PARSE_TIMEOUT_S = 120
 # A file that is asked for goes before all others. Asked for whenever it has just been read, it would keep the file that
 # names unusable scenarios, for which nobody can ask, from being read at all: seen on a slow machine.
 _PARSE_REQUEST_EVERY_S = 15
+# The newest so many runs are looked through for one.
+_RUNS_LOOKED_THROUGH = 100
 
 
-class AirflowError(BrokerproofError):
-    """Airflow refused a request or does not answer."""
+class _NoUsableAnswerError(Exception):
+    """The server answered, but not as Airflow does when it works."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskState:
-    """A task of a DAG run; `state` is None while it waits."""
+    """A task of a DAG run; `state` is None while it waits. `pid` is the process that works or worked on it."""
 
     task_id: str
     state: str | None
+    started_at: datetime | None = None
+    pid: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DagRun:
+    """A run of a DAG by Airflow's own ids."""
+
+    dag_id: str
+    dag_run_id: str
 
 
 class AirflowClient:
-    """Sends requests to the Airflow at a URL, logged in as one of its users."""
+    """Sends requests to the Airflow at a URL, logged in as one of its users.
+
+    A request is repeated until it has an answer. While there is none, `watch` says so, and gives up in time.
+    """
 
     def __init__(
         self,
@@ -45,19 +66,32 @@ class AirflowClient:
         password: str,
         transport: httpx.BaseTransport | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        watch: AnswerWatch | None = None,
     ) -> None:
         self._clock = clock
+        self._watch = watch or AnswerWatch(find_url=lambda: url, clock=clock)
+        self._while_waiting: Callable[[], None] = lambda: None
         self._credentials = {"username": user, "password": password}
         # Airflow is on loopback, so the proxy that the environment may name is not used.
-        self._http = httpx.Client(base_url=url, timeout=_REQUEST_TIMEOUT_S, trust_env=False, transport=transport)
+        self._http = httpx.Client(base_url=url, timeout=_TIMEOUTS, trust_env=False, transport=transport)
+
+    @contextmanager
+    def call_while_waiting(self, function: Callable[[], None]) -> Iterator[None]:
+        """Call a function several times a second while a request waits for its answer."""
+        before, self._while_waiting = self._while_waiting, function
+        try:
+            yield
+        finally:
+            self._while_waiting = before
 
     def wait_for_dag(self, dag_id: str) -> None:
         """Wait until Airflow has read a DAG. Raises InputError with Airflow's import error where it cannot."""
         requested_at: float | None = None
+        say_at: float | None = self._clock.monotonic_s() + self._watch.say_after_s
 
         def has_dag() -> bool:
-            nonlocal requested_at
-            answer = self._send_request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404))
+            nonlocal requested_at, say_at
+            answer = self._send_request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404), field="is_stale")
             # A stale DAG is one of an earlier state of its file, or of a file with an error, and cannot be triggered.
             if answer.status_code == 200 and not answer.json()["is_stale"]:
                 return True
@@ -67,6 +101,11 @@ class AirflowClient:
             if requested_at is None or now - requested_at >= _PARSE_REQUEST_EVERY_S:
                 self._request_parsing()
                 requested_at = now
+            if say_at is not None and now >= say_at:
+                say_at = None
+                self._watch.notify(
+                    f"waiting until Airflow has read the scenario {dag_id}, {_PARSE_TIMEOUT_S} s at most"
+                )
             return False
 
         try:
@@ -84,23 +123,41 @@ class AirflowClient:
             f"/api/v2/dags/{dag_id}/dagRuns",
             json={"dag_run_id": run_id, "logical_date": None, "conf": dict(params)},
             allowed=(200, 400, 422),
+            # The first request was carried out, and only its answer got lost.
+            allowed_again=(409,),
         )
+        if answer.status_code == 409:
+            return
         if answer.status_code != 200:
             raise InputError(_read_detail(answer), field="--set", remedy="correct the value")
 
     def read_state(self, dag_id: str, run_id: str) -> str:
         """The state of a run: `queued`, `running`, `success` or `failed`."""
-        return str(self._get_json(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
+        return str(self._get_field(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", "state"))
 
     def list_tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
         """The states of a run's tasks."""
-        answer = self._get_json(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100")
-        return [TaskState(task_id=task["task_id"], state=task["state"]) for task in answer["task_instances"]]
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100"
+        return [_parse_task(task) for task in self._get_field(path, "task_instances")]
+
+    def list_running(self, dag_id: str) -> list[str]:
+        """The ids of the runs of a DAG that go on."""
+        runs = self._get_field(f"/api/v2/dags/{dag_id}/dagRuns?state=running&limit=10", "dag_runs")
+        return [str(run["dag_run_id"]) for run in runs]
+
+    def find_run(self, run_id: str) -> DagRun | None:
+        """The DAG run of the run with this id (run_id.py), among the newest of all DAGs; None where there is none."""
+        path = f"/api/v2/dags/~/dagRuns?order_by=-run_after&limit={_RUNS_LOOKED_THROUGH}"
+        for run in self._get_field(path, "dag_runs"):
+            first_try = derive_run_id(run["dag_id"], run["dag_run_id"])
+            if re.fullmatch(re.escape(first_try) + r"(-\d+)?", run_id):
+                return DagRun(dag_id=run["dag_id"], dag_run_id=run["dag_run_id"])
+        return None
 
     def read_xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any | None:
         """The value that a task left under a key, None where it left none."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
-        answer = self._send_request("GET", path, allowed=(200, 404))
+        answer = self._send_request("GET", path, allowed=(200, 404), field="value")
         return answer.json()["value"] if answer.status_code == 200 else None
 
     def cancel_run(self, dag_id: str, run_id: str) -> None:
@@ -109,11 +166,22 @@ class AirflowClient:
             "PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}?update_mask=state", json={"state": "failed"}
         )
 
+    def remove_queued_run(self, dag_id: str, run_id: str) -> bool:
+        """Remove a run that has not begun; False where it has.
+
+        Cancelled, it would wait on: Airflow would still begin it when its turn comes, to run the teardown.
+        """
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
+        return self._send_request("DELETE", path, allowed=(204, 409), allowed_again=(404,)).status_code != 409
+
     def cancel_runs_started_before(self, moment: float) -> list[str]:
         """Cancel every run that goes on and began before `moment`, in seconds since the epoch; return their ids."""
         before = datetime.fromtimestamp(moment, UTC).isoformat()
         runs = self._send_request(
-            "GET", "/api/v2/dags/~/dagRuns", params={"state": "running", "start_date_lt": before, "limit": 100}
+            "GET",
+            "/api/v2/dags/~/dagRuns",
+            params={"state": "running", "start_date_lt": before, "limit": 100},
+            field="dag_runs",
         ).json()["dag_runs"]
         for run in runs:
             self.cancel_run(run["dag_id"], run["dag_run_id"])
@@ -121,16 +189,16 @@ class AirflowClient:
 
     def _list_import_errors(self) -> list[str]:
         """The errors of the DAG files that Airflow could not read, one text a file."""
-        errors = self._get_json("/api/v2/importErrors")["import_errors"]
+        errors = self._get_field("/api/v2/importErrors", "import_errors")
         return [f"{error['filename']}: {str(error['stack_trace']).strip()}" for error in errors]
 
     def _request_parsing(self) -> None:
         """Have Airflow read the DAG files now: by itself it reads an unchanged file only every 30 s."""
-        for token in {dag["file_token"] for dag in self._get_json("/api/v2/dags?limit=100")["dags"]}:
+        for token in {dag["file_token"] for dag in self._get_field("/api/v2/dags?limit=100", "dags")}:
             self._send_request("PUT", f"/api/v2/parseDagFile/{token}", allowed=(201, 404, 409))
 
-    def _get_json(self, path: str) -> Any:
-        return self._send_request("GET", path).json()
+    def _get_field(self, path: str, field: str) -> Any:
+        return self._send_request("GET", path, field=field).json()[field]
 
     def _send_request(
         self,
@@ -140,24 +208,56 @@ class AirflowClient:
         json: Any = None,
         params: Mapping[str, Any] | None = None,
         allowed: tuple[int, ...] = (200,),
+        allowed_again: tuple[int, ...] = (),
+        field: str | None = None,
     ) -> httpx.Response:
-        deadline = time.monotonic() + _RETRY_FOR_S
+        """Send a request until it has an answer, whatever its method: each of them may be repeated.
+
+        `allowed_again` are further statuses that a repeated request may have. `field` is what the caller reads of the
+        answer.
+        """
+        self._watch.begin_request()
         while True:
             try:
-                answer = self._send_once(method, path, json, params)
+                answer = self._send_beside(method, path, json, params)
+                _check_usable(answer, field)
                 break
-            except httpx.HTTPError as error:
-                # A GET may be repeated. If another request broke off, nobody knows whether Airflow carried it out.
-                if method != "GET" or time.monotonic() > deadline:
-                    raise AirflowError(f"Airflow does not answer at {self._http.base_url}: {error}") from None
-                time.sleep(1)
+            except (httpx.HTTPError, _NoUsableAnswerError) as error:
+                self._http.base_url = self._watch.note_failure(str(error) or type(error).__name__)
+                allowed += allowed_again
+                self._while_waiting()
+                self._clock.sleep(_ASK_AGAIN_AFTER_S)
+        self._watch.note_answer()
         if answer.status_code not in allowed:
             raise AirflowError(f"Airflow refused {method} {path}: {answer.status_code} {_read_detail(answer)}")
         return answer
 
+    def _send_beside(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
+        """Send a request from a thread of its own, so that this one can say that no answer comes."""
+        answers: list[httpx.Response] = []
+        errors: list[BaseException] = []
+        done = threading.Event()
+
+        def send() -> None:
+            try:
+                answers.append(self._send_once(method, path, json, params))
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                done.set()
+
+        threading.Thread(target=send, daemon=True).start()
+        while not done.wait(_LOOK_EVERY_S):
+            self._while_waiting()
+            self._watch.check_silence()
+        if errors:
+            raise errors[0]
+        return answers[0]
+
     def _send_once(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
         answer = self._http.request(method, path, json=json, params=params)
         if answer.status_code == 401:
+            # The first request, or Airflow was started again with another secret.
             self._log_in()
             answer = self._http.request(method, path, json=json, params=params)
         return answer
@@ -165,12 +265,39 @@ class AirflowClient:
     def _log_in(self) -> None:
         answer = self._http.post("/auth/token", json=self._credentials)
         if answer.status_code != 201:
-            raise AirflowError(f"Airflow refused the login of {self._credentials['username']}: {_read_detail(answer)}")
+            raise _NoUsableAnswerError(f"it refuses the login of {self._credentials['username']}: {_describe(answer)}")
+        _check_usable(answer, "access_token")
         self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+
+def _check_usable(answer: httpx.Response, field: str | None) -> None:
+    """Raise _NoUsableAnswerError for an answer that Airflow does not give when it works."""
+    if answer.status_code >= 500 or answer.status_code == 401:
+        raise _NoUsableAnswerError(_describe(answer))
+    try:
+        content = answer.json() if answer.content else None
+    except ValueError:
+        raise _NoUsableAnswerError("an answer that is no JSON") from None
+    if field is not None and answer.is_success and (not isinstance(content, dict) or field not in content):
+        raise _NoUsableAnswerError(f"an answer without `{field}`")
+
+
+def _parse_task(task: Mapping[str, Any]) -> TaskState:
+    started_at = task.get("start_date")
+    return TaskState(
+        task_id=task["task_id"],
+        state=task["state"],
+        started_at=datetime.fromisoformat(started_at) if started_at else None,
+        pid=task.get("pid"),
+    )
+
+
+def _describe(answer: httpx.Response) -> str:
+    return f"{answer.status_code} {_read_detail(answer)}".strip()
 
 
 def _read_detail(answer: httpx.Response) -> str:
     try:
         return str(answer.json()["detail"])
     except (ValueError, KeyError, TypeError):
-        return answer.text[:300]
+        return shorten(" ".join(answer.text.split()), 100)

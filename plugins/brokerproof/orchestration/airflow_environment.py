@@ -22,6 +22,13 @@ _LONGER_TIMEOUTS = {
     "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "10",
     "AIRFLOW__WORKERS__MISSING_DAG_RETRY_DELAY": "5",
 }
+# Airflow's defaults let a run wait for five minutes until a task is given up whose executor was killed, or whose
+# scheduler was while the task was queued. A task shows every few seconds that it lives, and on a busy machine within
+# half a minute.
+_SHORTER_TIMEOUTS = {
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "90",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "60",
+}
 
 
 def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
@@ -69,6 +76,7 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{settings.airflow_home}/airflow.db",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.airflow_home / "logs"),
         **_LONGER_TIMEOUTS,
+        **_SHORTER_TIMEOUTS,
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
     }

@@ -39,6 +39,13 @@ class AirflowSession:
         """Whether the supervisor itself still runs, and not another process with a recycled pid."""
         return find_process(self.pid, self.created) is not None
 
+    def read_environment(self) -> dict[str, str] | None:
+        """The environment of the supervisor; None where it is not this user's, or has just ended."""
+        try:
+            return dict(psutil.Process(self.pid).environ())
+        except (OSError, psutil.Error):
+            return None
+
     def list_members(self) -> list[psutil.Process]:
         """All living processes of the session, the supervisor included.
 
@@ -55,6 +62,10 @@ class AirflowSession:
             except (OSError, psutil.Error):
                 continue
         return members
+
+    def has_lost(self, component: str) -> bool:
+        """Whether one of Airflow's components has ended, and with the supervisor nobody is there to start it again."""
+        return not self.is_supervised() and not any(_runs(member, component) for member in self.list_members())
 
     def end_members(self) -> bool:
         """End every member and return whether there was one.
@@ -88,6 +99,13 @@ class AirflowSession:
             return bool(psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE)
         except psutil.Error:
             return False
+
+
+def _runs(process: psutil.Process, component: str) -> bool:
+    try:
+        return component in process.cmdline()
+    except psutil.Error:
+        return False
 
 
 def _measure_process(process: psutil.Process) -> int:

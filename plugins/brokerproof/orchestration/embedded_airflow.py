@@ -8,7 +8,8 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,17 +21,20 @@ from filelock import FileLock, Timeout
 from brokerproof.clock import to_utc, wait_until
 from brokerproof.errors import DeadlineError, InputError, MachineError
 from brokerproof.machine.processes import SERVICE_MARK, Mark, find_marked_processes, start_process
+from brokerproof.orchestration.airflow_answers import AirflowGoneError, AnswerWatch
 from brokerproof.orchestration.airflow_client import AirflowClient
 from brokerproof.orchestration.airflow_credentials import USER, AirflowCredentials
 from brokerproof.orchestration.airflow_environment import build_airflow_environment
 from brokerproof.orchestration.airflow_session import AirflowSession
-from brokerproof.settings import Settings
+from brokerproof.settings import Settings, from_environment, variable
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor")
 _PORT_VARIABLE = "AIRFLOW__API__PORT"
 _DEFAULT_PORT = 8080
 # Measured: 12 to 20 s on two cores once the database exists, and 7 s more the first time. Slow disks need longer.
 _AIRFLOW_START_TIMEOUT_S = 300
+# Whoever waits longer than this for something that is usually there at once is told what it is.
+_SAY_AFTER_S = 13.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +51,23 @@ class AirflowStatus:
 
 
 class EmbeddedAirflow:
-    """Starts, stops and describes the embedded Airflow. `notify` gets a sentence when something takes long."""
+    """Starts, stops and describes the embedded Airflow.
 
-    def __init__(self, settings: Settings, notify: Callable[[str], None] = lambda _: None) -> None:
+    `notify` gets a sentence when something takes long: at once for a start, else after `say_after_s`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        notify: Callable[[str], None] = lambda _: None,
+        *,
+        say_after_s: float = _SAY_AFTER_S,
+    ) -> None:
         self._settings = settings
         self._notify = notify
+        self._say_after_s = say_after_s
         self.home = settings.airflow_home
+        self.scheduler_log = self.home / "logs" / "scheduler.log"
         self._credentials = AirflowCredentials(self.home)
         self._pid_file = self.home / "supervisor.json"
         self._mark = Mark(self.home, "airflow")
@@ -62,14 +77,20 @@ class EmbeddedAirflow:
         """Start Airflow unless it runs, wait until it is healthy, and return its URL.
 
         When two processes start it at once, one of them starts it and both get the same URL. Raises MachineError with
-        the end of the log where a component did not start.
+        the end of the log where a component did not start, and InputError where Airflow runs and searches other
+        directories for a user's files.
         """
         self.home.mkdir(parents=True, exist_ok=True)
         self.home.chmod(0o700)
         with self._acquire_lock():
             session = self.read_session()
             if session and session.is_supervised():
-                self._wait_until_healthy(session)
+                _check_same_directories(self._settings, session)
+                with self._notify_if_slow(
+                    f"Airflow at {session.url} runs and does not answer yet; waiting {_AIRFLOW_START_TIMEOUT_S} s at "
+                    f"most. Its logs are in {self.home / 'logs'}; `brokerproof airflow stop` ends it"
+                ):
+                    self._wait_until_healthy(session)
                 return session.url
             if session:
                 session.end_members()
@@ -106,6 +127,30 @@ class EmbeddedAirflow:
             log_directory=str(self.home / "logs"),
         )
 
+    def connect(self) -> AirflowClient:
+        """A client of the Airflow that runs, which says so when Airflow does not answer.
+
+        Raises AirflowGoneError where no Airflow runs.
+        """
+        url = self.find_url()
+        if url is None:
+            raise AirflowGoneError("the embedded Airflow does not run", ended=True)
+        watch = AnswerWatch(find_url=self.find_url, notify=self._notify)
+        return AirflowClient(url, USER, self.read_password(), watch=watch)
+
+    def check_scheduler(self) -> None:
+        """Raises AirflowGoneError where no task will be started any more, although Airflow may answer."""
+        session = self.read_session()
+        if session is not None and session.has_lost("scheduler"):
+            raise AirflowGoneError(
+                "Airflow's scheduler has ended, and so has the supervisor that would start it again", ended=False
+            )
+
+    def find_url(self) -> str | None:
+        """The address of the Airflow that runs, whether or not it answers; None where it has ended."""
+        session = self.read_session()
+        return session.url if session and session.is_supervised() else None
+
     def read_password(self) -> str:
         """The password of the user `admin`. The first start makes it."""
         return self._credentials.read_password()
@@ -118,13 +163,30 @@ class EmbeddedAirflow:
             return None
 
     def _acquire_lock(self) -> Any:
+        sentence = (
+            "waiting for another command that starts or stops the embedded Airflow, "
+            f"{_AIRFLOW_START_TIMEOUT_S} s at most"
+        )
         try:
-            return self._lock.acquire(timeout=_AIRFLOW_START_TIMEOUT_S)
+            with self._notify_if_slow(sentence):
+                return self._lock.acquire(timeout=_AIRFLOW_START_TIMEOUT_S)
         except Timeout:
             raise MachineError(
                 f"another process has started or stopped the embedded Airflow for {_AIRFLOW_START_TIMEOUT_S} s, see "
                 f"{self._lock.lock_file}"
             ) from None
+
+    @contextlib.contextmanager
+    def _notify_if_slow(self, sentence: str) -> Iterator[None]:
+        """Say what is being waited for, if it takes long."""
+        # From a thread, because what is waited for may block.
+        timer = threading.Timer(self._say_after_s, self._notify, [sentence])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _start_supervisor(self, port: int) -> AirflowSession:
         start_process(
@@ -165,7 +227,7 @@ class EmbeddedAirflow:
     def _cancel_interrupted_runs(self, session: AirflowSession) -> None:
         """Cancel the runs whose tasks ended with an earlier Airflow: they are released and block no other run.
 
-        Without this, Airflow would go on for five minutes as if their tasks were alive.
+        Without this, Airflow would go on for a minute and a half as if their tasks were alive.
         """
         client = AirflowClient(session.url, USER, self.read_password())
         for run_id in client.cancel_runs_started_before(session.created):
@@ -179,6 +241,26 @@ class EmbeddedAirflow:
         last = max(written, key=lambda log: log.stat().st_mtime)
         end = " / ".join(last.read_text(errors="replace").splitlines()[-3:])
         return f"{last} ends: {end}"
+
+
+def _check_same_directories(wanted: Settings, session: AirflowSession) -> None:
+    """Raises InputError where the session was started with other directories: it would not find the files in these."""
+    environment = session.read_environment()
+    if environment is None:
+        return
+    try:
+        given = from_environment(environment)
+    except InputError:
+        # It runs, so another version of Brokerproof started it.
+        return
+    for field in ("scenarios", "topologies", "expectations"):
+        ours, others = (getattr(settings, field) for settings in (wanted, given))
+        if ours.paths != others.paths:
+            raise InputError(
+                f"Airflow runs already and searches {os.pathsep.join(map(str, others.paths))}",
+                field=variable(field),
+                remedy="`brokerproof airflow stop` ends it, and the next start searches your directories",
+            )
 
 
 def _is_healthy(session: AirflowSession) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -47,6 +49,17 @@ class Progress:
     def print_sentence(self, sentence: str) -> None:
         """Print a sentence that stays on the screen."""
         self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Leave the screen to somebody else for a while."""
+        if self._live:
+            self._live.stop()
+        try:
+            yield
+        finally:
+            if self._live:
+                self._live.start()
 
     def show(self, snapshot: Snapshot) -> None:
         """Show a snapshot in the place of the one before."""

@@ -14,35 +14,39 @@ from brokerproof.orchestration.step import StepOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from brokerproof.run.directory import Run
+
 RESULTS = Asset(name="brokerproof_results", uri="brokerproof://results")
 
 log = logging.getLogger(__name__)
 
 
 class RecordOperator(StepOperator):
-    """Write the run into the history, whatever happened, and send its outcome to the followers of the asset."""
+    """Write the run into the history, whatever happened, and its report; send the outcome to the asset's followers."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(outlets=[RESULTS], **kwargs)
 
     def execute(self, context: Context) -> None:
-        """Record the run. Fails only where the history cannot be written."""
-        from brokerproof.results.history import open_history
-        from brokerproof.results.latency_picture import PICTURE, draw_picture
-        from brokerproof.results.run_outcome import compose_outcome
-        from brokerproof.run.records import write_record
+        """Record the run. Fails where the history or the report cannot be written; no verdict depends on it."""
+        from brokerproof.results.recording import record_outcome
 
+        run = self.open_run()
         try:
-            run = self.open_run()
-            outcome = compose_outcome(run)
-            # Next to the evidence, for a reader who has the run and not the history.
-            write_record(run, outcome)
-            if outcome.latency:
-                run.write_text(PICTURE, draw_picture(outcome.latency, run.scenario.title))
-            with open_history() as history:
-                history.record(run)
+            outcome = record_outcome(run)
         except BrokerproofError as error:
             raise AirflowFailException(str(error)) from None
         shown = outcome.model_dump(mode="json", include={"run_id", "scenario", "verdict", "met", "run_dir"})
         context["outlet_events"][RESULTS].extra = shown
         log.info("recorded: %s", outcome.why)
+        self._write_report(run)
+
+    def _write_report(self, run: Run) -> None:
+        """Raises AirflowFailException where there is no report; the run is recorded then all the same."""
+        from brokerproof.reports.run_file import write_run_file
+
+        try:
+            log.info("report: %s", write_run_file(run))
+        except Exception as error:
+            log.exception("the report could not be written")
+            raise AirflowFailException(f"The run is recorded, but its report could not be written: {error}") from None

@@ -10,13 +10,14 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowTaskTerminated
 
 from brokerproof import clock
-from brokerproof.checks import load_scenario
+from brokerproof.checks import check_suites, load_scenario
 from brokerproof.machine import slots
 from brokerproof.orchestration.form import read_overrides
 from brokerproof.orchestration.run_id import derive_run_id
 from brokerproof.orchestration.step import fail_with_sentence
 from brokerproof.run.records import StepSeconds, write_record
 from brokerproof.settings import from_environment
+from brokerproof.suites.suite_names import list_suites
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -40,11 +41,11 @@ class ReserveOperator(BaseOperator):
         """Check the scenario and reserve. A failure has one sentence and leaves nothing behind."""
         # Imported only when a task runs, as in lifecycle_operator.py.
         from brokerproof import lifecycle
+        from brokerproof.orchestration.result_notifier import check_notifiers
 
         settings = from_environment()
         dag_run = context["dag_run"]
         run_id = derive_run_id(self.scenario, dag_run.run_id, context["ti"].try_number)
-        file = settings.scenario_file(self.scenario)
         started_at = clock.now_us()
         if slots.are_all_held():
             # The task ends for a moment, because a waiting task takes one of Airflow's places for tasks, and the run
@@ -52,7 +53,10 @@ class ReserveOperator(BaseOperator):
             log.info("all %d slots are held; trying again in %d s", slots.count_slots(), _ASK_FOR_SLOT_EVERY_S)
             raise AirflowRescheduleException(clock.to_utc(clock.now_us()) + timedelta(seconds=_ASK_FOR_SLOT_EVERY_S))
         with fail_with_sentence(context):
-            unchanged, _ = load_scenario(file, settings.topologies)
+            check_suites(settings.expectations)
+            check_notifiers(settings)
+            file = settings.scenario_file(self.scenario)
+            unchanged, _ = load_scenario(file, settings.topologies, suites=list_suites(settings.expectations))
             run = lifecycle.reserve(
                 file,
                 directory=str(settings.runs / run_id),

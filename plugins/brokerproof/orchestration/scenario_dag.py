@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.param import ParamsDict
 
-from brokerproof.experiment.guarantees import Suite
+from brokerproof.checks import load_scenario
+from brokerproof.directories import Directories
+from brokerproof.errors import InputError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.verdict import Verdict
@@ -21,13 +24,28 @@ from brokerproof.orchestration.spark_operator import SparkStepOperator
 from brokerproof.orchestration.suite_operator import SuiteOperator
 from brokerproof.orchestration.time_limits import compute_time_limit
 from brokerproof.orchestration.verdict_operator import VerdictOperator
+from brokerproof.run.records import PhaseTimes
+from brokerproof.settings import Settings
+from brokerproof.spark.job_options import list_verify_options
+from brokerproof.suites.suite_names import list_suites
 
 
-def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: Path) -> DAG:
+def load_scenario_dag(file: Path, settings: Settings) -> DAG:
+    """The DAG of a scenario's file. Raises InputError where the file cannot be used, or its values make no DAG."""
+    scenario, topology = load_scenario(file, settings.topologies, suites=list_suites(settings.expectations))
+    try:
+        return build_scenario_dag(scenario, topology, expectations=settings.expectations)
+    except Exception as error:
+        # Airflow and Python have limits of their own, as for the length of a tag and for the seconds of a time limit.
+        raise InputError(f"makes no DAG: {error}", file=str(file), remedy="correct the value") from error
+
+
+def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: Directories) -> DAG:
     """The DAG that runs a scenario when somebody triggers it."""
     dag = DAG(
         dag_id=scenario.name,
-        dag_display_name=scenario.title,
+        # The command line knows the scenario by its name.
+        dag_display_name=f"{scenario.title} · {scenario.name}",
         description=" ".join(scenario.description.split()),
         doc_md=write_page(scenario, topology),
         tags=_list_tags(scenario),
@@ -45,19 +63,27 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
         return {"execution_timeout": compute_time_limit(step, scenario), "dag": dag}
 
     reserve = ReserveOperator(task_id="reserve", scenario=scenario.name, **limit("reserve"))
-    provision, configure, break_it, release = (
-        LifecycleOperator(task_id=step, **limit(step)) for step in ("provision", "configure", "break_it", "release")
+    provision, configure, break_it = (
+        LifecycleOperator(task_id=step, **limit(step)) for step in ("provision", "configure", "break_it")
     )
-    load, consume, read_back = (
-        SparkStepOperator(task_id=step, **limit(step)) for step in ("load", "consume", "read_back")
-    )
+    load, consume = (SparkStepOperator(task_id=step, **limit(step)) for step in ("load", "consume"))
+    # It waits for all three, and proves what became of the messages although one of them failed.
+    read_back = SparkStepOperator(task_id="read_back", trigger_rule="all_done", after=PhaseTimes, **limit("read_back"))
+    # What these steps do can be done again, so that a task that was killed is. One that fails with a sentence is not.
+    again: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=1)}
+    release = LifecycleOperator(task_id="release", **limit("release"), **again)
     # It judges whatever the steps before it left, so that a run with a failed load ends as `unknown` with its reasons.
     verify = SparkStepOperator(
-        task_id="verify", arguments=["--expectations", str(expectations)], trigger_rule="all_done", **limit("verify")
+        task_id="verify",
+        arguments=list_verify_options(expectations),
+        trigger_rule="all_done",
+        **limit("verify"),
+        **again,
     )
-    suites = [SuiteOperator(task_id=str(suite), **limit(str(suite))) for suite in Suite]
-    record = RecordOperator(task_id="record", **limit("record"))
-    verdict = VerdictOperator(task_id="verdict", **limit("verdict"))
+    # Of the directories' files only the names are read here: `reserve` refuses a file that cannot be used.
+    suites = [SuiteOperator(task_id=name, **limit(name), **again) for name in list_suites(expectations)]
+    record = RecordOperator(task_id="record", **limit("record"), **again)
+    verdict = VerdictOperator(task_id="verdict", **limit("verdict"), **again)
 
     reserve >> provision >> configure >> [load, consume, break_it] >> read_back >> verify >> suites
     [break_it, read_back] >> release

@@ -1,13 +1,15 @@
-"""The page of a scenario in Airflow: its expectation, topology, workload, timeline and bounds, in Markdown."""
+"""The page of a scenario in Airflow, in Markdown: its warnings, expectation, topology, load, timeline and bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.run_warning import RunWarning
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Subscription
+from brokerproof.run_warnings.listing import list_warnings
 from brokerproof.systems.registry import find_system
 
 
@@ -16,6 +18,7 @@ def write_page(scenario: Scenario, topology: Topology) -> str:
     expect = scenario.expect
     sections = [
         scenario.description,
+        *_describe_warnings(list_warnings(scenario, topology)),
         f"**Expected verdict**: `{expect.verdict}`"
         + "".join(f", at least {minimum} × `{anomaly}`" for anomaly, minimum in expect.at_least.items())
         + "".join(f", suite `{suite}` fails" for suite in expect.failed_suites),
@@ -32,6 +35,11 @@ def write_page(scenario: Scenario, topology: Topology) -> str:
     if scenario.bounds:
         sections += ["**Bounds**", _tabulate_bounds(scenario)]
     return "\n\n".join(section.strip() for section in sections)
+
+
+def _describe_warnings(warnings: Sequence[RunWarning]) -> list[str]:
+    lines = [f"- `{each.field}`: {each.what} ({each.remedy})" for each in warnings]
+    return ["**Warnings**", "\n".join(lines)] if lines else []
 
 
 def _list_names(heading: str, names: Sequence[str]) -> str:

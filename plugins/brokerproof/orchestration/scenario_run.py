@@ -2,83 +2,184 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from brokerproof.clock import SYSTEM_CLOCK, Clock, to_microseconds
 from brokerproof.errors import BrokerproofError
-from brokerproof.experiment.guarantees import Suite
+from brokerproof.experiment.suite_name import STEPS
 from brokerproof.experiment.verdict import Verdict
+from brokerproof.machine import slots
+from brokerproof.orchestration.airflow_answers import AirflowError
 from brokerproof.orchestration.airflow_client import FINISHED, AirflowClient, TaskState
 from brokerproof.orchestration.progress import Progress
 from brokerproof.orchestration.snapshot import Snapshot
+from brokerproof.orchestration.standstill import Circumstances, Standstill, describe_standstill, waits_for_slot
+from brokerproof.orchestration.time_limits import compute_time_limit
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
-from brokerproof.run.live_status import read_live_status
+from brokerproof.run.live_status import read_every_live_status, read_live_status
+from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import StepProblem, read_record
 
 _READ_LIVE_EVERY_S = 0.5
 # Each request takes Airflow 0.1 s of computing, on the cores that the experiment uses.
 _ASK_AIRFLOW_EVERY_S = 2.0
-# These tasks fail because of the verdict, which the outcome explains. Any other task fails because it could not work.
-_JUDGING_TASKS = {str(suite) for suite in Suite} | {"verdict"}
+# These tasks fail because they could not work. `verdict` and the suites fail because of the verdict, which the outcome
+# explains.
+_WORKING_TASKS = frozenset(STEPS) - {"verdict"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class ScenarioRun:
-    """A triggered run. The task `reserve` makes its directory."""
+    """A run that was or will be triggered. The task `reserve` makes its directory."""
 
     client: AirflowClient
     scenario: str
     run_id: str
+    # Airflow's own id, which is the run's id where the command line triggered it.
+    dag_run_id: str
     directory: Path
+    scheduler_log: Path
+    # Raises AirflowGoneError where Airflow answers, and can do nothing any more.
+    check_scheduler: Callable[[], None] = lambda: None
+    clock: Clock = SYSTEM_CLOCK
+    # As Airflow said last.
+    _tasks: list[TaskState] = field(default_factory=list)
+
+    def trigger(self, params: Mapping[str, Any]) -> None:
+        """Start the run. Raises InputError where Airflow does not accept the parameters."""
+        self.client.trigger_run(self.scenario, self.dag_run_id, params)
 
     def follow(self, progress: Progress) -> str:
-        """Show the run until it ends, and return the last state of the DAG run."""
-        while True:
-            state = self.client.read_state(self.scenario, self.run_id)
-            tasks = self.client.list_tasks(self.scenario, self.run_id)
-            asked_at = time.monotonic()
+        """Show the run until it ends, and return the last state of the DAG run.
+
+        A standstill gets a sentence. Raises AirflowGoneError where Airflow has ended, or does not answer for long.
+        """
+        standstill = Standstill(self.clock)
+        with self.client.call_while_waiting(lambda: self._show(progress)):
             while True:
-                progress.show(Snapshot(tasks=tasks, live=read_live_status(Run(str(self.directory)), "live")))
+                state = self.client.read_state(self.scenario, self.dag_run_id)
+                self._tasks = self.client.list_tasks(self.scenario, self.dag_run_id)
+                asked_at = self.clock.monotonic_s()
+                self._show(progress)
                 if state in FINISHED:
                     return state
-                if time.monotonic() - asked_at > _ASK_AIRFLOW_EVERY_S:
-                    break
-                time.sleep(_READ_LIVE_EVERY_S)
+                self.check_scheduler()
+                seconds = standstill.observe(state, self._tasks, read_every_live_status(self._run))
+                if seconds is not None:
+                    progress.print_sentence(describe_standstill(seconds, self._find_circumstances(state)))
+                while self.clock.monotonic_s() - asked_at <= _ASK_AIRFLOW_EVERY_S:
+                    self.clock.sleep(_READ_LIVE_EVERY_S)
+                    self._show(progress)
+
+    def cancel(self) -> bool:
+        """Have Airflow end the run's tasks and release it. A run that has ended meanwhile keeps its state.
+
+        False where the run had not begun: it is removed, and there is nothing to follow.
+        """
+        state = self.client.read_state(self.scenario, self.dag_run_id)
+        if state == "queued" and self.client.remove_queued_run(self.scenario, self.dag_run_id):
+            return False
+        if state not in FINISHED:
+            self.client.cancel_run(self.scenario, self.dag_run_id)
+        return True
 
     def read_problems(self) -> dict[str, str]:
         """The tasks that could not do their work, each with a sentence that says why."""
         return {
             task.task_id: self._read_problem(task)
-            for task in self.client.list_tasks(self.scenario, self.run_id)
-            if task.state == "failed" and task.task_id not in _JUDGING_TASKS
+            for task in self._tasks
+            if task.state == "failed" and task.task_id in _WORKING_TASKS
         }
 
     def read_outcome(self) -> dict[str, Any]:
         """The outcome of the run; `unknown` with the reason where the run has not even a directory."""
         try:
-            return compose_outcome(Run(str(self.directory))).model_dump(mode="json")
+            return compose_outcome(self._run).model_dump(mode="json")
         except BrokerproofError as error:
             reasons = [f"{task} failed: {problem}" for task, problem in self.read_problems().items()]
-            return {
-                "run_id": self.run_id,
-                "scenario": self.scenario,
-                "verdict": str(Verdict.UNKNOWN),
-                "met": False,
-                "why": "; ".join(reasons) or str(error),
-                "run_dir": str(self.directory),
-            }
+            return make_unknown_outcome(self.run_id, self.scenario, self.directory, "; ".join(reasons) or str(error))
+
+    @property
+    def _run(self) -> Run:
+        return Run(str(self.directory))
+
+    def _show(self, progress: Progress) -> None:
+        progress.show(Snapshot(tasks=self._tasks, live=read_live_status(self._run, "live")))
+
+    def _find_circumstances(self, state: str) -> Circumstances:
+        now_us = self.clock.now_us()
+        return Circumstances(
+            state=state,
+            tasks=self._tasks,
+            running_s={
+                task.task_id: (now_us - to_microseconds(task.started_at)) / 1e6
+                for task in self._tasks
+                if task.started_at
+            },
+            limits_s=self._compute_limits(),
+            text=str(read_live_status(self._run, "live").get("text") or ""),
+            other_runs=self.client.list_running(self.scenario) if state == "queued" else (),
+            slot_holders=self._list_slot_holders(),
+            is_alive=psutil.pid_exists,
+            scheduler_log=self.scheduler_log,
+        )
+
+    def _list_slot_holders(self) -> list[str]:
+        try:
+            if waits_for_slot(self._tasks) and slots.are_all_held():
+                return [name for run in slots.list_runs() if (name := Path(run).name) != self.run_id]
+        except BrokerproofError:
+            # The task `reserve` says what is wrong with the slots.
+            pass
+        return []
+
+    def _compute_limits(self) -> dict[str, float]:
+        try:
+            scenario = self._run.scenario
+        except BrokerproofError:
+            # The run is not reserved yet.
+            return {}
+        return {task.task_id: compute_time_limit(task.task_id, scenario).total_seconds() for task in self._tasks}
 
     def _read_problem(self, task: TaskState) -> str:
-        problem = self._read_recorded_problem(task.task_id)
-        problem = problem or self.client.read_xcom(self.scenario, self.run_id, task.task_id, "problem")
+        return self._read_recorded_problem(task.task_id) or self._read_left_problem(task.task_id)
+
+    def _read_left_problem(self, task_id: str) -> str:
+        try:
+            problem = self.client.read_xcom(self.scenario, self.dag_run_id, task_id, "problem")
+        except AirflowError:
+            problem = None
         return str(problem or "its log in Airflow says why")
 
     def _read_recorded_problem(self, step: str) -> str | None:
         try:
-            problem = read_record(Run(str(self.directory)), StepProblem, step)
+            problem = read_record(self._run, StepProblem, step)
         except BrokerproofError:
             return None
         return None if problem is None else problem.problem
+
+
+def has_recorded_outcome(directory: Path) -> bool:
+    """Whether the run has ended so far that its outcome was recorded."""
+    try:
+        return read_record(Run(str(directory)), Outcome) is not None
+    except BrokerproofError:
+        return False
+
+
+def make_unknown_outcome(run_id: str, scenario: str, directory: Path, why: str) -> dict[str, Any]:
+    """The outcome of a run of which nothing can be said but why."""
+    return {
+        "run_id": run_id,
+        "scenario": scenario,
+        "verdict": str(Verdict.UNKNOWN),
+        "met": False,
+        "why": why,
+        "run_dir": str(directory),
+    }

@@ -35,7 +35,7 @@ class Snapshot:
         return "  ".join(filter(None, [str(live.get("phase") or ""), ", ".join(counts)]))
 
     def format_cluster(self) -> str:
-        """The topic's owner, the faults, the number of nodes that are alive, and the text of the running step."""
+        """The topic's owner, the faults, how many nodes are alive, which were started again, and the running step."""
         live = self.live
         parts = [f"owner {live['owner']}"] if live.get("owner") else []
         parts += [f"{one.get('fault')} {one.get('state')}" for one in live.get("faults") or [] if isinstance(one, dict)]
@@ -43,6 +43,10 @@ class Snapshot:
         if isinstance(alive, dict) and alive:
             counts = (f"{len(nodes)} {role}{'' if len(nodes) == 1 else 's'}" for role, nodes in alive.items())
             parts.append("alive: " + ", ".join(counts))
+        restarted = live.get("restarted")
+        if isinstance(restarted, dict) and restarted:
+            times = (f"{node} {count}×" for node, count in restarted.items())
+            parts.append("started again: " + ", ".join(times))
         if live.get("text"):
             parts.append(str(live["text"]))
         return "  ".join(parts)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from brokerproof.errors import RunError
 from brokerproof.orchestration.step import RUN_DIRECTORY, Step
 from brokerproof.run.directory import Run
-from brokerproof.run.records import LoadEnd, read_record
+from brokerproof.run.records import LoadEnd, Record, read_record
 from brokerproof.settings import Settings, from_environment
 from brokerproof.spark.job_configuration import build_spark_conf, build_spark_environment
 from brokerproof.spark.last_exception import LastException
@@ -36,13 +36,23 @@ class SparkStepOperator(Step, SparkSubmitOperator):
     template_fields: Sequence[str] = ("application_args", "run_directory")
 
     def __init__(
-        self, *, task_id: str, arguments: Sequence[str] = (), run_directory: str = RUN_DIRECTORY, **kwargs: Any
+        self,
+        *,
+        task_id: str,
+        arguments: Sequence[str] = (),
+        run_directory: str = RUN_DIRECTORY,
+        after: type[Record] | None = None,
+        **kwargs: Any,
     ) -> None:
+        """`after` is the kind of record without which the step has nothing to do and is skipped."""
         super().__init__(task_id=task_id, conn_id=CONNECTION, application_args=[run_directory, *arguments], **kwargs)
         self.run_directory = run_directory
+        self._after = after
 
     def execute(self, context: Context) -> None:
         """Submit the job and wait for it. Its output is the task's log. A failure has the job's own last sentence."""
+        if self._after is not None and not _is_there(self.open_run(), self._after):
+            raise AirflowSkipException(f"nothing to do: the run left no record {self._after.KIND}.json")
         settings = from_environment()
         last = LastException()
         with self.record_work(context), temporary_directory(settings.spark_temporary) as temporary:
@@ -50,14 +60,36 @@ class SparkStepOperator(Step, SparkSubmitOperator):
             try:
                 self._hook.submit(str(settings.spark_jobs / f"{self.task_id}.py"))
             except AirflowException as error:
-                # The provider's own message is the whole command and a number.
-                raise RunError(last.sentence or str(error)) from None
+                raise RunError(last.sentence or describe_end(str(error))) from None
 
     def end_work(self) -> None:
         """End the driver and its Python workers; the provider ends a driver that runs on a cluster."""
         super().end_work()
         if self._hook is not None:
             self._hook.on_kill()
+
+
+def describe_end(message: str) -> str:
+    """What the provider says of a job that named no exception, in a sentence: it says the whole command and a number.
+
+    A shell, such as the script spark-submit, adds 128 to the number of the signal that killed its program.
+    """
+    found = re.search(r"Error code is: (-?\d+)\.?$", message)
+    if found is None:
+        return message
+    status = int(found[1])
+    killed = -status if status < 0 else status - 128
+    if killed > 0:
+        return f"the driver of Spark was ended by signal {killed}"
+    return f"the driver of Spark ended with status {status} and named no exception"
+
+
+def _is_there(run: Run, kind: type[Record]) -> bool:
+    """Whether a step left a record of the kind. One that is damaged was left."""
+    try:
+        return read_record(run, kind) is not None
+    except RunError:
+        return True
 
 
 def _make_hook(

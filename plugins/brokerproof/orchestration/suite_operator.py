@@ -32,7 +32,9 @@ class SuiteOperator(StepOperator):
         if suite is None:
             raise AirflowFailException(f"unknown: suite {self.task_id} was not judged")
         if suite.evaluated != suite.written:
-            raise AirflowFailException(f"unknown: {suite.evaluated} of its {suite.written} expectations were evaluated")
+            raise AirflowFailException(
+                f"unknown: {suite.evaluated} of its {suite.written} expectations were evaluated; {suite.why}"
+            )
         sentence = f"{suite.worst}: {suite.why or f'{suite.evaluated} of {suite.written} expectations were evaluated'}"
         if suite.worst is Verdict.NOT_APPLICABLE:
             raise AirflowSkipException(sentence)

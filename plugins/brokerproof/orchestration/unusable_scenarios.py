@@ -1,9 +1,8 @@
-"""The import error in Airflow that names the scenario files which cannot be used."""
+"""The import error in Airflow that names the scenario files which cannot be used, with their directories."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
 from airflow.sdk import DAG
 
@@ -17,10 +16,10 @@ class UnusableScenarios(DAG):
     other DAG down, as an exception at the top level of the DAG file would.
     """
 
-    def __init__(self, errors: Mapping[Path, InputError]) -> None:
+    def __init__(self, errors: Iterable[InputError]) -> None:
         super().__init__(dag_id="unusable_scenarios", schedule=None)
-        self._errors = dict(errors)
+        self._sentences = list(dict.fromkeys(map(str, errors)))
 
     def validate(self) -> None:
-        """Raises InputError with a line for each file."""
-        raise InputError("\n".join(str(error) for error in self._errors.values()))
+        """Raises InputError with a line for each mistake."""
+        raise InputError("\n".join(self._sentences))

@@ -18,17 +18,25 @@ log = logging.getLogger(__name__)
 
 
 class VerdictOperator(StepOperator):
-    """Succeed if the outcome of the run is what its scenario expects. No other task decides the DAG run's state."""
+    """Succeed if the outcome of the run is what its scenario expects. No other task decides the DAG run's state.
+
+    It also tells whoever the settings name of a result that somebody has to know.
+    """
 
     def execute(self, context: Context) -> str:
         """Return one sentence with the verdict and its reason."""
+        from brokerproof.orchestration.result_notifier import tell_of_result
         from brokerproof.results.run_outcome import compose_outcome
 
+        run = self.open_run()
         try:
-            outcome = compose_outcome(self.open_run())
+            outcome = compose_outcome(run)
         except BrokerproofError as error:
             raise AirflowFailException(str(error)) from None
+        # Whoever opens the log reads first what happened.
+        log.info(outcome.story)
         log.info(json.dumps(outcome.counts, indent=1))
+        tell_of_result(run, outcome, context)
         if not outcome.met:
             raise AirflowFailException(outcome.why)
         log.info(outcome.why)

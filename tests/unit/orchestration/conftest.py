@@ -34,7 +34,7 @@ phases: {steady_s: 20, impact_s: 75, recovery_s: 20}
 faults:
   - {name: eu_destroyed, kind: destroy, permanent: true, targets: {region: eu}}
 bounds:
-  rto_s: {max: 90}
+  rto_s: {max: 80}
 """
 
 

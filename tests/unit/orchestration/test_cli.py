@@ -64,6 +64,16 @@ def test_an_unknown_run_exits_with_2_and_names_the_failed_task(
     assert "task load failed: planted problem of load" in capsys.readouterr().out
 
 
+def test_a_users_suite_that_failed_is_no_task_that_could_not_work(
+    airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant_run(airflow, failed=("mine", "load"))
+    main(["run", "region_lost"])
+    printed = capsys.readouterr().out
+    assert "task load failed" in printed
+    assert "task mine failed" not in printed
+
+
 def test_a_run_without_a_reservation_exits_with_2_and_the_reason(
     airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +102,15 @@ def test_unusable_input_exits_with_3_before_anything_starts(
     assert airflow.requests == []
 
 
+def test_rules_for_notifiers_that_cannot_be_used_exit_with_3_before_anything_starts(
+    airflow: StandInAirflow, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BROKERPROOF_NOTIFY", '[{"class": "a.b", "kwargs": {"text": "{{ brokerproof.nothing }}"}}]')
+    assert main(["run", "region_lost"]) == 3
+    assert "`brokerproof.nothing` is not known" in " ".join(capsys.readouterr().err.split())
+    assert airflow.requests == []
+
+
 def test_overrides_reach_the_form(airflow: StandInAirflow) -> None:
     plant_run(airflow, judged=judgement())
     main(["run", "region_lost", "--set", "workload.rate=2000", "--set", "settle_s=60", "--runtime", "process"])
@@ -111,6 +130,57 @@ def test_scenarios_lists_every_scenario(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["scenarios", "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)["scenarios"]
     assert (one["name"], one["expected"], one["phases_s"]) == ("region_lost", "passed", 115)
+
+
+SHORT = SCENARIO.replace("impact_s: 75", "impact_s: 20").replace("max: 80", "max: 5")
+
+
+def test_scenarios_shows_the_warnings_of_each(scenarios: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (scenarios / "short.yaml").write_text(SHORT)
+    assert main(["scenarios", "--json"]) == 0
+    warnings = {row["name"]: row["warnings"] for row in json.loads(capsys.readouterr().out)["scenarios"]}
+    assert warnings["region_lost"] == []
+    assert warnings["short"][0].keys() == {"field", "what", "remedy"}
+    assert main(["scenarios"]) == 0
+    marked = [line for line in capsys.readouterr().out.splitlines() if "⚠" in line]
+    assert len(marked) == len(warnings["short"]) > 0
+
+
+def test_run_warns_before_anything_starts_and_runs_all_the_same(
+    airflow: StandInAirflow, scenarios: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant_run(airflow, judged=judgement())
+    assert main(["run", "region_lost", "--json"]) == 0
+    output = capsys.readouterr()
+    assert "warning: " not in output.err
+    keys = json.loads(output.out).keys()
+    assert main(["run", "region_lost", "--json", "--set", "phases.impact_s=20"]) == 0
+    output = capsys.readouterr()
+    assert output.err.startswith("warning: phases.impact_s: acks can stay away")
+    assert json.loads(output.out).keys() == keys
+
+
+def test_a_history_that_cannot_be_opened_stops_nothing(
+    airflow: StandInAirflow,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "history.db").write_text("no database")
+    monkeypatch.setenv("BROKERPROOF_DATABASE_URL", f"sqlite:///{tmp_path}/history.db")
+    assert main(["scenarios", "--json"]) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out)["scenarios"]
+    assert output.err.count("\n") == 1
+    assert "no rate is compared with those that this machine held" in output.err
+    plant_run(airflow, judged=judgement())
+    assert main(["run", "region_lost"]) == 0
+
+
+def test_looking_for_warnings_makes_no_history(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scenarios"]) == 0
+    assert not (from_environment().var / "history.db").exists()
+    assert capsys.readouterr().err == ""
 
 
 def test_scenarios_names_every_wrong_file_and_exits_with_3(scenarios: Path, capsys: pytest.CaptureFixture[str]) -> None:

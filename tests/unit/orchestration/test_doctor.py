@@ -57,6 +57,47 @@ def test_installed_things_are_found(scenarios: Path) -> None:
     assert found["java"]
 
 
+def find_files() -> Finding:
+    (finding,) = [one for one in examine_machine(from_environment()) if one.name == "scenarios, topologies, suites"]
+    return finding
+
+
+def test_the_users_files_are_counted_with_the_shipped_ones(scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    topologies = len(from_environment().topologies.list_files())
+    assert (find_files().ok, find_files().found) == (True, f"1, {topologies}, 5")
+    monkeypatch.setenv("BROKERPROOF_TOPOLOGIES", f"{scenarios}:")
+    assert find_files().found == f"1, {topologies + 1}, 5"
+
+
+def test_a_broken_suite_of_a_user_has_a_remedy(
+    tmp_path: Path, scenarios: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "mine.json").write_text('{"name": "mine", "expectations": []}')
+    monkeypatch.setenv("BROKERPROOF_EXPECTATIONS", f"{tmp_path}/mine:")
+    found = find_files()
+    assert (found.ok, found.found, found.remedy) == (
+        False,
+        f"{tmp_path}/mine/mine.json: holds no expectation",
+        "write one a rule",
+    )
+
+
+def test_what_is_wrong_with_the_users_files_has_a_remedy(
+    scenarios: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERPROOF_SCENARIOS", f"{tmp_path}/mistyped")
+    assert not find_files().ok
+    assert find_files().found.startswith("BROKERPROOF_SCENARIOS: the directory ")
+    monkeypatch.setenv("BROKERPROOF_SCENARIOS", f"{scenarios}:")
+    (scenarios / "sync_nominal.yaml").touch()
+    assert f"{scenarios}/sync_nominal.yaml: has the same name as " in find_files().found
+    assert find_files().remedy == "rename all but one"
+    monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(scenarios))
+    monkeypatch.setenv("BROKERPROOF_EXPECTATIONS", str(scenarios))
+    assert find_files().found == "BROKERPROOF_EXPECTATIONS: no directory has completeness.json"
+
+
 def test_a_missing_distribution_has_a_remedy(scenarios: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def offline(*_: object, **__: object) -> httpx.Response:
         raise httpx.ConnectError("no route to host")

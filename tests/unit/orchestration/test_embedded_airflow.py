@@ -14,10 +14,14 @@ from brokerproof.clock import wait_until
 from brokerproof.errors import InputError
 from brokerproof.machine.processes import SERVICE_MARK, Mark, start_process
 from brokerproof.orchestration import embedded_airflow
+from brokerproof.orchestration.airflow_answers import AirflowGoneError
 from brokerproof.orchestration.airflow_environment import build_airflow_environment
 from brokerproof.orchestration.airflow_session import AirflowSession
 from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
 from brokerproof.settings import Settings, from_environment
+from filelock import FileLock
+
+from .stand_in_airflow import StandInAirflow
 
 
 @pytest.fixture
@@ -55,6 +59,56 @@ def test_stop_spares_another_process_with_a_recycled_pid(settings: Settings) -> 
 def test_airflow_does_not_run_if_a_crash_cut_the_pid_file_short(settings: Settings) -> None:
     write_pid_file(settings, '{"pid": 1')
     assert not EmbeddedAirflow(settings).read_status().running
+
+
+def test_an_airflow_that_runs_and_does_not_answer_is_waited_for_aloud(settings: Settings) -> None:
+    airflow = StandInAirflow(settings.airflow_home, lambda *_: None)
+    said: list[str] = []
+
+    def notify(sentence: str) -> None:
+        said.append(sentence)
+        airflow.behaviour = "well"
+
+    try:
+        airflow.behaviour = "500"
+        assert EmbeddedAirflow(settings, notify, say_after_s=0.3).start() == airflow.url
+        assert [sentence.partition(";")[0] for sentence in said] == [
+            f"Airflow at {airflow.url} runs and does not answer yet"
+        ]
+        assert EmbeddedAirflow(settings, said.append, say_after_s=5).start() == airflow.url
+        assert len(said) == 1
+    finally:
+        airflow.close()
+
+
+def test_another_command_that_starts_airflow_is_waited_for_aloud(settings: Settings) -> None:
+    airflow = StandInAirflow(settings.airflow_home, lambda *_: None)
+    said: list[str] = []
+    lock = FileLock(settings.airflow_home / "start-and-stop.lock", thread_local=False)
+
+    def notify(sentence: str) -> None:
+        said.append(sentence)
+        lock.release()
+
+    try:
+        with lock:
+            assert EmbeddedAirflow(settings, notify, say_after_s=0.3).start() == airflow.url
+        # A busy machine may have to wait for Airflow's answer too, and says so afterwards.
+        assert said[0].partition(",")[0] == "waiting for another command that starts or stops the embedded Airflow"
+    finally:
+        airflow.close()
+
+
+def test_an_airflow_that_has_ended_has_no_url_and_no_client(settings: Settings) -> None:
+    airflow = StandInAirflow(settings.airflow_home, lambda *_: None)
+    try:
+        assert EmbeddedAirflow(settings).find_url() == airflow.url
+        airflow.die()
+        assert EmbeddedAirflow(settings).find_url() is None
+        with pytest.raises(AirflowGoneError, match="the embedded Airflow does not run"):
+            EmbeddedAirflow(settings).connect()
+    finally:
+        airflow.close()
 
 
 def test_members_are_listed_after_their_leader_died(settings: Settings) -> None:
@@ -165,6 +219,25 @@ def test_airflow_has_the_settings_of_its_starter_and_finds_the_users_modules(
     assert environment["PYTHONPATH"].split(os.pathsep) == [str(settings.plugins), str(settings.spark_jobs), "/mine"]
 
 
+@pytest.mark.parametrize("name", ["SCENARIOS", "TOPOLOGIES", "EXPECTATIONS"])
+def test_an_airflow_that_runs_and_searches_other_directories_is_refused(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    airflow = StandInAirflow(settings.airflow_home, lambda *_: None)
+    try:
+        assert EmbeddedAirflow(settings).start()
+        monkeypatch.setenv(f"BROKERPROOF_{name}", f"{tmp_path}/mine:")
+        with pytest.raises(InputError) as error:
+            EmbeddedAirflow(from_environment()).start()
+    finally:
+        airflow.close()
+    searched = getattr(settings, name.lower()).paths[0]
+    assert str(error.value) == (
+        f"BROKERPROOF_{name}: Airflow runs already and searches {searched} "
+        "(`brokerproof airflow stop` ends it, and the next start searches your directories)"
+    )
+
+
 def test_the_environment_has_the_port_of_the_api_server(settings: Settings) -> None:
     settings.airflow_home.mkdir(parents=True)
     environment = build_airflow_environment(settings, 8123)
@@ -176,3 +249,31 @@ def test_the_users_spark_connection_wins(settings: Settings, monkeypatch: pytest
     settings.airflow_home.mkdir(parents=True)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://master:7077")
     assert build_airflow_environment(settings, 1)["AIRFLOW_CONN_SPARK_DEFAULT"] == "spark://master:7077"
+
+
+def test_a_scheduler_that_ended_after_its_supervisor_is_missed(settings: Settings) -> None:
+    starts = (
+        "import subprocess, sys, time; "
+        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', 'scheduler']).pid, flush=True); "
+        "time.sleep(600)"
+    )
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", starts], start_new_session=True, stdout=subprocess.PIPE, text=True
+    )
+    assert supervisor.stdout is not None
+    scheduler = psutil.Process(int(supervisor.stdout.readline()))
+    airflow = EmbeddedAirflow(settings)
+    airflow.check_scheduler()
+    created = psutil.Process(supervisor.pid).create_time()
+    write_pid_file(settings, json.dumps({"pid": supervisor.pid, "created": created, "port": 1}))
+    try:
+        airflow.check_scheduler()
+        supervisor.kill()
+        supervisor.wait()
+        airflow.check_scheduler()
+    finally:
+        supervisor.kill()
+        scheduler.kill()
+    wait_until(lambda: not scheduler.is_running(), timeout_s=10, what="the scheduler to end")
+    with pytest.raises(AirflowGoneError, match="so has the supervisor"):
+        airflow.check_scheduler()

@@ -166,6 +166,36 @@ class TestReserve:
         assert run.facts.overrides == {"workload.rate": 2000, "phases.steady_s": 5}
         assert run.facts.triggered_at == 1795219200_000_000
 
+    def test_refuses_a_name_that_two_directories_have_before_anything_is_made(
+        self, reserve: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "also").mkdir()
+        (tmp_path / "also" / "region_lost.yaml").touch()
+        monkeypatch.setenv("BROKERPROOF_SCENARIOS", f"{tmp_path}/scenarios:{tmp_path}/also")
+        with pytest.raises(AirflowFailException, match=r"scenarios/region_lost\.yaml: has the same name as "):
+            reserve(self.context())
+        assert not from_environment().runs.exists()
+
+    def test_refuses_suites_that_cannot_be_found_before_anything_is_made(
+        self, reserve: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("BROKERPROOF_EXPECTATIONS", str(tmp_path))
+        with pytest.raises(
+            AirflowFailException, match=r"BROKERPROOF_EXPECTATIONS: no directory has completeness\.json"
+        ):
+            reserve(self.context())
+        assert not from_environment().runs.exists()
+
+    def test_refuses_a_broken_suite_of_a_user_before_anything_is_made(
+        self, reserve: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "mine.json").write_text('{"name": "mine", "expectations": []}')
+        monkeypatch.setenv("BROKERPROOF_EXPECTATIONS", f"{tmp_path}/mine:")
+        with pytest.raises(AirflowFailException, match=r"mine\.json: expectations: holds no expectation"):
+            reserve(self.context())
+        assert not from_environment().runs.exists()
+
     def test_is_rescheduled_while_all_slots_are_held(
         self, reserve: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -216,6 +246,13 @@ class TestASuite:
         with pytest.raises(AirflowFailException, match="1 of its 2 expectations"):
             self.suite(a_run).execute(context)
 
+    def test_of_a_user_is_a_task_like_the_five(self, a_run: Run, context: Any) -> None:
+        content = judgement()
+        content["suites"]["mine"] = content["suites"]["ordering"] | {"verdict": "failed", "why": "2 rows are."}
+        leave_judgement(a_run, content)
+        with pytest.raises(AirflowFailException, match=r"^failed: 2 rows are\.$"):
+            SuiteOperator(task_id="mine", run_directory=a_run.directory).execute(context)
+
     def test_that_is_missing_fails(self, a_run: Run, context: Any) -> None:
         content = judgement()
         del content["suites"]["ordering"]
@@ -262,3 +299,18 @@ node.kill()
 """
     output = subprocess.run([sys.executable, "-c", task], capture_output=True, text=True, check=True).stdout
     assert output.splitlines()[-1] == "True True"
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("137", "the driver of Spark was ended by signal 9"),
+        ("-15", "the driver of Spark was ended by signal 15"),
+        ("1", "the driver of Spark ended with status 1 and named no exception"),
+    ],
+)
+def test_a_driver_that_named_no_exception_is_told_in_a_sentence(code: str, sentence: str) -> None:
+    from brokerproof.orchestration.spark_operator import describe_end
+
+    assert describe_end(f"Cannot execute: spark-submit --conf a=b jobs/load.py. Error code is: {code}.") == sentence
+    assert describe_end("no connection") == "no connection"

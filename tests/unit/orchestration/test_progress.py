@@ -20,6 +20,7 @@ LIVE = {
     "owner": "broker-us-1",
     "faults": [{"fault": "eu_destroyed", "kind": "destroy", "state": "effective", "targets": ["broker-eu-1"]}],
     "alive": {"broker": ["broker-us-1", "broker-us-2"], "bookie": ["bookie-us-1"]},
+    "restarted": {"bookie-us-1": 2},
     "text": "waiting for acks",
 }
 
@@ -34,6 +35,7 @@ def test_a_line_shows_the_whole_snapshot() -> None:
         "owner broker-us-1",
         "eu_destroyed effective",
         "alive: 2 brokers, 1 bookie",
+        "started again: bookie-us-1 2×",
         "waiting for acks",
     ):
         assert said in line

@@ -21,6 +21,8 @@ from figure_tables import TABLES
 from measured_runs import MeasuredRuns
 from readme_figures import PAGES, fill_page
 
+from ..readme_scenarios import list_readme_scenarios
+
 ROOT = Path(__file__).parents[3]
 PAGE = """\
 Words before.
@@ -171,13 +173,30 @@ def test_a_mark_of_an_unknown_table_is_refused(settings: Settings) -> None:
         fill_page("<!-- figures: scenario -->\n| |\n|---|\n", MeasuredRuns(settings), print)
 
 
-def test_the_pages_have_every_table_and_the_readme_every_scenario() -> None:
+def test_the_pages_have_every_table() -> None:
     text = "".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
     assert sorted(re.findall(r"<!-- figures: (\w+) -->", text)) == sorted(TABLES)
-    table = (ROOT / "README.md").read_text(encoding="utf-8").split("<!-- figures: scenarios -->")[1].split("\n\n")[0]
-    assert sorted(re.findall(r"^\| `(\w+)`", table, re.M)) == [
-        file.stem for file in from_environment({}).scenario_files()
-    ]
+
+
+def test_the_readme_shows_figures_of_shipped_scenarios_only() -> None:
+    shown = list_readme_scenarios()
+    assert "sync_nominal" in shown
+    assert [name for name in shown if not (ROOT / "dags" / "scenarios" / f"{name}.yaml").exists()] == []
+
+
+def test_a_scenario_without_a_row_and_without_a_run_is_no_failure(settings: Settings) -> None:
+    found, missing = fill_rows(settings)
+    assert list(found) == ["sync_bookie_loss", "sync_datacenter_loss"]
+    assert missing == [f"no run counts; make one with: brokerproof run {name}" for name in found]
+
+
+def test_a_users_own_scenarios_have_no_row(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text((ROOT / "dags/scenarios/sync_nominal.yaml").read_text())
+    own = from_environment(settings.to_environment() | {"BROKERPROOF_SCENARIOS": str(tmp_path)})
+    plant_run(own, "mine", 40, {})
+    plant_run(settings, "sync_nominal", 41, {})
+    found, _ = fill_rows(own)
+    assert list(found) == ["sync_bookie_loss", "sync_datacenter_loss", "sync_nominal"]
 
 
 def test_two_rows_with_the_same_label_are_refused(settings: Settings) -> None:

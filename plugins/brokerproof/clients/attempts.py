@@ -1,0 +1,63 @@
+"""The attempts of one producer to publish: those without an answer, and the rows of those that are settled."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+from brokerproof import clock
+from brokerproof.run.tables import AttemptOutcome
+from brokerproof.systems.clients import Settled
+
+
+class Attempts:
+    """Three threads use it: one sends, the client's own settles, and one takes the rows to write."""
+
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(AttemptOutcome, 0)
+        self._pending: dict[int, dict[str, Any]] = {}
+        self._settled: deque[dict[str, Any]] = deque()
+        self._lock = threading.Lock()
+
+    @property
+    def pending(self) -> int:
+        """How many have no answer yet."""
+        return len(self._pending)
+
+    def begin(self, seq: int, row: dict[str, Any]) -> None:
+        """Note an attempt that is about to be sent; `row` has what is known of it so far."""
+        self._pending[seq] = row
+
+    def settle(self, seq: int, settled: Settled) -> None:
+        """Note the answer to an attempt. One that was given up before stays as it is."""
+        at = clock.now_us()
+        with self._lock:
+            row = self._pending.pop(seq, None)
+            if row is not None:
+                self._finish(row, settled, at)
+
+    def give_up(self) -> None:
+        """Take every attempt without an answer for unknown."""
+        with self._lock:
+            for seq in list(self._pending):
+                unknown = Settled(AttemptOutcome.UNKNOWN, error="not settled in time")
+                self._finish(self._pending.pop(seq), unknown, None)
+
+    def take(self) -> list[dict[str, Any]]:
+        """The rows settled since the last call."""
+        return [self._settled.popleft() for _ in range(len(self._settled))]
+
+    def _finish(self, row: dict[str, Any], settled: Settled, at: int | None) -> None:
+        segment, offset, index = settled.position or (None, None, None)
+        row |= {
+            "settled_at": at,
+            "outcome": settled.outcome.value,
+            "error": settled.error,
+            "partition": settled.partition,
+            "ledger_id": segment,
+            "entry_id": offset,
+            "batch_index": index,
+        }
+        self.counts[settled.outcome] += 1
+        self._settled.append(row)

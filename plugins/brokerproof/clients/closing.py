@@ -1,0 +1,38 @@
+"""Closing clients that have done their work, which may hang with a broker that hangs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Protocol
+
+
+class Closeable(Protocol):
+    """A client of the messaging system, or a part of one."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+def close_clients(**clients: Closeable) -> None:
+    """Close clients. Where one does not close, stderr has it."""
+    for name, client in clients.items():
+        try:
+            client.close()
+        except Exception as error:
+            print(f"the {name} did not close: {error!r}", file=sys.stderr)
+
+
+def begin_closing(**clients: Closeable) -> threading.Thread:
+    """Close clients on another thread."""
+    closing = threading.Thread(target=close_clients, kwargs=clients, name="close", daemon=True)
+    closing.start()
+    return closing
+
+
+def close_in_time(timeout_s: float, **clients: Closeable) -> None:
+    """Close clients, and go on without those that take longer."""
+    closing = begin_closing(**clients)
+    closing.join(timeout_s)
+    if closing.is_alive():
+        print(f"{' and '.join(clients)} did not close in {timeout_s:.0f} s", file=sys.stderr)

@@ -1,0 +1,222 @@
+"""A consumer under test: it receives, acknowledges, and records every delivery.
+
+Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD, started by the job `consume`.
+
+It ends when the job says that everything is drained. It leaves a record of its end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from brokerproof import clock
+from brokerproof.clients.closing import begin_closing, close_in_time
+from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
+from brokerproof.clients.process import Parent
+from brokerproof.clients.record import KEEP_EVERY_S, RecordWriter, Segment, name_client
+from brokerproof.errors import AdminError
+from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.workload import Subscription
+from brokerproof.run.directory import Run
+from brokerproof.run.live_status import LiveStatus
+from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
+from brokerproof.run.tables import Batches, make_batch
+from brokerproof.systems.clients import Consumer
+from brokerproof.systems.protocols import Observation
+from brokerproof.systems.registry import list_abilities, make_clients, make_observation, name_topic
+
+_SHOW_EVERY_S = 1.0
+_CONFIRM_EVERY_S = 1.0
+_CLOSE_S, _EARLY_CLOSE_S = 20.0, 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerTask:
+    """One consumer: its name, and the subscription on the cluster where it begins."""
+
+    number: int
+    cluster: str
+    subscription: str
+    consumer: str
+
+    @property
+    def client(self) -> str:
+        """What its client is called in the run's directory."""
+        return name_client("consume", self.number)
+
+
+def plan_consumers(run: Run) -> list[ConsumerTask]:
+    """The consumers of the workload, one task each."""
+    places = [
+        (subscription.find_home(run.topology), subscription.name, number)
+        for subscription in run.scenario.workload.subscriptions
+        for number in range(subscription.consumers)
+    ]
+    return [
+        ConsumerTask(number=index, cluster=cluster, subscription=name, consumer=f"{name}-c{number}")
+        for index, (cluster, name, number) in enumerate(places)
+    ]
+
+
+class MovingConsumer:
+    """Receives and acknowledges, on one cluster after the other where the subscription moves."""
+
+    def __init__(self, run: Run, task: ConsumerTask) -> None:
+        self.run, self.task = run, task
+        self.subscription: Subscription = next(
+            one
+            for one in run.scenario.workload.subscriptions
+            if one.name == task.subscription and one.find_home(run.topology) == task.cluster
+        )
+        # Where it is now.
+        self.cluster = task.cluster
+        self.confirms_acks = Ability.CONFIRMED_ACKS in list_abilities(run)
+        self.deliveries = Deliveries()
+        self.leaving = threading.Event()
+        # It ends when it has got what there is, or at once.
+        self.stopping, self.hurrying = threading.Event(), threading.Event()
+        self.error: BaseException | None = None
+
+    def receive_all(self) -> None:
+        """Receive on every cluster of the subscription until `stopping` is set. An error is kept in `error`."""
+        try:
+            for incarnation, cluster in enumerate(self.subscription.list_clusters(self.run.topology)):
+                if incarnation and self.stopping.is_set():
+                    return
+                self._receive_on(cluster, incarnation)
+        except BaseException as error:
+            self.error = error
+
+    def leave_in_time(self) -> None:
+        """Let the consumer leave its cluster if the time of its move has come."""
+        moves = self.subscription.moves
+        if moves is None or self.leaving.is_set():
+            return
+        effective = read_record(self.run, FaultEffective, moves.after)
+        if effective is not None and clock.now_us() >= effective.at + moves.after_s * 1e6:
+            self.leaving.set()
+
+    def confirm_acks(self, observation: Observation) -> None:
+        """Ask the cluster every second which acks it has; the client gets no receipt for an ack.
+
+        An error but of a cluster that does not answer is kept in `error`.
+        """
+        while not self.stopping.wait(_CONFIRM_EVERY_S):
+            cluster = self.cluster
+            try:
+                positions = observation.find_acknowledged(cluster, self.task.subscription)
+            except AdminError:
+                continue  # Nobody answers: nothing is confirmed meanwhile.
+            except Exception as error:
+                self.error = self.error or error
+                return
+            self.deliveries.confirm(ConfirmedAcks(cluster=cluster, positions=positions, at=clock.now_us()))
+
+    def _receive_on(self, cluster: str, incarnation: int) -> None:
+        clients = make_clients(self.run, cluster, self.subscription.region)
+        try:
+            consumer = clients.consumer(self.subscription, self.task.consumer)
+            self.cluster = cluster
+            while not self.stopping.is_set() and (incarnation or not self.leaving.is_set()):
+                self._receive(consumer, incarnation)
+            while self.stopping.is_set() and not self.hurrying.is_set() and self._receive(consumer, incarnation):
+                pass
+        finally:
+            if self.stopping.is_set():
+                close_in_time(_EARLY_CLOSE_S if self.hurrying.is_set() else _CLOSE_S, client=clients)
+            else:
+                # A cluster that is left may be gone, and closing then waits for it.
+                begin_closing(client=clients)
+
+    def _receive(self, consumer: Consumer, incarnation: int) -> bool:
+        received = consumer.receive(0.2)
+        if received is None:
+            return False
+        self.deliveries.add(received, cluster=self.cluster, incarnation=incarnation)
+        consumer.acknowledge(received)
+        return True
+
+
+def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Event | None = None) -> None:
+    """Receive until the job says that all is drained, and record everything; the record of the end has the problem.
+
+    `gone` is set when the task that wants the deliveries has ended.
+    """
+    consumer, live = MovingConsumer(run, task), LiveStatus(run, task.client)
+    record = RecordWriter(run, task.client, table="deliveries", epoch=epoch)
+    constant = {
+        "run_id": run.run_id,
+        "topic": name_topic(run),
+        "subscription": task.subscription,
+        "consumer": task.consumer,
+    }
+
+    def keep() -> None:
+        rows, acks = consumer.deliveries.take()
+        if rows or acks:
+            record.append(make_batch("deliveries", rows, constant), acks)
+
+    receiving = threading.Thread(target=consumer.receive_all, name="receive", daemon=True)
+    receiving.start()
+    if consumer.confirms_acks:
+        observation = make_observation(run)
+        threading.Thread(target=consumer.confirm_acks, args=(observation,), name="confirm", daemon=True).start()
+    shown_at, hurry_at = 0.0, float("inf")
+    while receiving.is_alive() and time.monotonic() < hurry_at:
+        receiving.join(KEEP_EVERY_S)
+        if not consumer.hurrying.is_set() and ((gone is not None and gone.is_set()) or read_record(run, EarlyEnd)):
+            consumer.hurrying.set()
+            consumer.stopping.set()
+            hurry_at = time.monotonic() + 2 * _EARLY_CLOSE_S
+        if read_record(run, ConsumersStop) is not None:
+            consumer.stopping.set()
+        consumer.leave_in_time()
+        keep()
+        if time.monotonic() - shown_at >= _SHOW_EVERY_S:
+            shown_at = time.monotonic()
+            live.show(cluster=consumer.cluster, delivered=consumer.deliveries.count)
+    keep()
+    live.show(cluster=consumer.cluster, delivered=consumer.deliveries.count)
+    problem = None if consumer.error is None else f"{type(consumer.error).__name__}: {consumer.error}"
+    if problem is None and consumer.hurrying.is_set():
+        problem = "it was told to end before its time"
+    write_record(
+        run,
+        ConsumerEnd(
+            task=task.number,
+            consumer=task.consumer,
+            delivered=consumer.deliveries.count,
+            problem=None if problem is None else f"{task.consumer}: {problem}",
+            at=clock.now_us(),
+        ),
+    )
+
+
+def complete_deliveries(segments: Iterable[Segment]) -> Batches:
+    """Rows of `deliveries` from the record of a consumer, each with the time at which its ack was confirmed."""
+    deliveries = AckedDeliveries()
+    for segment in segments:
+        yield from deliveries.add(segment.rows, segment.acks)
+    yield from deliveries.finish()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Consume as the task of Spark wants it."""
+    directory, number, epoch, ready = sys.argv[1:] if arguments is None else arguments
+    parent = Parent(int(ready))
+    parent.watch()
+    parent.say_ready()
+    run = Run(directory)
+    consume(run, plan_consumers(run)[int(number)], epoch=int(epoch), gone=parent.gone)
+    sys.stderr.flush()
+    # Everything is recorded; threads of the system's client that hang must not keep the process.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

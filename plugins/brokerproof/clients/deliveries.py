@@ -1,0 +1,151 @@
+"""The deliveries to one consumer, and which of their acks the cluster has confirmed."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from brokerproof import clock
+from brokerproof.run.tables import SCHEMAS
+from brokerproof.systems.clients import Position, Received
+
+# A delivery waits this long for the confirmation of its ack before its row is complete without one.
+_CONFIRM_US = 20_000_000
+_NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmedAcks:
+    """A cluster's answer at one moment: for each partition, the position before which everything is acknowledged."""
+
+    cluster: str
+    positions: Mapping[int, Position] = field(default_factory=dict)
+    at: int
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        positions = [[partition, *position[:2]] for partition, position in self.positions.items()]
+        return {"cluster": self.cluster, "at": self.at, "positions": positions}
+
+    @classmethod
+    def from_plain(cls, content: Mapping[str, Any]) -> Self:
+        """From what `to_plain` made."""
+        positions = {partition: Position(segment, offset) for partition, segment, offset in content["positions"]}
+        return cls(cluster=content["cluster"], at=content["at"], positions=positions)
+
+
+class Deliveries:
+    """Three threads use it: one adds deliveries, one adds confirmed acks, and one takes both to record them."""
+
+    def __init__(self, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
+        self._time = time
+        self.count = 0
+        self._received: deque[dict[str, Any]] = deque()
+        self._acks: deque[ConfirmedAcks] = deque()
+        self._lock = threading.Lock()
+
+    def add(self, received: Received, *, cluster: str, incarnation: int) -> None:
+        """Note a delivery, which is about to be acknowledged."""
+        segment, offset, index = received.position or (None, None, None)
+        self._received.append(
+            {
+                "cluster": cluster,
+                "incarnation": incarnation,
+                "arrival": self.count,
+                "received_at": self._time.now_us(),
+                "producer": received.producer,
+                "seq": received.seq,
+                "key": received.key,
+                "payload_hash": received.payload_hash,
+                "partition": received.partition,
+                "ledger_id": segment,
+                "entry_id": offset,
+                "batch_index": index,
+                "redelivery_count": received.redelivery_count,
+                "published_at": received.published_at,
+                "replicated_from": received.replicated_from,
+                "acknowledged_at": None,
+            }
+        )
+        self.count += 1
+
+    def confirm(self, confirmed: ConfirmedAcks) -> None:
+        """Note the acks that a cluster has."""
+        self._acks.append(confirmed)
+
+    def take(self) -> tuple[list[dict[str, Any]], list[ConfirmedAcks]]:
+        """The deliveries and the confirmed acks since the last call, each in their order."""
+        # Acks first: every delivery that they can confirm was added before.
+        acks = [self._acks.popleft() for _ in range(len(self._acks))]
+        return [self._received.popleft() for _ in range(len(self._received))], acks
+
+
+class AckedDeliveries:
+    """Rows of `deliveries` as a consumer recorded them, completed by the time at which their acks were confirmed."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Waiting] = deque()
+        self._newest = 0
+
+    def add(self, rows: pa.RecordBatch, acks: Sequence[ConfirmedAcks]) -> Iterator[pa.RecordBatch]:
+        """Take the next rows and answers, and yield the rows that are complete, in order of arrival."""
+        if rows.num_rows:
+            self._waiting.append(_Waiting(rows))
+            self._newest = max(self._newest, self._waiting[-1].newest_us)
+        for answer in acks:
+            self._newest = max(self._newest, answer.at)
+            for waiting in self._waiting:
+                waiting.confirm(answer)
+        while self._waiting and self._waiting[0].is_complete(self._newest):
+            yield self._waiting.popleft().complete()
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """All rows that are left; no more answers come."""
+        while self._waiting:
+            yield self._waiting.popleft().complete()
+
+
+class _Waiting:
+    """Some rows, of which each may wait for the confirmation of its ack."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self._rows = rows
+        self._clusters = rows.column("cluster")
+        numbers = {name: _to_numbers(rows.column(name)) for name in ("partition", "ledger_id", "entry_id")}
+        self._partitions, self._segments, self._offsets = numbers.values()
+        self._received_us = _to_numbers(rows.column("received_at").cast(pa.int64()))
+        self._acked_us = np.full(rows.num_rows, _NEVER, dtype=np.int64)
+        self._has_position = ~np.asarray(pc.is_null(rows.column("ledger_id")))
+        self.newest_us = int(self._received_us.max())
+
+    def confirm(self, answer: ConfirmedAcks) -> None:
+        """Give the rows that an answer covers its time. The first one that covers a row counts."""
+        here = np.asarray(pc.fill_null(pc.equal(self._clusters, answer.cluster), fill_value=False))
+        open_ = here & self._has_position & (self._acked_us == _NEVER) & (self._received_us <= answer.at)
+        if not open_.any():
+            return
+        for partition, (segment, offset, *_) in answer.positions.items():
+            before = (self._segments < segment) | ((self._segments == segment) & (self._offsets < offset))
+            self._acked_us[open_ & (self._partitions == partition) & before] = answer.at
+
+    def is_complete(self, newest_us: int) -> bool:
+        """Whether every ack is confirmed, or has had its time by the newest moment that the record tells of."""
+        return bool((self._acked_us != _NEVER).all()) or newest_us - self.newest_us > _CONFIRM_US
+
+    def complete(self) -> pa.RecordBatch:
+        """The rows with what is known of their acks."""
+        schema = SCHEMAS["deliveries"]
+        place = schema.get_field_index("acknowledged_at")
+        acked = pa.array(self._acked_us, mask=self._acked_us == _NEVER).cast(schema.field(place).type)
+        return self._rows.set_column(place, schema.field(place), acked)
+
+
+def _to_numbers(column: pa.Array) -> Any:
+    return pc.fill_null(column.cast(pa.int64()), fill_value=-1).to_numpy(zero_copy_only=False)

@@ -1,0 +1,329 @@
+"""A producer under test: it sends on schedule and records every attempt.
+
+Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the job `load`.
+
+The schedule is open-loop: message i is scheduled at start + i / rate, whatever the cluster does. The producer ends when
+the phases do, as their record says, and then waits for the answers that are pending. It leaves a record of its end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from brokerproof import clock
+from brokerproof.clients.attempts import Attempts
+from brokerproof.clients.closing import close_in_time
+from brokerproof.clients.process import Parent
+from brokerproof.clients.record import KEEP_EVERY_S, RecordWriter, Reservation, Segment, name_client
+from brokerproof.run.directory import Run
+from brokerproof.run.live_status import LiveStatus
+from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
+from brokerproof.run.tables import AttemptOutcome, Batches, make_batch
+from brokerproof.systems.clients import hash_payload, make_payload
+from brokerproof.systems.registry import make_clients, name_topic
+
+_TICK_S = 0.002
+_ASK_EVERY_S = 0.25
+_SHOW_EVERY_S = 1.0
+# The load gives up where no phases appear; the timeline itself gives up earlier.
+_NO_PHASES_S = 300.0
+# What is pending has so long after the timeline broke, or after the task is gone.
+_EARLY_SETTLE_S = 1.0
+_CLOSE_S = 10.0
+# At least so many messages may be sent before the record says so again.
+_RESERVED = 1000
+_ROWS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerTask:
+    """One producer: where it publishes, which keys are its own, and how many messages a second."""
+
+    number: int
+    cluster: str
+    producer: str
+    keys: tuple[str, ...]
+    rate: float
+
+    @property
+    def client(self) -> str:
+        """What its client is called in the run's directory."""
+        return name_client("load", self.number)
+
+
+def plan_producers(run: Run) -> list[ProducerTask]:
+    """The producers of the workload, one task each."""
+    workload = run.scenario.workload
+    places = [
+        (cluster, number) for cluster in workload.list_homes(run.topology) for number in range(workload.producers)
+    ]
+    return [
+        ProducerTask(
+            number=index,
+            cluster=cluster,
+            producer=f"{cluster}-p{number}",
+            # A key belongs to one producer of one cluster, because no system promises order across two clusters.
+            keys=tuple(f"k{key}" for key in range(index, workload.keys, len(places))),
+            rate=workload.rate / workload.producers,
+        )
+        for index, (cluster, number) in enumerate(places)
+    ]
+
+
+class ScheduledProducer:
+    """Sends the messages of one producer on schedule, and keeps its record."""
+
+    def __init__(self, run: Run, task: ProducerTask, *, epoch: int = 0, gone: threading.Event | None = None) -> None:
+        """`gone` is set when the task that wants the messages has ended."""
+        self.run, self.task, self.workload = run, task, run.scenario.workload
+        self.attempts = Attempts()
+        self.scheduled = 0
+        self._epoch = epoch
+        self._gone = gone or threading.Event()
+        self._record = RecordWriter(run, task.client, table="publishes", epoch=epoch)
+        self._live = LiveStatus(run, task.client)
+        self._shown_at = 0.0
+        # Guards what may be sent, which another thread extends.
+        self._changed = threading.Condition()
+        self._reserved = 0
+        self._start_at = 0.0
+        self._ended = False
+        self._keep_error: Exception | None = None
+        self._asked_at = 0.0
+        self._ends_at: float | None = None
+        self._early = False
+
+    def publish(
+        self, say_ready: Callable[[], None] = lambda: None, await_begin: Callable[[], float] = time.time
+    ) -> None:
+        """Connect, send from `await_begin` (of time.time) until the phases end, wait until all is settled, and close.
+
+        Leaves the record of the end, whatever happens: a problem is in it.
+        """
+        problem: BaseException | None = None
+        keeper = threading.Thread(target=self._keep_record, name="record", daemon=True)
+        opened: dict[str, Any] = {}
+        try:
+            opened["client"] = make_clients(self.run, self.task.cluster, self.workload.region)
+            opened["producer"] = opened["client"].producer(self.task.producer)
+            say_ready()
+            self._start_at = await_begin()
+            self._extend_reservation()
+            keeper.start()
+            self._send_all(opened["producer"].send)
+        except BaseException as error:
+            problem = error
+        self.attempts.give_up()
+        unrecorded = self._end_record(keeper)
+        problem = problem or unrecorded
+        write_record(self.run, self._make_end(problem))
+        close_in_time(_EARLY_SETTLE_S if self._early else _CLOSE_S, **dict(reversed(opened.items())))
+
+    def _send_all(self, send: Callable[..., None]) -> None:
+        name, keys, rate, size = self.task.producer, self.task.keys, self.task.rate, self.workload.size
+        limit, start_at = self.workload.client.max_pending, self._start_at
+        while True:
+            now = time.time()
+            ends_at = self._find_end(now)
+            horizon = now if ends_at is None else min(now, ends_at)
+            due = int((horizon - start_at) * rate) + 1 if horizon >= start_at else 0
+            while self.scheduled < due and self.attempts.pending < limit:
+                seq = self.scheduled
+                if seq >= self._reserved:
+                    self._await_reservation(seq)
+                content, key = make_payload(name, seq, size), keys[seq % len(keys)]
+                self.attempts.begin(
+                    seq,
+                    {
+                        "seq": seq,
+                        "key": key,
+                        "payload_hash": hash_payload(content),
+                        "scheduled_at": _schedule(start_at, seq, rate),
+                        "sent_at": clock.now_us(),
+                    },
+                )
+                self.scheduled += 1
+                send(seq, key, content, lambda settled, seq=seq: self.attempts.settle(seq, settled))
+            if ends_at is not None and now >= ends_at:
+                settle_s = _EARLY_SETTLE_S if self._early else self.run.scenario.settle_s
+                is_all_sent = self._early or self.scheduled >= due
+                if (is_all_sent and not self.attempts.pending) or now >= ends_at + settle_s:
+                    return
+            time.sleep(_TICK_S)
+
+    def _find_end(self, now: float) -> float | None:
+        """When the phases end, which is at once where the timeline broke or the task is gone. None: not known yet."""
+        if self._early or now - self._asked_at <= _ASK_EVERY_S:
+            return self._ends_at
+        self._asked_at = now
+        if self._keep_error is not None:
+            raise self._keep_error
+        phases = read_record(self.run, PhaseTimes)
+        if phases is not None:
+            self._ends_at = phases.ends_at / 1e6
+        elif now > self._start_at + _NO_PHASES_S:
+            self._ends_at = self._ends_at or now
+        if self._gone.is_set() or read_record(self.run, EarlyEnd) is not None:
+            # The waiting for answers counts from now.
+            self._early, self._ends_at = True, now
+        return self._ends_at
+
+    # The record
+
+    def _keep_record(self) -> None:
+        try:
+            while not self._ended:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._ended or self.scheduled >= self._reserved, KEEP_EVERY_S)
+                self._extend_reservation()
+                self._write_rows()
+        except Exception as error:
+            # The sender must not send what cannot be recorded.
+            self._keep_error = error
+            with self._changed:
+                self._changed.notify_all()
+
+    def _end_record(self, keeper: threading.Thread) -> Exception | None:
+        """Write what is left. Returns why the record is not complete."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        if keeper.is_alive():
+            keeper.join()
+        try:
+            self._write_rows()
+        except Exception as error:
+            return error
+        return self._keep_error
+
+    def _extend_reservation(self) -> None:
+        ahead = int(max(_RESERVED, 2 * self.task.rate))
+        if self._reserved - self.scheduled > ahead // 2:
+            return
+        until = self.scheduled + ahead
+        self._record.reserve(until, self._start_at)
+        with self._changed:
+            self._reserved = until
+            self._changed.notify_all()
+
+    def _await_reservation(self, seq: int) -> None:
+        with self._changed:
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: seq < self._reserved or self._keep_error is not None)
+        if self._keep_error is not None:
+            raise self._keep_error
+
+    def _write_rows(self) -> None:
+        if rows := self.attempts.take():
+            self._record.append(make_batch("publishes", rows, _make_constant(self.run, self.task, self._epoch)))
+        if self._ended or time.monotonic() - self._shown_at >= _SHOW_EVERY_S:
+            self._shown_at = time.monotonic()
+            counts: dict[str, Any] = {outcome.value: count for outcome, count in self.attempts.counts.items()}
+            self._live.show(
+                producer=self.task.producer, scheduled=self.scheduled, pending=self.attempts.pending, **counts
+            )
+
+    def _make_end(self, problem: BaseException | None) -> ProducerEnd:
+        counts = self.attempts.counts
+        why = None if problem is None else f"{self.task.producer}: {describe_problem(problem)}"
+        if why is None and self._early:
+            why = f"{self.task.producer}: it was told to end before its time"
+        return ProducerEnd(
+            task=self.task.number,
+            producer=self.task.producer,
+            scheduled=self.scheduled,
+            acked=counts[AttemptOutcome.ACKED],
+            failed=counts[AttemptOutcome.FAILED],
+            unknown=counts[AttemptOutcome.UNKNOWN],
+            problem=why,
+            at=clock.now_us(),
+        )
+
+
+def describe_problem(error: BaseException) -> str:
+    """The type and the message of an error of a client."""
+    return f"{type(error).__name__}: {error}"
+
+
+def complete_publishes(
+    run: Run,
+    task: ProducerTask,
+    epoch: int,
+    segments: Iterable[Segment],
+    find_reservation: Callable[[], Reservation | None],
+) -> Batches:
+    """Rows of `publishes` from the record of a producer: what it recorded, and then what it may have sent besides.
+
+    `find_reservation` is asked after the last segment. An attempt without an outcome is `unknown`. It gives None for a
+    producer that ended by itself, whose record is complete.
+    """
+    seen = np.zeros(_ROWS, dtype=bool)
+    for segment in segments:
+        seqs = segment.rows.column("seq").to_numpy()
+        if (most := int(seqs.max())) >= len(seen):
+            seen = np.concatenate([seen, np.zeros(max(len(seen), most + 1 - len(seen)), dtype=bool)])
+        seen[seqs] = True
+        yield segment.rows
+    if (reservation := find_reservation()) is None:
+        return
+    recorded = seen[: reservation.until]
+    missing = np.flatnonzero(~recorded).tolist() + list(range(len(recorded), reservation.until))
+    constant = _make_constant(run, task, epoch)
+    for first in range(0, len(missing), _ROWS):
+        rows = [_make_unknown(run, task, seq, reservation.start_at) for seq in missing[first : first + _ROWS]]
+        yield make_batch("publishes", rows, constant)
+
+
+def _make_unknown(run: Run, task: ProducerTask, seq: int, start_at: float) -> dict[str, Any]:
+    content = make_payload(task.producer, seq, run.scenario.workload.size)
+    return {
+        "seq": seq,
+        "key": task.keys[seq % len(task.keys)],
+        "payload_hash": hash_payload(content),
+        "scheduled_at": _schedule(start_at, seq, task.rate),
+        "sent_at": None,
+        "settled_at": None,
+        "outcome": AttemptOutcome.UNKNOWN.value,
+        "error": "the client was ended before it recorded an outcome",
+        **dict.fromkeys(("partition", "ledger_id", "entry_id", "batch_index")),
+    }
+
+
+def _schedule(start_at: float, seq: int, rate: float) -> int:
+    return int((start_at + seq / rate) * 1e6)
+
+
+def _make_constant(run: Run, task: ProducerTask, epoch: int) -> dict[str, Any]:
+    # A task that Spark repeats is another epoch, because the messages of the first one are already sent.
+    return {
+        "run_id": run.run_id,
+        "cluster": task.cluster,
+        "topic": name_topic(run),
+        "producer": task.producer,
+        "epoch": epoch,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Publish as the task of Spark wants it."""
+    directory, number, epoch, ready = sys.argv[1:] if arguments is None else arguments
+    parent = Parent(int(ready))
+    parent.watch()
+    run = Run(directory)
+    task = plan_producers(run)[int(number)]
+    ScheduledProducer(run, task, epoch=int(epoch), gone=parent.gone).publish(parent.say_ready, parent.await_begin)
+    sys.stderr.flush()
+    # Everything is recorded; threads of the system's client that hang must not keep the process.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

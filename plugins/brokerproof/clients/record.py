@@ -1,0 +1,149 @@
+"""The append-only record of one client: what it was about to do, and what came of it.
+
+It is a row of files below `clients/<client>/` of the run's directory. Each is written whole within a second after what
+it tells, and never changed again, so that whatever is killed later, the client itself included, takes nothing of it.
+
+    <epoch>-<number>.arrow    rows of the client's table, and which acks its cluster confirmed meanwhile
+    <epoch>-reserved.json     the producer sends no message with a higher seq before this file says so
+
+An epoch is one process: Spark may start a task again, whose client is another process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import fsspec
+import pyarrow as pa
+
+from brokerproof.clients.deliveries import ConfirmedAcks
+from brokerproof.errors import RunError
+from brokerproof.machine.files import stage_object
+from brokerproof.run.directory import Run
+from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
+from brokerproof.run.tables import SCHEMAS
+
+# The client's record is at most so old, and a file of it takes under a millisecond.
+KEEP_EVERY_S = 0.5
+_ACKS = b"brokerproof.acks"
+
+
+class Reservation(StrictModel):
+    """What a producer may have sent: the seqs from 0 to `until`, which is not one of them, from `start_at` on."""
+
+    until: int
+    # Seconds since the epoch.
+    start_at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """One file of the record."""
+
+    rows: pa.RecordBatch
+    acks: Sequence[ConfirmedAcks]
+
+
+class RecordWriter:
+    """Writes the record of one epoch of a client."""
+
+    def __init__(self, run: Run, client: str, *, table: str, epoch: int) -> None:
+        self._run, self._client, self._epoch = run, client, epoch
+        self._schema = SCHEMAS[table]
+        self._number = 0
+
+    def append(self, rows: pa.RecordBatch, acks: Sequence[ConfirmedAcks] = ()) -> None:
+        """Add rows, and the answers about acks that came since the last call. Raises MachineError."""
+        content = json.dumps([each.to_plain() for each in acks]).encode()
+        schema = self._schema.with_metadata({_ACKS: content})
+        path = self._run.path(*_locate(self._client, _name_segment(self._epoch, self._number)))
+        with stage_object(path, "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            writer.write_batch(rows)
+        self._number += 1
+
+    def reserve(self, until: int, start_at: float) -> None:
+        """Say which seqs may be sent from now on. Raises MachineError."""
+        content = Reservation(until=until, start_at=start_at).model_dump_json()
+        self._run.write_text("/".join(_locate(self._client, _name_reservation(self._epoch))), content)
+
+
+class RecordReader:
+    """Reads the record of one epoch of a client while it grows, or after its writer has ended."""
+
+    def __init__(self, run: Run, client: str, *, epoch: int) -> None:
+        self._run, self._client, self._epoch = run, client, epoch
+        self._number = 0
+
+    def read_new(self) -> Iterator[Segment]:
+        """The segments since the last call. Raises RunError where one is damaged."""
+        while (segment := self._read_segment()) is not None:
+            self._number += 1
+            yield segment
+
+    def read_reservation(self) -> Reservation | None:
+        """What may have been sent; None for a client that sent nothing."""
+        path = _locate(self._client, _name_reservation(self._epoch))
+        try:
+            text = self._run.read_text(*path)
+        except FileNotFoundError:
+            return None
+        file = self._run.path(*path)
+        return parse_strictly(Reservation, load_object(text, file=file), file=file)
+
+    def _read_segment(self) -> Segment | None:
+        path = self._run.path(*_locate(self._client, _name_segment(self._epoch, self._number)))
+        try:
+            with fsspec.open(path, "rb") as file:
+                content = pa.ipc.open_file(pa.BufferReader(file.read()))
+        except FileNotFoundError:
+            return None
+        except (pa.ArrowException, OSError) as error:
+            raise RunError(f"{path} is damaged: {error}") from None
+        schema = content.schema
+        rows = content.get_batch(0).replace_schema_metadata(None)
+        acks = json.loads((schema.metadata or {}).get(_ACKS, b"[]"))
+        return Segment(rows=rows, acks=[ConfirmedAcks.from_plain(each) for each in acks])
+
+
+def list_epochs(run: Run, client: str) -> list[int]:
+    """The epochs of which a client left anything, in their order."""
+    names = _list_names(run, "clients", client)
+    return sorted({int(name.partition("-")[0]) for name in names if not name.startswith(".")})
+
+
+def list_clients(run: Run, job: str) -> list[str]:
+    """The clients of a job that left a record, by name."""
+    return sorted(name for name in _list_names(run, "clients") if name.startswith(f"{job}-"))
+
+
+def remove_records(run: Run, job: str) -> None:
+    """Remove the records of a job's clients, after their rows were sealed in their table."""
+    for client in list_clients(run, job):
+        filesystem, directory = fsspec.url_to_fs(run.path("clients", client))
+        filesystem.rm(directory, recursive=True)
+
+
+def name_client(job: str, number: int) -> str:
+    """What a client of a job is called in the run's directory."""
+    return f"{job}-{number}"
+
+
+def _list_names(run: Run, *path: str) -> list[str]:
+    filesystem, directory = fsspec.url_to_fs(run.path(*path))
+    if not filesystem.exists(directory):
+        return []
+    return [found.rstrip("/").rsplit("/", 1)[-1] for found in filesystem.ls(directory, detail=False)]
+
+
+def _locate(client: str, name: str) -> tuple[str, str, str]:
+    return "clients", client, name
+
+
+def _name_segment(epoch: int, number: int) -> str:
+    return f"{epoch}-{number:06}.arrow"
+
+
+def _name_reservation(epoch: int) -> str:
+    return f"{epoch}-reserved.json"

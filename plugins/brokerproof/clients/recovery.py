@@ -1,0 +1,96 @@
+"""The tables of jobs that did not get to their end, from the records that their clients left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import fsspec
+import psutil
+import pyarrow.parquet as pq
+
+from brokerproof.clients.consuming import ConsumerTask, complete_deliveries, plan_consumers
+from brokerproof.clients.producing import ProducerTask, complete_publishes, plan_producers
+from brokerproof.clients.record import RecordReader, list_clients, list_epochs, remove_records
+from brokerproof.machine.files import stage_object
+from brokerproof.machine.processes import end_processes, find_marked_processes, read_mark
+from brokerproof.run.directory import Run
+from brokerproof.run.records import ProducerEnd, TableSeal, read_record
+from brokerproof.run.seals import seal_tables
+from brokerproof.run.tables import SCHEMAS, Batches
+
+Task = TypeVar("Task", ProducerTask, ConsumerTask)
+
+# What makes the rows of each file of a table, by the file's name.
+Parts = Mapping[str, Callable[[], Batches]]
+
+# A client whose task is gone ends by itself in this time.
+_CLIENTS_END_S = 5.0
+
+
+def recover_tables(run: Run) -> list[str]:
+    """Write the tables of clients whose job did not seal them, seal them, and return their names.
+
+    Nothing is done for a run that was recorded before clients had records. Raises RunError where a record is damaged,
+    MachineError where a table cannot be written.
+    """
+    recovered = []
+    publishes = _list_parts(run, plan_producers(run), _complete_publishes)
+    deliveries = _list_parts(run, plan_consumers(run), _complete_deliveries)
+    for job, table, parts in (("load", "publishes", publishes), ("consume", "deliveries", deliveries)):
+        if not list_clients(run, job) or read_record(run, TableSeal, table) is not None:
+            continue
+        _end_clients(run, job)
+        _replace_table(run, table, parts)
+        seal_tables(run, table)
+        remove_records(run, job)
+        recovered.append(table)
+    return recovered
+
+
+def _list_parts(run: Run, tasks: Iterable[Task], complete: Callable[[Run, Task, int], Batches]) -> Parts:
+    return {
+        f"{task.client}-{epoch}": partial(complete, run, task, epoch)
+        for task in tasks
+        for epoch in list_epochs(run, task.client)
+    }
+
+
+def _complete_publishes(run: Run, task: ProducerTask, epoch: int) -> Batches:
+    reader = RecordReader(run, task.client, epoch=epoch)
+    is_last = epoch == max(list_epochs(run, task.client))
+    ended = is_last and read_record(run, ProducerEnd, task.number) is not None
+    reservation = None if ended else reader.read_reservation()
+    return complete_publishes(run, task, epoch, reader.read_new(), lambda: reservation)
+
+
+def _complete_deliveries(run: Run, task: ConsumerTask, epoch: int) -> Batches:
+    return complete_deliveries(RecordReader(run, task.client, epoch=epoch).read_new())
+
+
+def _end_clients(run: Run, job: str) -> None:
+    """Wait for the clients of the job on this machine, which end when their task has, and end those that hang."""
+    directory = Path(run.directory).absolute()
+    ours = [
+        process
+        for process in find_marked_processes(directory)
+        if (mark := read_mark(process)) is not None and mark.name.startswith(f"client {job}-")
+    ]
+    _, hanging = psutil.wait_procs(ours, timeout=_CLIENTS_END_S)
+    end_processes(hanging)
+
+
+def _replace_table(run: Run, table: str, parts: Parts) -> None:
+    """Write a table anew, one file for each part, a batch at a time. What the job left of it goes."""
+    filesystem, directory = fsspec.url_to_fs(run.table(table))
+    if filesystem.exists(directory):
+        filesystem.rm(directory, recursive=True)
+    for name, read in parts.items():
+        with (
+            stage_object(run.path("tables", table, f"part-{name}.parquet"), "wb") as file,
+            pq.ParquetWriter(file, SCHEMAS[table]) as writer,
+        ):
+            for batch in read():
+                writer.write_batch(batch)

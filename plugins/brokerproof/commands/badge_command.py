@@ -1,0 +1,19 @@
+"""`badge`: the last verdict of a scenario, or of all, as an SVG."""
+
+from __future__ import annotations
+
+import argparse
+
+from brokerproof.commands.exit_status import ExitStatus
+from brokerproof.commands.output import deliver_text
+from brokerproof.reports.badge import render_history_badge
+from brokerproof.results.history import open_history
+from brokerproof.settings import Settings
+
+
+def execute(options: argparse.Namespace, settings: Settings) -> int:
+    """Print the badge, or write it into a file, whole or not at all."""
+    with open_history() as history:
+        badge = render_history_badge(history, options.scenario)
+    deliver_text(badge, "badge", options.output, as_json=options.json)
+    return ExitStatus.OK

@@ -1,0 +1,33 @@
+"""`explain`: shows the whole life of one message of a run."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from brokerproof.commands.exit_status import ExitStatus
+from brokerproof.commands.output import print_json
+from brokerproof.commands.run_location import open_run
+from brokerproof.errors import InputError
+from brokerproof.reports.message_life import read_message_life
+from brokerproof.reports.message_life_view import print_message_life
+from brokerproof.settings import Settings
+
+
+def execute(options: argparse.Namespace, settings: Settings) -> int:
+    """Print the life of the message. `UNKNOWN` where a part of the evidence about it is missing or damaged."""
+    del settings
+    life = read_message_life(open_run(options.run_directory), options.producer, _parse_seq(options.seq))
+    if options.json:
+        print_json(life.model_dump(mode="json"))
+    else:
+        print_message_life(life, Console())
+    return ExitStatus.UNKNOWN if life.problems else ExitStatus.OK
+
+
+def _parse_seq(text: str) -> int:
+    # Python turns no text of more than 4,300 digits into a number; no seq has more than 19.
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise InputError(f"`{text}` is no seq", field="SEQ", remedy="give a whole number from 0 on")
+    return int(text)

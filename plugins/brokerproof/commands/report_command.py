@@ -1,0 +1,37 @@
+"""`report`: writes the files of a run's report, for whoever reads it outside Airflow."""
+
+from __future__ import annotations
+
+import argparse
+
+from brokerproof.commands.exit_status import ExitStatus
+from brokerproof.commands.output import print_error, print_json
+from brokerproof.commands.run_location import make_absolute, open_run
+from brokerproof.errors import RunError
+from brokerproof.reports.exports import write_exports
+from brokerproof.run.directory import Run
+from brokerproof.run.judgement import read_judgement
+from brokerproof.settings import Settings
+
+
+def execute(options: argparse.Namespace, settings: Settings) -> int:
+    """Write the files and print where they are. A run that was not judged gets them too, and a sentence."""
+    run = open_run(options.run_directory)
+    files = write_exports(run, make_absolute(options.output) if options.output else run.path("report"))
+    problem = _explain_unjudged(run)
+    if problem:
+        print_error(problem)
+    if options.json:
+        print_json({"run_id": run.run_id, "files": files, "problem": problem})
+    else:
+        for location in files.values():
+            print(location)
+    return ExitStatus.UNKNOWN if problem else ExitStatus.OK
+
+
+def _explain_unjudged(run: Run) -> str | None:
+    try:
+        read_judgement(run)
+    except RunError as error:
+        return f"run {run.run_id} was not judged, and its report says no more: {error} (try `brokerproof verify`)"
+    return None

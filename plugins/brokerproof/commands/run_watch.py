@@ -1,0 +1,118 @@
+"""What `run` and `watch` share: a run is shown until it ends or the user leaves, and its outcome is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from brokerproof.commands.exit_status import ExitStatus, derive_exit_status
+from brokerproof.commands.interruption import Choice, Interruption, ask_for_choice
+from brokerproof.commands.output import print_json
+from brokerproof.machine.processes import find_marked_processes
+from brokerproof.orchestration.airflow_answers import AirflowError, AirflowGoneError
+from brokerproof.orchestration.progress import Progress
+from brokerproof.orchestration.scenario_run import ScenarioRun, has_recorded_outcome, make_unknown_outcome
+from brokerproof.results.outcome_view import print_outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchEnd:
+    """What is known of a run when nobody watches it any longer."""
+
+    outcome: Mapping[str, Any]
+    status: ExitStatus
+    # The tasks that could not do their work, each with a sentence.
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+def watch_run(run: ScenarioRun, progress: Progress, begin: Callable[[], None] = lambda: None) -> WatchEnd:
+    """Begin a run and show it until it ends, until the user leaves, or until Airflow has gone.
+
+    Ctrl-C asks what to do. Without a terminal, and on SIGTERM, the run is stopped and shown to its end.
+    """
+    try:
+        with Interruption() as interruption:
+            return _watch_until_end(run, progress, interruption, begin)
+    except AirflowGoneError as error:
+        if has_recorded_outcome(run.directory):
+            return _make_end(run)
+        return make_end_without_airflow(run.run_id, run.scenario, run.directory, error)
+    except AirflowError as error:
+        return _make_unknown_end(run.run_id, run.scenario, run.directory, str(error))
+
+
+def make_end_without_airflow(run_id: str, scenario: str, directory: Path, error: AirflowGoneError) -> WatchEnd:
+    """The end for a run that was not over when Airflow ended or fell silent: what is true of it, and what to type."""
+    count = sum(1 for _ in find_marked_processes(directory.absolute()))
+    left = f"{count} of its processes (nodes, clients, monitor) still run" if count else "none of its nodes runs"
+    start = (
+        "`brokerproof airflow start`" if error.ended else "`brokerproof airflow stop` and `brokerproof airflow start`"
+    )
+    why = (
+        f"{error}, and the run was not over: {left}. {start} gets Airflow back, which cancels a run that had begun and "
+        f"stops its cluster; then `brokerproof watch {run_id}` shows it. `brokerproof down` stops everything at once"
+    )
+    return _make_unknown_end(run_id, scenario, directory, why)
+
+
+def print_end(end: WatchEnd, console: Console, *, json: bool) -> None:
+    """Print the outcome of a run, and as the last thing on stdout the object for programs that ask for it."""
+    # Whoever left was told how to go on.
+    if end.status is not ExitStatus.INTERRUPTED:
+        print_outcome(end.outcome, end.problems, console if json else Console())
+    if json:
+        print_json(end.outcome)
+
+
+def _watch_until_end(
+    run: ScenarioRun, progress: Progress, interruption: Interruption, begin: Callable[[], None]
+) -> WatchEnd:
+    choice = Choice.GO_ON
+    try:
+        # A request that was broken off here would leave a run that nobody knows of.
+        with interruption.hold():
+            begin()
+    except KeyboardInterrupt as interrupt:
+        choice = ask_for_choice(interrupt, progress)
+    while choice is Choice.GO_ON:
+        try:
+            run.follow(progress)
+            return _make_end(run)
+        except KeyboardInterrupt as interrupt:
+            choice = ask_for_choice(interrupt, progress)
+    if choice is Choice.STOP_WATCHING:
+        return _leave(run, progress, f"the run goes on; `brokerproof watch {run.run_id}` shows it, and Ctrl-C stops it")
+    try:
+        progress.print_sentence("cancelling the run and stopping its cluster; Ctrl-C again leaves that to Airflow")
+        if not run.cancel():
+            return _make_unknown_end(run.run_id, run.scenario, run.directory, "the run was cancelled before it began")
+        if choice is Choice.STOP:
+            run.follow(progress)
+            return _make_end(run)
+    except KeyboardInterrupt:
+        pass
+    return _leave(
+        run,
+        progress,
+        f"Airflow goes on with the teardown; `brokerproof watch {run.run_id}` shows it, and `brokerproof down` stops "
+        "everything at once",
+    )
+
+
+def _leave(run: ScenarioRun, progress: Progress, sentence: str) -> WatchEnd:
+    progress.print_sentence(sentence)
+    outcome = make_unknown_outcome(run.run_id, run.scenario, run.directory, sentence)
+    return WatchEnd(outcome=outcome, status=ExitStatus.INTERRUPTED)
+
+
+def _make_end(run: ScenarioRun) -> WatchEnd:
+    outcome = run.read_outcome()
+    return WatchEnd(outcome=outcome, problems=run.read_problems(), status=derive_exit_status(outcome))
+
+
+def _make_unknown_end(run_id: str, scenario: str, directory: Path, why: str) -> WatchEnd:
+    return WatchEnd(outcome=make_unknown_outcome(run_id, scenario, directory, why), status=ExitStatus.UNKNOWN)

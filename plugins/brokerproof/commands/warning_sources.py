@@ -1,0 +1,32 @@
+"""Where the warnings that a command prints come from: the scenario's file, and the runs of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from brokerproof import clock
+from brokerproof.experiment.run_warning import RunWarning
+from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.topology import Topology
+from brokerproof.results.held_rates import LATELY, AskedRate, list_rate_warnings
+from brokerproof.results.history import open_recorded_history
+from brokerproof.results.history_database import HistoryError
+from brokerproof.run_warnings import listing
+
+
+def read_asked_rates(tell: Callable[[str], None]) -> list[AskedRate]:
+    """The rates of the last runs; none where there is no history. `tell` gets a sentence where it cannot be read."""
+    try:
+        history = open_recorded_history()
+        if history is None:
+            return []
+        with history:
+            return history.list_asked_rates(clock.to_utc(clock.now_us()) - LATELY)
+    except HistoryError as error:
+        tell(f"no rate is compared with those that this machine held: {error}")
+        return []
+
+
+def list_warnings(scenario: Scenario, topology: Topology, asked: Sequence[AskedRate]) -> list[RunWarning]:
+    """All warnings about a scenario; `asked` are the rates of the last runs."""
+    return [*listing.list_warnings(scenario, topology), *list_rate_warnings(scenario, topology, asked)]

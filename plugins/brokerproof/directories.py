@@ -1,0 +1,99 @@
+"""Directories that are searched for files by name: a user's own ones, and the shipped one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from brokerproof.errors import InputError
+
+
+@dataclass(frozen=True)
+class Directories:
+    """Directories of files of one kind. Only a name that a single one of them has can be used.
+
+    `variable` is the environment variable that lists them. `shipped` is the directory of the project, whether or not it
+    is one of them. If `replaceable` is true, a file of any other directory replaces the shipped one of its name.
+    """
+
+    paths: tuple[Path, ...]
+    variable: str = ""
+    shipped: Path | None = None
+    replaceable: bool = False
+
+    def find(self, name: str, ending: str = ".yaml") -> Path | None:
+        """The file with this name; None where there is none.
+
+        Raises InputError where two directories have the name, or where the file may be in one that cannot be read.
+        """
+        files = self._search(ending).get(name, [])
+        if len(files) > 1:
+            raise _refuse_same_name(files)
+        if not files:
+            self.check_readable()
+        return files[0] if files else None
+
+    def list_files(self, ending: str = ".yaml") -> dict[str, Path]:
+        """The files that can be used, by their names without the ending and in their order."""
+        return {name: files[0] for name, files in self._search(ending).items() if len(files) == 1}
+
+    def list_problems(self, ending: str = ".yaml") -> list[InputError]:
+        """An error for each directory that cannot be read, and for each name that two directories have."""
+        same_names = (_refuse_same_name(files) for files in self._search(ending).values() if len(files) > 1)
+        return list(chain(self._list_unreadable(), same_names))
+
+    def check_readable(self) -> None:
+        """Raises InputError where one of the directories cannot be read."""
+        for error in self._list_unreadable():
+            raise error
+
+    def has_left_out(self, name: str, ending: str = ".yaml") -> bool:
+        """Whether the file is a shipped one and the shipped directory is none of these."""
+        if self.shipped is None or self.shipped in self.paths:
+            return False
+        return name in replace(self, paths=(self.shipped,)).list_files(ending)
+
+    def below(self, name: str) -> Directories:
+        """The directories of this name in these ones, of which not every one needs to have it."""
+        return Directories(
+            paths=tuple(path / name for path in self.paths if (path / name).is_dir()),
+            variable=self.variable,
+            shipped=self.shipped and self.shipped / name,
+        )
+
+    def _search(self, ending: str) -> dict[str, list[Path]]:
+        found: dict[str, list[Path]] = {}
+        for path in self.paths:
+            for file in path.glob(f"*{ending}"):
+                found.setdefault(file.stem, []).append(file)
+        for name, files in found.items():
+            if self.replaceable and len(files) > 1:
+                found[name] = [file for file in files if file.parent != self.shipped]
+        return dict(sorted(found.items()))
+
+    def _list_unreadable(self) -> Iterator[InputError]:
+        for path in self.paths:
+            try:
+                with os.scandir(path):
+                    pass
+            except OSError as error:
+                yield InputError(
+                    f"the directory {path} cannot be read: {error.strerror}",
+                    field=self.variable,
+                    remedy="correct the path, or take it out of the list",
+                )
+
+
+def make_directories(place: Path | Directories) -> Directories:
+    """One directory, or several as they are."""
+    return place if isinstance(place, Directories) else Directories(paths=(place,))
+
+
+def _refuse_same_name(files: list[Path]) -> InputError:
+    first, *others = files
+    return InputError(
+        f"has the same name as {' and '.join(map(str, others))}", file=str(first), remedy="rename all but one"
+    )

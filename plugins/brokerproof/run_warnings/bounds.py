@@ -1,0 +1,212 @@
+"""Warnings about bounds that nothing measures, that no run can meet, or that no run can break.
+
+What a metric can be stands in its row in `experiment/metrics.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from brokerproof.experiment.metrics import METRICS, Metric, Watch
+from brokerproof.experiment.run_warning import RunWarning
+from brokerproof.experiment.scenario import Bound, Scenario
+from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.yaml_models import suggest_name
+from brokerproof.run.observations import INTERVAL_S
+from brokerproof.run_warnings.failovers import list_failovers
+from brokerproof.run_warnings.fault_times import list_fault_times
+from brokerproof.run_warnings.subjects import list_subjects
+from brokerproof.systems.roles import list_nodes_that, serves
+
+_SECONDS = {"s": 1.0, "ms": 0.001}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BoundInScenario:
+    """One line of `bounds`."""
+
+    key: str
+    bound: Bound
+    metric: Metric
+    subject: str
+    scenario: Scenario
+    topology: Topology
+
+    def applies_to(self, fault: str) -> bool:
+        """Whether it bounds the metric of a fault."""
+        return self.subject in ("", fault) and self.scenario.bound(self.key.partition("/")[0], fault) == self.bound
+
+
+def list_bound_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
+    """At most one warning for each bound."""
+    for key, bound in scenario.bounds.items():
+        name, _, subject = key.partition("/")
+        line = _BoundInScenario(
+            key=key, bound=bound, metric=METRICS[name], subject=subject, scenario=scenario, topology=topology
+        )
+        found = (warning for check in _CHECKS if (warning := check(line)) is not None)
+        if (first := next(found, None)) is not None:
+            yield first
+
+
+def _warn(line: _BoundInScenario, what: str, remedy: str, end: str = "") -> RunWarning:
+    return RunWarning(field=f"bounds.{line.key}{end}", what=what, remedy=remedy)
+
+
+def _check_subject(line: _BoundInScenario) -> RunWarning | None:
+    known = list_subjects(line.metric, line.scenario, line.topology)
+    if known is None or (line.subject in known if line.subject else known):
+        return None
+    if not known:
+        return _warn(
+            line,
+            f"there is one value per {line.metric.subject}, and none is in this scenario, so that the verdict is "
+            "at best `unknown`",
+            "leave it out",
+        )
+    return _warn(
+        line,
+        f"no {line.metric.subject} is called `{line.subject}`, so that nothing is measured of it and the verdict is "
+        "at best `unknown`",
+        suggest_name(line.subject, known),
+    )
+
+
+def _check_range(line: _BoundInScenario) -> RunWarning | None:
+    least, greatest, bound = line.metric.least, line.metric.greatest, line.bound
+    if bound.max is not None and bound.max < least:
+        return _warn(
+            line, f"no value is below {least:g}, so that no run meets it", f"set it to {least:g} or more", ".max"
+        )
+    if bound.min is not None and greatest is not None and bound.min > greatest:
+        what = f"no value is above {greatest:g}, so that no run meets it"
+        return _warn(line, what, f"set it to {greatest:g} or less", ".min")
+    return None
+
+
+def _check_failover(line: _BoundInScenario) -> RunWarning | None:
+    """A time that contains a session is no shorter than what is left of the session."""
+    if line.bound.max is None or not line.metric.waits_for_failover:
+        return None
+    for each in list_failovers(line.scenario, line.topology):
+        soonest_s = min(each.failover.soonest_s, each.lasts_s)
+        if each.owner_is_silent and line.applies_to(each.harm.fault.name) and line.bound.max < soonest_s:
+            return _warn(
+                line,
+                f"`{each.harm.fault.name}` makes the topic's owner silent, and nobody takes over within "
+                f"{soonest_s:.0f} s ({each.failover.why}), so that no run meets it",
+                f"set it above {each.failover.latest_s:.0f}, or shorten the time-outs",
+                ".max",
+            )
+    return None
+
+
+def _check_sampling(line: _BoundInScenario) -> RunWarning | None:
+    if line.bound.max is None or not line.metric.is_sampled or line.bound.max >= INTERVAL_S:
+        return None
+    return _warn(
+        line,
+        f"it is read from samples that are {INTERVAL_S:g} s apart, so that chance decides whether a run meets it",
+        f"set it to {2 * INTERVAL_S:g} or more",
+        ".max",
+    )
+
+
+def _check_round_trip(line: _BoundInScenario) -> RunWarning | None:
+    if line.bound.max is None or not line.metric.takes_round_trip:
+        return None
+    trip_s = _find_round_trip_s(line.scenario, line.topology)
+    if line.bound.max * _SECONDS[line.metric.unit] >= trip_s:
+        return None
+    return _warn(
+        line,
+        f"the way from the producers to the topic's owner and back takes {1000 * trip_s:g} ms, so that no run meets it",
+        f"set it above {trip_s / _SECONDS[line.metric.unit]:g}, or bring the producers nearer",
+        ".max",
+    )
+
+
+def _find_round_trip_s(scenario: Scenario, topology: Topology) -> float:
+    """The shortest way from the producers to a node that serves, and back."""
+    here = scenario.workload.region
+    homes = scenario.workload.list_homes(topology)
+    if here is None:
+        return 0.0
+    regions = {topology.nodes[name].region for home in homes for name in list_nodes_that(serves, topology, home)}
+    delays = {
+        region: link.delay_ms - link.jitter_ms
+        for link in topology.links
+        for region in link.between
+        if here in link.between
+    }
+    return 2 * min(0.0 if region == here else delays.get(region, 0.0) for region in regions) / 1000
+
+
+def _check_messages(line: _BoundInScenario) -> RunWarning | None:
+    if line.metric.unit != "messages":
+        return None
+    workload, phases = line.scenario.workload, line.scenario.phases
+    total = int(workload.rate * len(workload.list_homes(line.topology)) * phases.total_s)
+    if line.bound.min is not None and line.bound.min > total:
+        return _warn(
+            line,
+            f"the three phases publish {total:,} messages, so that no run meets it",
+            f"set it below {total}",
+            ".min",
+        )
+    if line.bound.max is not None and line.bound.max >= total and not line.bound.min:
+        return _warn(
+            line,
+            f"it allows all of the {total:,} messages that the three phases publish, so that it cannot fail",
+            f"set it below {total}",
+            ".max",
+        )
+    return None
+
+
+def _check_watch(line: _BoundInScenario) -> RunWarning | None:
+    """A wait that is cut off proves a violation only if it already lasted longer than the bound."""
+    watch, bound = line.metric.watch, line.bound
+    if watch is None or bound.max is None or (bound.min or 0) > line.metric.least:
+        return None
+    applies = [each for each in list_fault_times(line.scenario) if line.applies_to(each.fault.name)]
+    if not applies:
+        return None
+    longest = max(applies, key=lambda each: each.find_watched_s(watch))
+    seen_s = max(0.0, longest.find_watched_s(watch) - line.metric.lasting_s)
+    if bound.max < seen_s:
+        return None
+    event = Watch.LOAD_END if longest.next_fault_s is None else watch
+    return _warn(
+        line,
+        f"`{longest.fault.name}` is watched for at most {longest.find_watched_s(watch):g} s, until {event}, and no "
+        f"value above {seen_s:g} can be proven, so that the bound cannot fail",
+        f"set it below {math.ceil(seen_s)}, or lengthen phases.impact_s",
+        ".max",
+    )
+
+
+def _check_open_ends(line: _BoundInScenario) -> RunWarning | None:
+    """Both ends are outside of what the metric can be."""
+    least, greatest, bound = line.metric.least, line.metric.greatest, line.bound
+    open_below = bound.min is None or bound.min <= least
+    open_above = bound.max is None or (greatest is not None and bound.max >= greatest)
+    if not (open_below and open_above):
+        return None
+    span = f"at least {least:g}" if greatest is None else f"from {least:g} to {greatest:g}"
+    return _warn(line, f"every value is {span} anyway, so that it cannot fail", "set a stricter one, or leave it out")
+
+
+# The first one that finds something speaks.
+_CHECKS: tuple[Callable[[_BoundInScenario], RunWarning | None], ...] = (
+    _check_subject,
+    _check_range,
+    _check_open_ends,
+    _check_failover,
+    _check_sampling,
+    _check_round_trip,
+    _check_messages,
+    _check_watch,
+)

@@ -1,0 +1,52 @@
+"""When the faults of a scenario take effect, as far as its file tells, in seconds after the impact phase began."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.metrics import Watch
+from brokerproof.experiment.scenario import Scenario
+from brokerproof.faults.registry import list_harmful_faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarmfulFault:
+    """A fault whose recovery is looked for; `index` is its place in the scenario's list."""
+
+    index: int
+    fault: Fault
+    # The longest time from its effect to the load's end, and to the next harmful fault's effect. That one is None where
+    # no such fault follows, or where it waits for a condition.
+    load_end_s: float
+    next_fault: Fault | None
+    next_fault_s: float | None
+
+    def find_watched_s(self, watch: Watch) -> float:
+        """The longest time for which an event after it is looked for."""
+        if watch is Watch.NEXT_FAULT and self.next_fault_s is not None:
+            return self.next_fault_s
+        return self.load_end_s
+
+
+def list_fault_times(scenario: Scenario) -> list[HarmfulFault]:
+    """The harmful faults in the order in which they are injected. A condition may delay one of them."""
+    harmful = set(list_harmful_faults(scenario))
+    indexes = [index for index, fault in enumerate(scenario.faults) if fault.name in harmful]
+    # The timeline injects them in this order too.
+    ordered = sorted(indexes, key=lambda index: (scenario.faults[index].at_s, index))
+    found = []
+    for place, index in enumerate(ordered):
+        fault = scenario.faults[index]
+        following = scenario.faults[ordered[place + 1]] if place + 1 < len(ordered) else None
+        waits = following is None or following.when is not None
+        found.append(
+            HarmfulFault(
+                index=index,
+                fault=fault,
+                load_end_s=scenario.phases.impact_s + scenario.phases.recovery_s - fault.at_s,
+                next_fault=None if waits else following,
+                next_fault_s=None if waits or following is None else following.at_s - fault.at_s,
+            )
+        )
+    return found

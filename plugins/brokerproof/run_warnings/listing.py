@@ -1,0 +1,19 @@
+"""All warnings about a scenario that need nothing but its file and its topology."""
+
+from __future__ import annotations
+
+from brokerproof.experiment.run_warning import RunWarning
+from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.topology import Topology
+from brokerproof.run_warnings.bounds import list_bound_warnings
+from brokerproof.run_warnings.outages import list_outage_warnings
+from brokerproof.systems.registry import find_system
+
+
+def list_warnings(scenario: Scenario, topology: Topology) -> list[RunWarning]:
+    """The warnings about a scenario that `load_scenario` accepted."""
+    return [
+        *find_system(topology).list_warnings(scenario, topology),
+        *list_outage_warnings(scenario, topology),
+        *list_bound_warnings(scenario, topology),
+    ]

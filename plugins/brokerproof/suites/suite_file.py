@@ -1,0 +1,236 @@
+"""Reads a suite's file, and refuses one that asks for less than it must, or that could say yes to nothing.
+
+A suite that leaves an expectation out would pass without it. So the file of each of the five suites holds an
+expectation about every anomaly or metric of the suite, and its bounds are those of the metric or stricter ones.
+Standard expectations may stand beside them (standard_entry.py). A user's own suite holds whatever it asks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import fsspec
+
+from brokerproof.errors import InputError, shorten
+from brokerproof.experiment.guarantees import Suite
+from brokerproof.experiment.metrics import METRICS, Metric
+from brokerproof.experiment.suite_name import check_suite_name
+from brokerproof.experiment.yaml_models import suggest_name
+from brokerproof.suites.known_fields import check_fields
+from brokerproof.suites.standard_entry import read_description, read_standard_entry
+from brokerproof.suites.suite_content import list_subjects, make_entry
+from brokerproof.suites.written_expectation import WrittenExpectation
+
+# Brokerproof's own kinds of expectation, each with the keyword that says what it is about, and all keywords it takes.
+# Nothing else is let through: `row_condition`, `mostly` and `result_format` can each turn a no into a yes.
+EXPECTATION_KINDS: Mapping[str, tuple[str, frozenset[str]]] = {
+    "expect_no_illegal_anomaly": ("anomaly", frozenset({"anomaly"})),
+    "expect_measurement_within_bounds": ("metric", frozenset({"metric", "minimum", "maximum", "required"})),
+}
+_ENTRY_FIELDS = frozenset({"type", "kwargs", "description", "meta", "notes"})
+# The library writes an `id` into a file, too.
+_FILE_FIELDS = frozenset({"name", "expectations", "meta", "notes", "id"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteFile:
+    """A suite as it is written."""
+
+    path: str
+    suite: str
+    expectations: tuple[WrittenExpectation, ...]
+    # What of the suite this is, where it is evaluated in parts.
+    part: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name under which the library knows it."""
+        return f"{self.suite}.{self.part}" if self.part else str(self.suite)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The suite as Great Expectations takes it. A standard expectation has its name in `meta`."""
+        return {"name": self.title, "expectations": [_make_content(written) for written in self.expectations]}
+
+    @property
+    def on_messages(self) -> SuiteFile:
+        """The part with the expectations about anomalies."""
+        return self._select("", [written for written in self._own if written.name not in METRICS])
+
+    @property
+    def on_measurements(self) -> SuiteFile:
+        """The part with the expectations about metrics."""
+        has_other_parts = any(written.name not in METRICS for written in self._own)
+        measured = [written for written in self._own if written.name in METRICS]
+        return self._select("bounds" if has_other_parts else "", measured)
+
+    @property
+    def on_tables(self) -> list[SuiteFile]:
+        """A part for each table that standard expectations are about."""
+        tables = dict.fromkeys(written.table for written in self.expectations if written.standard)
+        return [
+            self._select(table, [written for written in self.expectations if written.table == table])
+            for table in tables
+        ]
+
+    @property
+    def _own(self) -> list[WrittenExpectation]:
+        return [written for written in self.expectations if written.standard is None]
+
+    def _select(self, part: str, expectations: Sequence[WrittenExpectation]) -> SuiteFile:
+        return replace(self, part=part, expectations=tuple(expectations))
+
+
+def _make_content(written: WrittenExpectation) -> dict[str, Any]:
+    if written.standard is None:
+        return dict(written.content)
+    return {**written.content, "description": written.description, "meta": {"name": written.name}}
+
+
+def read_suite(directories: Sequence[str], suite: str) -> SuiteFile:
+    """The suite's file in the first directory that has one. Raises InputError where it cannot be used."""
+    path = _find_file(directories, suite)
+    check_suite_name(suite, path)
+    content = _read_json(path)
+    check_fields(content, _FILE_FIELDS, path, "")
+    if content.get("name") != suite:
+        name = shorten(repr(content.get("name")))
+        raise InputError(f"is {name}, not `{suite}`", file=path, field="name", remedy="name the suite")
+    entries = content.get("expectations")
+    if not isinstance(entries, list) or not entries:
+        raise InputError("holds no expectation", file=path, field="expectations", remedy="write one a rule")
+    expectations = [_read_entry(entry, path, f"expectations.{index}") for index, entry in enumerate(entries)]
+    own = [expectation.name for expectation in expectations if expectation.standard is None]
+    _check_subjects(own, suite, path)
+    if suite in list(Suite):
+        _check_complete(own, Suite(suite), path)
+    for index, expectation in enumerate(expectations):
+        if expectation.name in METRICS:
+            _check_bounds(expectation, METRICS[expectation.name], path, f"expectations.{index}.kwargs")
+    return SuiteFile(path=path, suite=suite, expectations=_number_names(expectations, path))
+
+
+def _number_names(expectations: Sequence[WrittenExpectation], path: str) -> tuple[WrittenExpectation, ...]:
+    """The expectations, with a number behind a name that an earlier one has. Raises InputError where two are equal."""
+    numbered: list[WrittenExpectation] = []
+    for index, written in enumerate(expectations):
+        earlier = [other for other in expectations[:index] if other.name == written.name]
+        if any(other.content == written.content for other in earlier):
+            raise InputError(
+                f"`{written.name}` is asked twice", file=path, field=f"expectations.{index}", remedy="keep one"
+            )
+        numbered.append(replace(written, name=f"{written.name} #{len(earlier) + 1}") if earlier else written)
+    return tuple(numbered)
+
+
+def _find_file(directories: Sequence[str], suite: str) -> str:
+    """The path of the suite's file, or one that does not exist where no directory has it."""
+    paths = [f"{directory.rstrip('/')}/{suite}.json" for directory in directories]
+    return next((path for path in paths if _exists(path)), paths[-1])
+
+
+def _exists(path: str) -> bool:
+    system, name = fsspec.core.url_to_fs(path)
+    return bool(system.exists(name))
+
+
+def _read_json(path: str) -> Mapping[str, Any]:
+    try:
+        with fsspec.open(path, "r", encoding="utf-8") as file:
+            content = json.load(file)
+    except FileNotFoundError:
+        raise InputError("no such file", file=path, remedy="restore it; nothing can be judged without") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"not valid JSON: {error}", file=path, remedy="mend the syntax") from None
+    except (OSError, RecursionError, ValueError) as error:
+        # No file, lists nested without end, or a number of more than 4,300 digits.
+        raise InputError(f"cannot be read: {error}", file=path, remedy="mend the file") from None
+    if not isinstance(content, dict):
+        raise InputError("holds no suite", file=path, remedy="start with `name` and `expectations`")
+    return content
+
+
+def _read_entry(entry: Any, path: str, field: str) -> WrittenExpectation:
+    if not isinstance(entry, dict):
+        raise InputError("is no expectation", file=path, field=field, remedy="give `type`, `kwargs` and `description`")
+    kind = str(entry.get("type"))
+    if kind not in EXPECTATION_KINDS:
+        return read_standard_entry(entry, path, field, EXPECTATION_KINDS)
+    check_fields(entry, _ENTRY_FIELDS, path, field)
+    about, keywords = EXPECTATION_KINDS[kind]
+    kwargs = entry.get("kwargs")
+    if not isinstance(kwargs, dict) or not isinstance(kwargs.get(about), str):
+        raise InputError(f"does not say its `{about}`", file=path, field=f"{field}.kwargs", remedy="add it")
+    check_fields(kwargs, keywords, path, f"{field}.kwargs")
+    for name in ("minimum", "maximum"):
+        if name in kwargs and not _is_finite_number(kwargs[name]):
+            value = shorten(repr(kwargs[name]))
+            raise InputError(f"is no number: {value}", file=path, field=f"{field}.kwargs.{name}", remedy="give one")
+    if not isinstance(kwargs.get("required", False), bool):
+        raise InputError(
+            "is not true or false", file=path, field=f"{field}.kwargs.required", remedy="write true or false"
+        )
+    description = read_description(entry, path, field)
+    return WrittenExpectation(name=kwargs[about], description=description, content=entry)
+
+
+def _is_finite_number(value: Any) -> bool:
+    """Whether it is a number that bounds something; Python's JSON reads NaN and Infinity too."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_subjects(names: Sequence[str], suite: str, path: str) -> None:
+    """Every anomaly or metric exists, belongs to the suite where that is one of the five, and is asked for once."""
+    suites = [Suite(suite)] if suite in list(Suite) else list(Suite)
+    subjects = [subject for each in suites for subject in list_subjects(each)]
+    for name in names:
+        if name not in subjects:
+            raise InputError(
+                f"`{name}` is not judged by {suite}",
+                file=path,
+                field="expectations",
+                remedy=suggest_name(name, subjects),
+            )
+        if names.count(name) > 1:
+            raise InputError(f"two expectations are about `{name}`", file=path, field="expectations", remedy="keep one")
+
+
+def _check_complete(names: Sequence[str], suite: Suite, path: str) -> None:
+    """Every anomaly or metric of the suite has an expectation."""
+    if missing := [name for name in list_subjects(suite) if name not in names]:
+        listed = ", ".join(f"`{name}`" for name in missing)
+        raise InputError(
+            f"no expectation is about {listed}",
+            file=path,
+            field="expectations",
+            remedy=f"run `make docs`, or add {json.dumps(make_entry(missing[0]))}",
+        )
+
+
+def _check_bounds(written: WrittenExpectation, metric: Metric, path: str, field: str) -> None:
+    """A file may be stricter than the metric's own bounds, and not looser: only a scenario may allow more."""
+    if metric.minimum is not None and (written.minimum is None or written.minimum < metric.minimum):
+        raise InputError(
+            f"allows less than the bound of `{written.name}`, {metric.minimum:g}",
+            file=path,
+            field=f"{field}.minimum",
+            remedy=f"write {metric.minimum:g} or more; a scenario that allows less says so under `bounds`",
+        )
+    if metric.maximum is not None and (written.maximum is None or written.maximum > metric.maximum):
+        raise InputError(
+            f"allows more than the bound of `{written.name}`, {metric.maximum:g}",
+            file=path,
+            field=f"{field}.maximum",
+            remedy=f"write {metric.maximum:g} or less; a scenario that allows more says so under `bounds`",
+        )
+    if metric.required and not written.required:
+        raise InputError(
+            f"does not require that `{written.name}` is measured",
+            file=path,
+            field=f"{field}.required",
+            remedy="write true",
+        )

@@ -1,0 +1,87 @@
+"""A consumer that leaves its cluster after a fault: when, with what, and what is confirmed of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof import clock
+from brokerproof.checks import load_scenario
+from brokerproof.clients.consuming import MovingConsumer, plan_consumers
+from brokerproof.clock import wait_until
+from brokerproof.run.directory import Run
+from brokerproof.run.records import FaultEffective, write_record
+from brokerproof.systems.clients import Position, Received
+
+from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
+
+ROOT = Path(__file__).parents[3]
+EU, US = "cluster-eu", "cluster-us"
+
+
+class Clients:
+    """Clients of one cluster, which has endless messages; closing those of eu takes for ever."""
+
+    def __init__(self, cluster: str) -> None:
+        self.cluster = cluster
+        self._numbers: Iterator[int] = iter(range(10**9))
+        self.closed = threading.Event()
+
+    def consumer(self, subscription: Any, name: str) -> Clients:
+        assert subscription.replicated
+        return self
+
+    def receive(self, timeout_s: float) -> Received:
+        threading.Event().wait(0.001)
+        number = next(self._numbers)
+        return Received(self.cluster, number, "k", 0, -1, Position(1, number, None), 0, 0, None, None)
+
+    def acknowledge(self, received: Received) -> None:
+        pass
+
+    def close(self) -> None:
+        if self.cluster == EU:
+            threading.Event().wait()
+        self.closed.set()
+
+
+@pytest.fixture
+def consumer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MovingConsumer:
+    plant_system(monkeypatch, PlantedSystem(clients=Clients))
+    scenario, topology = load_scenario(
+        ROOT / "dags/scenarios/geo_replicated_subscription.yaml",
+        ROOT / "topologies",
+        {"workload.subscriptions.0.moves.after_s": 0.3, **ON_PLANTED},
+    )
+    run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
+    return MovingConsumer(run, plan_consumers(run)[0])
+
+
+@pytest.fixture
+def thread(consumer: MovingConsumer) -> Iterator[threading.Thread]:
+    receiving = threading.Thread(target=consumer.receive_all, daemon=True)
+    receiving.start()
+    yield receiving
+    consumer.stopping.set()
+
+
+def test_it_goes_after_the_fault_and_its_time_and_does_not_wait_for_what_it_leaves(
+    consumer: MovingConsumer, thread: threading.Thread
+) -> None:
+    wait_until(lambda: consumer.deliveries.count > 5, timeout_s=10, what="messages of eu")
+    consumer.leave_in_time()
+    assert not consumer.leaving.is_set(), "no fault took effect"
+    effective = clock.now_us()
+    write_record(consumer.run, FaultEffective(fault="eu_destroyed", at=effective))
+    while not consumer.leaving.is_set():
+        consumer.leave_in_time()
+    assert clock.now_us() - effective >= 0.3 * 1e6
+    wait_until(lambda: consumer.cluster == US, timeout_s=10, what="the move")
+    before = consumer.deliveries.count
+    wait_until(lambda: consumer.deliveries.count > before + 5, timeout_s=10, what="messages of us")
+    rows, _ = consumer.deliveries.take()
+    assert {(row["cluster"], row["producer"], row["incarnation"]) for row in rows} == {(EU, EU, 0), (US, US, 1)}
+    assert [row["arrival"] for row in rows] == list(range(len(rows)))

@@ -1,0 +1,243 @@
+"""The oracle of generated runs: what it explains, and that it says no to everything else."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof.checks import load_scenario
+from brokerproof.clock import now_us
+from brokerproof.directories import Directories
+from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.run.counts import Counts
+from brokerproof.run.directory import Run
+from brokerproof.run.judgement import Check, Judgement, SuiteJudgement
+from brokerproof.run.measurement import Measurement
+from brokerproof.run.records import EarlyEnd, FaultsUndone, StepProblem, write_record
+from brokerproof.run.seals import seal_tables
+from brokerproof.run.tables import FaultState
+from chain import ChainEnd, StepEnd
+from oracle import describe, explain
+
+SYSTEMS = Path(__file__).resolve().parents[2] / "systems"
+NOTHING = Counts(
+    publishes=0, messages=0, acked=0, failed=0, unknown=0, recovered=0, stored=0, deliveries=0, legal={}, illegal={}
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run of three servers in which nothing happened yet."""
+    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=testlog_system.system:TESTLOG")
+    scenario, topology = load_scenario(SYSTEMS / "scenarios/leader_loss.yaml", Directories((SYSTEMS / "topologies",)))
+    return Run.create(
+        str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={}, sealed=True
+    )
+
+
+def do_fault(run: Run, name: str, kind: str, *targets: str, states: tuple[FaultState, ...]) -> None:
+    rows = [
+        {"run_id": "r", "fault": name, "kind": kind, "targets": list(targets), "state": state, "at": now_us()}
+        for state in states
+    ]
+    run.append("faults", [{**row, "evidence": ""} for row in rows])
+    seal_tables(run, "faults")
+
+
+def end_with(
+    run: Run,
+    verdict: Verdict,
+    *problems: str,
+    check: str = "",
+    check_verdict: Verdict = Verdict.FAILED,
+    measured: Sequence[Measurement] = (),
+    steps: dict[str, StepEnd] | None = None,
+    counts: Counts = NOTHING,
+) -> ChainEnd:
+    """A run that ended with a judgement, with one expectation in one suite or without."""
+    suites: dict[Suite, Any] = {}
+    if check:
+        found = Check(
+            name=check, description="", verdict=check_verdict, rows=1, unexpected=1, undecided=0, legal=0, samples=()
+        )
+        suites[Suite.COMPLETENESS] = SuiteJudgement(
+            verdict=check_verdict, why="", evaluated=1, written=1, expectations=(found,)
+        )
+    judgement = Judgement(
+        verdict=verdict,
+        why="",
+        problems=problems,
+        suites=suites,
+        counts=counts,
+        recovery={},
+        measurements=tuple(measured),
+        seconds={},
+    )
+    return ChainEnd(run=run, steps=steps or {}, judgement=judgement)
+
+
+def test_a_run_that_passed_needs_no_reason(run: Run) -> None:
+    found = explain(end_with(run, Verdict.PASSED))
+    assert (found.classes, found.violations) == ([], [])
+
+
+def test_a_run_without_a_judgement_is_unexplained(run: Run) -> None:
+    assert explain(ChainEnd(run=run)).violations == ["the run was not judged"]
+
+
+def test_acknowledged_messages_that_are_not_stored_are_counted_without_judging(run: Run) -> None:
+    at = now_us()
+    row = {"producer": "p", "seq": 0, "outcome": "acked", "cluster": "log", "topic": "orders", "partition": -1}
+    times = dict.fromkeys(("scheduled_at", "sent_at", "settled_at"), at)
+    run.append("publishes", [{"run_id": "r", "epoch": 0, "key": "k", "payload_hash": 1, **row, **times}])
+    seal_tables(run, "publishes")
+    counts = NOTHING.model_copy(update={"publishes": 1, "messages": 1, "acked": 1})
+    found = explain(end_with(run, Verdict.PASSED, counts=counts))
+    assert "passed, and 1 acknowledged messages are not stored" in found.violations
+
+
+@pytest.mark.parametrize("anomaly", [Anomaly.STORED_TWICE, Anomaly.LOST, Anomaly.POSITION_REGRESSED])
+def test_an_anomaly_is_not_explained_by_a_dead_minority(run: Run, anomaly: Anomaly) -> None:
+    do_fault(run, "dead", "destroy", "server-1", states=(FaultState.INJECTING, FaultState.EFFECTIVE))
+    (violation,) = explain(end_with(run, Verdict.FAILED, check=anomaly)).violations[:1]
+    assert violation == f"an anomaly that the log server never makes: 1 {anomaly}"
+
+
+def test_a_loss_is_explained_by_a_majority_of_destroyed_disks(run: Run) -> None:
+    do_fault(run, "dead", "destroy", "server-1", "server-2", states=(FaultState.INJECTING, FaultState.EFFECTIVE))
+    found = explain(end_with(run, Verdict.FAILED, check=Anomaly.LOST))
+    assert found.classes == ["acknowledged messages are lost: a majority of the disks was destroyed"]
+    assert found.violations == []
+
+
+def test_what_another_system_does_is_told_and_is_no_violation(run: Run) -> None:
+    found = describe(end_with(run, Verdict.FAILED, "Nobody knows why\nat all", check=Anomaly.STORED_TWICE))
+    assert found.classes == ["Nobody knows why at all", "completeness: stored_twice failed, 1 of 1 rows"]
+    assert found.violations == []
+
+
+def test_what_brokerproof_does_wrong_is_a_violation_on_every_system(run: Run) -> None:
+    assert describe(ChainEnd(run=run)).violations == ["the run was not judged"]
+    counts = NOTHING.model_copy(update={"acked": 1})
+    found = describe(end_with(run, Verdict.NO_DATA, counts=counts, steps={"load": StepEnd(seconds=9, limit_s=5)}))
+    assert found.violations == [
+        "step load took 9 s, longer than 5 s",
+        "0 messages were acknowledged, and judging counts 1",
+        "no_data, although 1 messages were acknowledged",
+    ]
+
+
+def test_a_table_that_a_failed_step_did_not_leave_is_a_violation_only_where_nobody_says_so(run: Run) -> None:
+    do_fault(run, "dead", "kill", "server-1", states=(FaultState.INJECTING,))
+    shutil.rmtree(run.table("faults"))
+    (missing,) = describe(end_with(run, Verdict.UNKNOWN)).violations
+    assert "faults" in missing
+    failed = {"consume": StepEnd(seconds=1, limit_s=5, error=RuntimeError("timed out"))}
+    assert missing not in describe(end_with(run, Verdict.UNKNOWN, missing, steps=failed)).violations
+    assert missing in describe(end_with(run, Verdict.UNKNOWN, steps=failed)).violations
+    assert missing in describe(end_with(run, Verdict.UNKNOWN, missing)).violations
+
+
+def measure(metric: str, subject: str, value: float) -> Measurement:
+    return Measurement(
+        run_id="r",
+        suite=METRICS[metric].suite,
+        metric=metric,
+        subject=subject,
+        value=value,
+        unit=METRICS[metric].unit,
+        minimum=None,
+        maximum=None,
+        evidence="",
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "subject", "broken", "held"),
+    # `leader_loss` bounds the one; an owner is in the region that a scenario names, or is not.
+    [("detect_s", "leader_killed", 8.5, 7.5), ("owner_in_region", "recovery", 0, 1)],
+)
+def test_a_bound_is_broken_by_a_value_beyond_it_and_by_no_other(
+    run: Run, metric: str, subject: str, broken: float, held: float
+) -> None:
+    value = measure(metric, subject, broken)
+    found = explain(end_with(run, Verdict.FAILED, check=metric, measured=[value]))
+    assert (found.classes, found.violations) == ([f"a bound of the scenario does not hold: {metric}"], [])
+    value = measure(metric, subject, held)
+    assert explain(end_with(run, Verdict.FAILED, check=metric, measured=[value])).violations
+
+
+def test_a_bound_that_no_value_breaks_has_not_failed(run: Run) -> None:
+    found = explain(end_with(run, Verdict.FAILED, check="detect_s"))
+    assert found.violations[0] == "detect_s failed, and every value is within its bounds"
+
+
+def test_a_reason_that_nobody_foresaw_is_unexplained(run: Run) -> None:
+    found = explain(end_with(run, Verdict.UNKNOWN, "The moon was full."))
+    assert found.violations[0] == "a reason that is not known: The moon was full."
+
+
+NOT_UNDONE = (
+    "Nothing proves that every fault was undone: dead was not undone: waited 120 s for the nodes of dead to be healthy "
+    "again: server-1."
+)
+
+
+def test_nodes_that_do_not_come_back_are_explained_by_a_majority_that_is_gone_and_by_nothing_less(run: Run) -> None:
+    do_fault(run, "dead", "destroy", "server-1", states=(FaultState.INJECTING, FaultState.EFFECTIVE))
+    (violation,) = explain(end_with(run, Verdict.UNKNOWN, NOT_UNDONE)).violations
+    assert "but the faults did no such thing" in violation
+    # A frozen node wakes up and votes.
+    do_fault(run, "frozen", "pause", "server-2", states=(FaultState.INJECTING, FaultState.EFFECTIVE))
+    assert explain(end_with(run, Verdict.UNKNOWN, NOT_UNDONE)).violations
+    do_fault(run, "dead_too", "destroy", "server-2", states=(FaultState.INJECTING, FaultState.EFFECTIVE))
+    assert explain(end_with(run, Verdict.UNKNOWN, NOT_UNDONE)).violations == []
+
+
+def test_a_healed_fault_keeps_nobody_down(run: Run) -> None:
+    do_fault(run, "one", "kill", "server-1", states=(FaultState.EFFECTIVE, FaultState.RECOVERED))
+    do_fault(run, "other", "kill", "server-2", states=(FaultState.EFFECTIVE, FaultState.RECOVERED))
+    assert explain(end_with(run, Verdict.UNKNOWN, NOT_UNDONE)).violations
+
+
+def test_a_load_that_was_told_to_end_is_explained_where_the_timeline_told_it(run: Run) -> None:
+    problem = "The load did not finish: log-p0: it was told to end before its time."
+    assert explain(end_with(run, Verdict.UNKNOWN, problem)).violations
+    write_record(run, EarlyEnd(why="break_it failed", at=now_us()))
+    assert explain(end_with(run, Verdict.UNKNOWN, problem)).violations == []
+
+
+@pytest.mark.parametrize("problem", ["KeyError: 'x'", "dead was not undone: ValueError: no"])
+def test_an_exception_of_python_is_a_bug_wherever_it_is_told(run: Run, problem: str) -> None:
+    write_record(run, StepProblem(step="break_it", problem=problem))
+    (violation,) = explain(end_with(run, Verdict.PASSED)).violations
+    assert violation == f"an exception of Python in a record: {problem}"
+
+
+def test_an_error_of_ours_is_none(run: Run) -> None:
+    write_record(run, FaultsUndone(undone=True, problems=("DeadlineError: waited 2 s for dead",), at=now_us()))
+    violations = explain(end_with(run, Verdict.PASSED)).violations
+    assert not [each for each in violations if "exception" in each]
+
+
+@pytest.mark.parametrize(
+    ("end", "violation"),
+    [
+        (StepEnd(seconds=61, limit_s=60), "step read_back took 61 s, longer than 60 s"),
+        (StepEnd(seconds=1, limit_s=60, hangs=True), "step read_back hangs"),
+        (StepEnd(seconds=1, limit_s=60, trace="Traceback\nKeyError: 1"), "step read_back crashed: KeyError: 1"),
+    ],
+)
+def test_a_step_that_is_late_hangs_or_crashes_is_a_violation(run: Run, end: StepEnd, violation: str) -> None:
+    assert explain(end_with(run, Verdict.PASSED, steps={"read_back": end})).violations == [violation]
+
+
+def test_a_table_that_was_changed_after_its_seal_is_a_violation(run: Run) -> None:
+    do_fault(run, "dead", "kill", "server-1", states=(FaultState.EFFECTIVE,))
+    next(Path(run.table("faults")).glob("*.parquet")).unlink()
+    assert "A file of the table faults is missing" in explain(end_with(run, Verdict.PASSED)).violations[0]

@@ -1,0 +1,125 @@
+"""Generated scenarios: the same seed gives the same file, every one is valid, and everything that may vary does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import write_scenarios
+from brokerproof.checks import load_scenario
+from brokerproof.directories import Directories
+from brokerproof.errors import InputError
+from brokerproof.experiment.scenario import Scenario
+from brokerproof.faults.registry import FAULT_KINDS
+from scenario_generator import QUICK, SLOW, GeneratedScenario, generate_scenario, list_fields
+
+ROOT = Path(__file__).resolve().parents[3]
+# A system whose faults are those of nodes; and one with everything, on topologies with links and without.
+TESTLOG = (["three_servers"], Directories((ROOT / "tests/systems/topologies",)))
+PULSAR = (
+    ["sync_active_passive", "sync_active_passive_wan", "geo_replication_wan", "active_active", "sync_ensemble_witness"],
+    Directories((ROOT / "topologies",)),
+)
+WRITTEN = Directories((ROOT / "dags/scenarios",))
+SEEDS = range(300)
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=testlog_system.system:TESTLOG")
+
+
+def generate(
+    seeds: range, on: tuple[list[str], Directories], directory: Path
+) -> list[tuple[GeneratedScenario, Scenario]]:
+    topologies, directories = on
+    pace = QUICK if on is TESTLOG else SLOW
+    made = [generate_scenario(seed, topologies, directories, directory, pace=pace, written=WRITTEN) for seed in seeds]
+    return [(one, load_scenario(directory / f"{one.name}.yaml", directories)[0]) for one in made]
+
+
+@pytest.mark.parametrize("on", [TESTLOG, PULSAR], ids=["testlog", "pulsar"])
+def test_the_same_seed_gives_the_same_file_and_another_one_another_file(
+    on: tuple[list[str], Directories], tmp_path: Path
+) -> None:
+    (tmp_path / "again").mkdir()
+    texts = [one.text for one, _ in generate(range(10), on, tmp_path)]
+    assert texts == [one.text for one, _ in generate(range(10), on, tmp_path / "again")]
+    assert len(set(texts)) == 10
+
+
+def test_a_seed_gives_what_it_always_gave(tmp_path: Path) -> None:
+    """A seed that somebody wrote down must mean the same run later."""
+    ((_, scenario),) = generate(range(7, 8), TESTLOG, tmp_path)
+    assert [fault.kind for fault in scenario.faults] == ["pause"]
+
+
+def test_a_small_system_gets_every_kind_of_fault_of_nodes_and_every_way_to_choose_them(tmp_path: Path) -> None:
+    made = generate(SEEDS, TESTLOG, tmp_path)
+    faults = [fault for _, scenario in made for fault in scenario.faults]
+    assert {fault.kind for fault in faults} == {"stop", "kill", "destroy", "start", "pause", "unload"}
+    assert {field for fault in faults for field in fault.targets.model_fields_set} == {
+        "nodes", "cluster", "region", "role", "now", "count",
+    }  # fmt: skip
+    fields = set().union(*(list_fields(scenario) for _, scenario in made))
+    assert fields >= {
+        "overrides", "guarantee", "tighten", "loosen", "workload.partitions", "workload.produce_on", "destroyed",
+        "workload.client.max_pending", "workload.client.send_timeout_s", "workload.client.batching_delay_ms",
+        "workload.subscriptions.type", "workload.subscriptions.cluster", "faults.when.unhealthy", "faults.heal_at_s",
+        "faults.permanent", "bounds", "owner.steady", "owner.recovery", "settle_s", "tags",
+        "regression.tolerance", "regression.window", "regression.tolerances",
+    }  # fmt: skip
+    workloads = [scenario.workload for _, scenario in made]
+    assert min(one.rate for one in workloads) < 60 < 490 < max(one.rate for one in workloads)
+    assert {len(one.subscriptions) for one in workloads} == {0, 1, 2, 3}
+    phases = [scenario.phases for _, scenario in made]
+    assert all(1 <= one.steady_s <= 2 and 4 <= one.impact_s <= 10 and 1 <= one.recovery_s <= 3 for one in phases)
+    assert sum(_overlap(scenario) for _, scenario in made) > 20
+
+
+def test_a_large_system_gets_every_kind_of_fault_and_several_clusters(tmp_path: Path) -> None:
+    made = generate(SEEDS, PULSAR, tmp_path)
+    faults = [fault for _, scenario in made for fault in scenario.faults]
+    assert {fault.kind for fault in faults} == set(FAULT_KINDS)
+    assert {fault.targets.now for fault in faults} == {
+        None, "topic_owner", "topic_holders", "ledger_bookie", "coordination_leader", "coordination_followers",
+    }  # fmt: skip
+    fields = set().union(*(list_fields(scenario) for _, scenario in made))
+    assert fields >= {
+        "faults.link.delay_ms", "faults.link.bandwidth_mbit", "faults.link.direction", "faults.link.regions",
+        "faults.when.rereplicated", "workload.region", "workload.subscriptions.region",
+        "workload.subscriptions.consumers", "workload.subscriptions.moves.to", "workload.client.batch_by_key",
+    }  # fmt: skip
+    assert {len(scenario.workload.produce_on) for _, scenario in made} >= {0, 1, 2}
+
+
+def test_every_refusal_is_a_sentence_with_a_place_and_a_remedy(tmp_path: Path) -> None:
+    refusals = [
+        refusal for on in (TESTLOG, PULSAR) for one, _ in generate(range(100), on, tmp_path) for refusal in one.refusals
+    ]
+    assert refusals
+    for refusal in refusals:
+        assert "generated_" in refusal or "overrides of topology" in refusal or "topologies/" in refusal, refusal
+        assert refusal.endswith(")"), refusal
+
+
+def _overlap(scenario: Scenario) -> bool:
+    """Whether two faults name the same node."""
+    named = [set(fault.targets.nodes) for fault in scenario.faults]
+    return any(one & other for number, one in enumerate(named) for other in named[:number])
+
+
+def test_scenarios_for_a_slow_system_are_written_as_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = tmp_path / "scenarios"
+    assert write_scenarios.main([str(written), "--topology", "sync_active_passive", "--count", "3", "--seed", "5"]) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "generated_5", "generated_6", "generated_7",
+    ]  # fmt: skip
+    for file in sorted(written.iterdir()):
+        load_scenario(file, PULSAR[1])
+
+
+def test_a_topology_that_is_not_there_is_an_error_and_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no topology is called `nowhere`"):
+        generate_scenario(1, ["nowhere"], TESTLOG[1], tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,33 @@
+"""Every test that the documentation names as a proof exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS = {
+    node.name
+    for file in (ROOT / "tests").rglob("test_*.py")
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    if isinstance(node, ast.FunctionDef)
+}
+ROWS = [
+    line
+    for line in (ROOT / "docs" / "what-is-proven.md").read_text(encoding="utf-8").splitlines()
+    if line.startswith("|") and "`test_" in line
+]
+
+
+def test_the_table_of_what_breaks_is_read() -> None:
+    assert len(ROWS) > 20
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:60])
+def test_every_row_has_a_test_that_exists(row: str) -> None:
+    named = re.findall(r"`(test_\w+)`", row)
+    assert named
+    assert set(named) <= TESTS

@@ -1,0 +1,297 @@
+"""Every warning about a scenario, and beside it the nearest scenario that deserves none."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from brokerproof.checks import load_scenario
+from brokerproof.experiment.metrics import METRICS
+from brokerproof.run_warnings.listing import list_warnings
+from brokerproof.run_warnings.subjects import list_subjects
+from brokerproof.systems.pulsar.system import PULSAR
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / "dags" / "scenarios").glob("*.yaml"), key=lambda file: file.stem)
+GOOD: dict[str, Any] = {
+    "title": "t",
+    "description": "d",
+    "topology": "sync_active_passive_wan",
+    "workload": {
+        "namespace": "mytenant/eu",
+        "rate": 1000,
+        "subscriptions": [{"name": "audit", "type": "key_shared", "consumers": 3}],
+        "client": {"batch_by_key": True},
+    },
+    "phases": {"steady_s": 10, "impact_s": 80, "recovery_s": 20},
+    "faults": [{"name": "gone", "kind": "kill", "targets": {"region": "eu"}, "permanent": True}],
+    "owner": {"steady": "eu"},
+    "bounds": {"rto_s": {"max": 80}},
+}
+
+
+def warn(tmp_path: Path, overrides: dict[str, Any]) -> list[tuple[str, str]]:
+    """(field, sentence) of each warning about the good scenario with some values replaced."""
+    file = tmp_path / "experiment.yaml"
+    file.write_text(yaml.safe_dump(GOOD))
+    scenario, topology = load_scenario(file, ROOT / "topologies", deepcopy(overrides))
+    found = list_warnings(scenario, topology)
+    assert all(each.remedy and "\n" not in str(each) for each in found)
+    return [(each.field, str(each)) for each in found]
+
+
+def faults(*changes: dict[str, Any]) -> list[dict[str, Any]]:
+    """The good scenario's fault, changed, once for each."""
+    return [{**GOOD["faults"][0], "name": f"gone{number}", **change} for number, change in enumerate(changes)]
+
+
+def test_a_good_scenario_gets_no_warning(tmp_path: Path) -> None:
+    assert warn(tmp_path, {}) == []
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+def test_no_shipped_scenario_gets_a_warning(file: Path) -> None:
+    assert list_warnings(*load_scenario(file, ROOT / "topologies")) == []
+
+
+@pytest.mark.parametrize(
+    "near",
+    [
+        {"workload.client.batch_by_key": True},
+        {"workload.client.batching_delay_ms": 0},
+        {"workload.client.batching_messages": 1},
+        {"workload.subscriptions.0.consumers": 1},
+        {"workload.subscriptions.0.type": "failover"},
+        {"workload.keys": 2},
+        {"loosen": ["delivered_out_of_order"]},
+    ],
+    ids=lambda near: ",".join(near),
+)
+def test_batches_that_mix_keys_break_the_order_of_key_shared(tmp_path: Path, near: dict[str, Any]) -> None:
+    mixing = {"workload.client.batch_by_key": False}
+    ((field, said),) = warn(tmp_path, mixing)
+    assert field == "workload.subscriptions.0.type"
+    assert "messages of a key arrive out of order" in said
+    assert "batch_by_key" in said
+    assert warn(tmp_path, {**mixing, **near}) == []
+
+
+SHORT = {"phases": {"steady_s": 10, "impact_s": 35, "recovery_s": 20}, "bounds": {}}
+LONG_SESSION = {"settings": {"broker": {"metadataStoreSessionTimeoutMillis": 60_000}}, "bounds": {}}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said", "near"),
+    [
+        (SHORT, "acks can stay away for 51 s", {"phases.impact_s": 36}),
+        (
+            SHORT,
+            "the verdict is at best `unknown`",
+            {"settings": {"broker": {"metadataStoreSessionTimeoutMillis": 8000}}},
+        ),
+        # What was waited for already exceeds the bound.
+        ({**SHORT, "bounds": {"rto_s": {"max": 40}}}, "the verdict is `failed`", {"phases.impact_s": 40}),
+        (SHORT, "`gone`", {"faults.0.targets": {"region": "eu", "role": "bookie"}}),
+        (SHORT, "`gone`", {"faults.0.kind": "stop"}),
+        (
+            {**SHORT, "faults.0.targets": {"nodes": ["broker-eu-1"]}},
+            "acks can stay away",
+            {"faults.0.targets.nodes": ["bookie-eu-1"]},
+        ),
+        (
+            {**SHORT, "faults.0": {"name": "f", "kind": "pause", "targets": {"now": "topic_owner"}, "heal_at_s": 30}},
+            "acks can stay away",
+            {"faults.0.heal_at_s": 10},
+        ),
+        # eu still sees the metadata store where only the way to us is cut.
+        ({**SHORT, "faults.0.kind": "partition"}, "acks can", {"faults.0.link": {"regions": ["us"]}}),
+        (
+            {**SHORT, "faults.0.kind": "partition", "overrides": {"clusters.mycluster.nodes.metadata-1.region": "us"}},
+            "acks can stay away",
+            {"overrides": {}, "faults.0.link": {"regions": ["us"]}},
+        ),
+        # A session is 60 s, and the attempt after 51 s comes too early.
+        (LONG_SESSION, "acks can stay away for 102 s", {"settings": {}}),
+        # With a send time-out, the attempt that would come after 51 s comes after 30, and the next after 81.
+        (
+            {"workload.client.send_timeout_s": 30, "phases.impact_s": 65, "bounds": {}},
+            "acks can stay away for 81 s",
+            {"phases.impact_s": 67},
+        ),
+    ],
+)
+def test_an_outage_that_outlasts_the_load_is_foreseen(
+    tmp_path: Path, overrides: dict[str, Any], said: str, near: dict[str, Any]
+) -> None:
+    ((field, sentence),) = warn(tmp_path, overrides)
+    assert field == "phases.impact_s"
+    assert said in sentence
+    assert warn(tmp_path, {**overrides, **near}) == []
+
+
+def test_the_remedy_of_an_outage_is_enough_and_a_second_less_is_not(tmp_path: Path) -> None:
+    ((_, said),) = warn(tmp_path, SHORT)
+    assert "set it to 36 or more" in said
+
+
+@pytest.mark.parametrize(
+    ("bounds", "verdict"), [({}, False), ({"rto_s/gone0": {"max": 90}}, True)], ids=["no bound", "a bound"]
+)
+def test_a_fault_that_follows_too_soon_hides_the_rto_and_the_verdict_depends_on_a_bound(
+    tmp_path: Path, bounds: dict[str, Any], verdict: bool
+) -> None:
+    several = {"faults": faults({"targets": {"nodes": ["broker-eu-1"]}}, {"at_s": 40, "kind": "stop"})}
+    field, said = warn(tmp_path, {**several, "bounds": bounds})[0]
+    assert field == "faults.1.at_s"
+    assert "`gone1` follows 40 s after `gone0`" in said
+    assert ("the verdict is" in said) is verdict
+    assert warn(tmp_path, {**several, "bounds": {}, "faults.1.at_s": 57}) == []
+    # A fault that waits for a condition comes later than that, and one that helps ends nothing.
+    waits = {"when": {"rereplicated": "gone0"}}
+    assert warn(tmp_path, {"faults": faults({}, {"at_s": 40, **waits}), "bounds": {}, "phases.impact_s": 120}) == []
+    helps = {"kind": "start", "targets": {"nodes": ["broker-eu-1"]}, "permanent": False}
+    assert warn(tmp_path, {"faults": faults({}, {"at_s": 40, **helps}), "bounds": {}}) == []
+
+
+EVERYTHING = {"faults.0.targets": {"cluster": "mycluster", "role": "broker"}, "bounds": {}}
+
+
+def test_a_cluster_without_anybody_who_serves_has_no_rto(tmp_path: Path) -> None:
+    ((field, said),) = warn(tmp_path, EVERYTHING)
+    assert field == "faults.0"
+    assert "no broker of mycluster is left until the load ends" in said
+    healed = {**EVERYTHING, "faults.0.permanent": False}
+    assert len(warn(tmp_path, healed)) == 1
+    assert warn(tmp_path, {**healed, "faults.0.heal_at_s": 20}) == []
+    # Then acks come back after the attempt that follows the healing.
+    ((field, said),) = warn(tmp_path, {**healed, "faults.0.heal_at_s": 60})
+    assert (field, "for 102 s" in said) == ("phases.impact_s", True)
+    # Somebody else, or a broker that is started.
+    assert warn(tmp_path, {**EVERYTHING, "faults.0.targets": {"region": "eu", "role": "broker"}}) == []
+    cold = {"topology": "sync_active_passive_cold", "bounds": {}}
+    assert [field for field, _ in warn(tmp_path, cold)] == ["faults.0"]
+    started = {"name": "help", "kind": "start", "targets": {"region": "us", "role": "broker"}}
+    assert warn(tmp_path, {**cold, "faults": [*faults({}), started]}) == []
+
+
+IN_US = {"workload.region": "us", "workload.subscriptions": []}
+SLOW = {"faults": [{"name": "slow", "kind": "delay", "targets": {"region": "eu"}, "link": {"delay_ms": 9}}]}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "bound", "said", "near"),
+    [
+        # Nothing is measured.
+        ({}, "rto_s/goon", {"max": 80}, "did you mean `gone`?", "rto_s/gone"),
+        ({"faults": []}, "rto_s", {"max": 80}, "there is one value per fault, and none", "rate_held"),
+        ({}, "rate_held/stedy", {"min": 0.9}, "did you mean `steady`?", "rate_held/steady"),
+        (SLOW, "publish_latency_p50_ms/fast", {"max": 80}, "is called `fast`", "publish_latency_p50_ms/slow"),
+        ({}, "repeated_by_move", {"max": 10}, "there is one value per subscription", "rpo_messages"),
+        ({}, "replication_lag_max_ms", {"max": 10}, "there is one value per way and phase", "publish_latency_max_ms"),
+        ({}, "link_added_p50_ms/eu>as/steady", {"max": 1}, "called `eu>as/steady`", "link_added_p50_ms/eu>us/steady"),
+        ({}, "ledgers_not_spanning/later", {"max": 1}, "is called `later`", "ledgers_not_spanning/before gone"),
+        # No run meets it.
+        ({}, "rate_held", {"min": 1.1}, "no value is above 1", {"min": 1}),
+        ({}, "rto_s", {"max": -1}, "no value is below 0", {"max": 40}),
+        ({}, "rto_s", {"max": 0}, "nobody takes over within 20 s", {"max": 21}),
+        ({}, "detect_s", {"max": 19}, "nobody takes over within 20 s", {"max": 31}),
+        ({"faults.0.kind": "stop"}, "detect_s", {"max": 0.4}, "0.5 s apart", {"max": 0.5}),
+        ({**IN_US, "owner": {}, "faults": faults({"kind": "stop", "targets": {"region": "us"}}),
+          "overrides": {f"clusters.mycluster.nodes.broker-us-{n}.region": "eu" for n in (1, 2)}},
+         "publish_latency_max_ms", {"max": 9}, "takes 10 ms", {"max": 10}),
+        ({}, "rpo_messages", {"min": 110_001}, "publish 110,000 messages", {"min": 1}),
+        # No run breaks it.
+        ({}, "rate_held", {"min": 0}, "every value is from 0 to 1 anyway", {"min": 0.1}),
+        ({}, "rate_held", {"max": 1}, "every value is from 0 to 1 anyway", {"max": 0.9}),
+        ({}, "rpo_messages", {"max": 110_000}, "allows all of the 110,000 messages", {"max": 109_999}),
+        ({}, "rto_s", {"max": 95}, "no value above 95 can be proven", {"max": 94}),
+        ({}, "rto_s/gone", {"max": 300}, "is watched for at most 100 s, until the load ends", {"max": 94}),
+        ({}, "longest_ack_gap_s", {"max": 100}, "cannot fail", {"max": 99}),
+        ({}, "longest_delivery_gap_s", {"max": 100}, "cannot fail", {"max": 99}),
+        ({}, "first_ack_s", {"max": 100}, "cannot fail", {"max": 99}),
+        ({"faults": faults({"kind": "stop"}, {"kind": "stop", "at_s": 30})}, "rto_s/gone0", {"max": 25},
+         "until the next fault takes effect", {"max": 24}),
+    ],
+)  # fmt: skip
+def test_a_bound_that_says_nothing_is_foreseen(
+    tmp_path: Path, overrides: dict[str, Any], key: str, bound: dict[str, float], said: str, near: Any
+) -> None:
+    ((field, sentence),) = warn(tmp_path, {**overrides, "bounds": {key: bound}})
+    assert field.removesuffix(".max").removesuffix(".min") == f"bounds.{key}"
+    assert said in sentence
+    better = {near: {"min": 0.9} if near.startswith("rate") else {"max": 90}} if isinstance(near, str) else {key: near}
+    assert warn(tmp_path, {**overrides, "bounds": better}) == []
+
+
+def test_a_bound_for_every_fault_is_judged_by_the_fault_that_can_break_it(tmp_path: Path) -> None:
+    two = {"faults": faults({"kind": "stop"}, {"kind": "stop", "at_s": 70})}
+    assert warn(tmp_path, {**two, "bounds": {"longest_ack_gap_s": {"max": 60}}}) == []
+    assert len(warn(tmp_path, {**two, "bounds": {"longest_ack_gap_s": {"max": 70}}})) == 1
+
+
+def test_a_fault_that_may_not_hit_the_owner_can_meet_any_time(tmp_path: Path) -> None:
+    elsewhere = {"faults.0.targets": {"region": "us"}, "bounds": {"rto_s": {"max": 0}}}
+    assert warn(tmp_path, elsewhere) == []
+    short = {**SHORT, "faults.0.targets": {"region": "us", "role": "broker"}}
+    assert warn(tmp_path, short) == []
+    assert len(warn(tmp_path, {**short, "owner": {}})) == 1
+    # The cluster that goes on acknowledges all the time.
+    geo = {
+        "topology": "geo_replication",
+        "workload": {"namespace": "world/global", "produce_on": ["cluster-eu", "cluster-us"]},
+        "faults": [{"name": "gone", "kind": "kill", "targets": {"cluster": "cluster-eu"}, "heal_at_s": 20}],
+        "owner": {},
+        "bounds": {"longest_ack_gap_s": {"max": 1}},
+    }
+    assert warn(tmp_path, geo) == []
+
+
+def test_the_subjects_of_every_metric_are_known_but_those_of_the_owner(tmp_path: Path) -> None:
+    """A new word for a subject needs a row in subjects.py, or its bounds are not looked at."""
+    scenario, topology = load_scenario(SHIPPED[0], ROOT / "topologies")
+    unknown = {name for name, metric in METRICS.items() if list_subjects(metric, scenario, topology) is None}
+    assert unknown == {"owner_in_region"}
+
+
+def test_a_system_is_asked_for_what_only_it_knows() -> None:
+    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_datacenter_loss_tuned.yaml", ROOT / "topologies")
+    failover = PULSAR.estimate_failover(scenario, topology, ["broker-eu-1"])
+    assert failover is not None
+    assert failover.latest_s == pytest.approx(12.6)
+    # The bookies' own sessions are as long as the scenario says.
+    default, plain = load_scenario(ROOT / "dags/scenarios/sync_datacenter_loss.yaml", ROOT / "topologies")
+    mixed = plain.model_copy(update={"settings": {**plain.settings, "broker": topology.settings["broker"]}})
+    both = PULSAR.estimate_failover(default, mixed, ["broker-eu-1", "bookie-eu-1"])
+    assert both is not None
+    assert both.latest_s == 30
+    assert PULSAR.estimate_failover(scenario, topology, ["bookie-eu-1"]) is None
+
+
+def read_guide() -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
+    """The first scenario of the guide, and the (field, example, condition of it) of each row about warnings."""
+    guide = (ROOT / "docs" / "write-a-scenario.md").read_text(encoding="utf-8")
+    scenario = yaml.safe_load(guide.partition("```yaml")[2].partition("```")[0])
+    rows = guide.partition("| field | example | what will happen |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    cells = (row.strip("|").split(" | ") for row in rows.splitlines())
+    return scenario, [(field.strip(" `"), *example.lstrip("`").split("`", 1)) for field, example, _ in cells]  # type: ignore[misc]
+
+
+def test_every_example_of_the_guide_gets_its_warning_and_its_scenario_gets_none(tmp_path: Path) -> None:
+    scenario, rows = read_guide()
+    file = tmp_path / "owner_killed.yaml"
+    file.write_text(yaml.safe_dump(scenario))
+    assert list_warnings(*load_scenario(file, ROOT / "topologies")) == []
+    # What depends on more than the file is tested elsewhere.
+    assert [field for field, _, condition in rows if condition] == [
+        "bounds.publish_latency_max_ms.max",
+        "workload.rate",
+    ]
+    for field, example, condition in rows:
+        if condition:
+            continue
+        path, _, value = example.partition("=")
+        found = list_warnings(*load_scenario(file, ROOT / "topologies", {path: yaml.safe_load(value)}))
+        assert field in [each.field for each in found], example
