@@ -13,6 +13,7 @@ from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.systems.clients import Settled
+from brokerproof.systems.pulsar.answers import SETTINGS
 from brokerproof.systems.pulsar.metadata_store import UNDER_REPLICATION
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
@@ -122,7 +123,7 @@ def test_all_nodes_are_listed_alive_and_nothing_is_under_replicated(stretched: C
 def test_a_setting_changed_behind_its_back_is_named(stretched: ConfiguredRun) -> None:
     stretched.administration.check_configuration()
     path = "/admin/v2/namespaces/mytenant/eu/retention"
-    kept = stretched.observation.home.brokers.get(path)
+    kept = stretched.observation.home.brokers.get(path, SETTINGS)
     stretched.observation.home.brokers.change("POST", path, {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1})
     try:
         with pytest.raises(AdminError, match="retention of mytenant/eu"):

@@ -12,8 +12,7 @@ import psutil
 import pytest
 from brokerproof.clock import wait_until
 from brokerproof.errors import InputError
-
-from .conftest import Installation
+from installation import Installation
 
 pytestmark = pytest.mark.e2e
 
@@ -41,7 +40,7 @@ def test_it_shows_a_dag_for_each_scenario(running: Installation) -> None:
 
 
 def test_a_broken_scenario_is_named_and_takes_no_other_down(running: Installation) -> None:
-    file = running.settings.scenarios / "broken.yaml"
+    file = running.scenarios / "broken.yaml"
     file.write_text("title: [")
     try:
         client = running.client()

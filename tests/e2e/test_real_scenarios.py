@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from brokerproof.machine.processes import find_marked_processes
-
-from .conftest import PROJECT, Installation
+from installation import PROJECT, Installation
 
 HERE = Path(__file__).parent
 # Short, but long enough for the metadata session's 30 s and the clients' back-off.

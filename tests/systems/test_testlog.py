@@ -23,6 +23,7 @@ from testlog.client import (
     RequestError,
     Settlement,
 )
+from testlog.client.connection import LogConnection
 from testlog.log import Entry, EntryLog
 from testlog.record import MessageRecord, pack_records
 from testlog.wire import Header
@@ -323,6 +324,35 @@ def test_a_connection_with_a_refused_message_takes_no_later_one(nodes: LocalNode
     assert answer(leader, 0) is None
     for connection in connections.values():
         connection.close()
+
+
+def test_a_connection_that_its_producer_gave_up_is_refused(nodes: LocalNodes, topic: str) -> None:
+    """What a node reads late of it would stand behind later messages; seen with messages left in a socket for 2 s."""
+    leader = nodes.await_leader()
+    first, second = nodes.cluster.connect(leader), nodes.cluster.connect(leader)
+
+    def publish_one(connection: LogConnection, seq: int) -> str | None:
+        rows, payload = pack_records([(0, MessageRecord("p", seq, "k", PAYLOAD, {}, 0))])
+        answers: list[Header] = []
+        produce = {"type": "produce", "topic": topic, "partition": 0, "records": rows}
+        connection.send(produce, payload, lambda content: answers.append(content.header))
+        while not answers:
+            connection.receive(0.1)
+        return answers[0].get("error")
+
+    first.ask({"type": "ping", "producer": "p"})
+    assert publish_one(first, 0) is None
+    second.ask({"type": "ping", "producer": "p"})
+    assert publish_one(first, 1) == "not_leader"
+    assert publish_one(second, 2) is None
+    # Another node may have led in between: what was sent for the leadership before is none of the next one.
+    nodes.admin.reassign()
+    while nodes.await_leader() != leader:
+        nodes.admin.reassign()
+    assert publish_one(second, 3) == "not_leader"
+    assert [delivery.record.seq for delivery in read_log(nodes, topic)] == [0, 2]
+    first.close()
+    second.close()
 
 
 def test_a_frozen_leader_acknowledges_nothing_when_it_wakes_up(nodes: LocalNodes, topic: str) -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof import lifecycle
+from brokerproof import clock, lifecycle
 from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError, InputError
+from brokerproof.machine.processes import find_marked_processes
+from brokerproof.results.restarts import collect_restarts
 from brokerproof.run.directory import Run
+from brokerproof.run.records import ObservationsRequested, ObservationsWritten, read_record, write_record
 from brokerproof.run.tables import AttemptOutcome
+from brokerproof.run_warnings.listing import list_warnings
+from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.runtimes.registry import make_runtime
 from brokerproof.systems.clients import Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, make_observation, make_provisioning
@@ -26,7 +33,7 @@ MESSAGES = 200
 def registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The system in the registry, and slots of the test's own."""
     monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=testlog_system.system:TESTLOG")
-    monkeypatch.setenv("PYTHONPATH", str(SYSTEMS))
+    monkeypatch.setenv("PYTHONPATH", str(SYSTEMS), prepend=os.pathsep)
     monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
 
 
@@ -51,6 +58,7 @@ def load_changed(**overrides: Any) -> None:
     ("path", "value", "problem"),
     [
         ("workload.subscriptions", [{"name": "audit", "consumers": 2}], "has one consumer"),
+        ("workload.client", {"batch_by_key": True}, "workload.client.batch_by_key: a batch .* may hold any keys"),
         ("guarantee", "effectively_once", "testlog cannot store a message once that its producer sends again"),
         ("overrides", {"clusters.log.misbehaviour": "sleep"}, "clusters.log.misbehaviour"),
         ("overrides", {"clusters.log.misbehavior": "lose"}, "did you mean `misbehaviour`"),
@@ -66,6 +74,13 @@ def load_changed(**overrides: Any) -> None:
 def test_what_the_system_cannot_do_is_refused_before_the_run(path: str, value: Any, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         load_changed(**{path: value})
+
+
+def test_the_systems_own_time_outs_decide_what_a_run_is_warned_of() -> None:
+    file, topologies = SYSTEMS / "scenarios" / "leader_loss.yaml", SYSTEMS / "topologies"
+    assert list_warnings(*load_scenario(file, topologies)) == []
+    (warning,) = list_warnings(*load_scenario(file, topologies, {"faults.0.at_s": 13}))
+    assert (warning.field, "acks can stay away for 3 s" in warning.what) == ("phases.impact_s", True)
 
 
 def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclusive_end(run: Run) -> None:
@@ -133,6 +148,37 @@ def test_a_killed_leader_is_seen_dead_and_replaced(run: Run) -> None:
     wait_until(
         lambda: leader not in observation.list_alive()["server"], timeout_s=20, what="the list without the dead one"
     )
+
+
+def test_a_server_that_crashes_is_started_again_by_its_service_manager_and_one_that_was_killed_is_not(
+    tmp_path: Path,
+) -> None:
+    overrides = {"overrides.restart": {"server": {"after_s": 1}}}
+    scenario, topology = load_scenario(SYSTEMS / "scenarios" / "nominal.yaml", SYSTEMS / "topologies", overrides)
+    run = lifecycle.begin(scenario, topology, directory=str(tmp_path / "run"), run_id="managed-1")
+    try:
+        lifecycle.provision(run)
+        lifecycle.configure(run)
+        runtime, provisioning = ProcessRuntime(Path(run.path("nodes"))), make_provisioning(run)
+        specs = provisioning.specs()
+        runtime.kill("server-1")
+        # As it ends by itself: the runtime does not know of it.
+        os.kill(runtime.pids()["server-2"], signal.SIGKILL)
+        wait_until(lambda: not runtime.is_alive("server-2"), timeout_s=10, what="the crash", every_s=0.01)
+        wait_until(lambda: provisioning.is_healthy(specs["server-2"]), timeout_s=20, what="the server that crashed")
+        assert not runtime.is_alive("server-1")
+        runtime.start(specs["server-1"])
+        wait_until(lambda: provisioning.is_healthy(specs["server-1"]), timeout_s=20, what="the server that was killed")
+        write_record(run, ObservationsRequested(at=clock.now_us()))
+        wait_until(lambda: read_record(run, ObservationsWritten), timeout_s=30, what="the samples")
+    finally:
+        ended = lifecycle.release(run)
+    assert sorted(ended) == ["server-1", "server-2", "server-3"]
+    assert not list(find_marked_processes(tmp_path))
+    (restarts,) = collect_restarts(run)
+    assert (restarts.node, restarts.ended, restarts.restarted) == ("server-2", 1, 1)
+    assert restarts.first_restarted_at is not None
+    assert 1.0 <= (restarts.first_restarted_at - restarts.first_ended_at) / 1e6 < 10
 
 
 def test_where_nobody_answers_it_is_an_error_and_never_a_good_answer(run: Run) -> None:

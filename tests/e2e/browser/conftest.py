@@ -7,9 +7,8 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from installation import Installation
 from playwright.sync_api import Browser, Page, sync_playwright
-
-from ..conftest import Installation
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # On two cores, which the tasks of a run share with the browser, a page takes seconds.

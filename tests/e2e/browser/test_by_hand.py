@@ -8,9 +8,9 @@ from urllib.parse import unquote
 import pytest
 from brokerproof.clock import wait_until
 from brokerproof.orchestration.run_id import derive_run_id
+from installation import Installation
 from playwright.sync_api import Page, expect
 
-from ..conftest import Installation
 from .conftest import PATIENCE_MS, log_in
 
 pytestmark = pytest.mark.e2e

@@ -7,7 +7,7 @@ Requests have `type` and `id`, answers the same `id`; answers may come in anothe
 
 | type | request | answer |
 |---|---|---|
-| `ping` | | node, role, term, leader, serves |
+| `ping` | producer, of a connection that publishes | node, role, term, leader, serves |
 | `status` | | the same, and member, last_index, commit_index, topics: name → partitions |
 | `create_topic` | topic, partitions | |
 | `produce` | topic, partition, records; body: payloads | offsets, one a record |
@@ -32,7 +32,7 @@ from testlog.leadership import Leadership
 from testlog.node import LogNode
 from testlog.publishes import Publishes
 from testlog.replica import DecisionCallback
-from testlog.session import Handler, Request
+from testlog.session import Handler, Request, Session
 from testlog.topics import COMMIT, SUBSCRIPTION, TOPIC, LogPartition, Topic, Topics
 from testlog.wire import Header
 
@@ -53,12 +53,14 @@ class Service:
         self.node = LogNode(configuration, self._topics, self)
         self._publishes = Publishes(configuration, self._propose)
         self._fetches = Fetches(self.node.replica.log.content_at)
+        # By producer, the connection that it has published on since the node leads.
+        self._producers: dict[str, Session] = {}
 
     @property
     def handlers(self) -> dict[str, Handler]:
         """What clients ask, by type of request."""
         return {
-            "ping": lambda request: request.answer(self._identity()),
+            "ping": self._ping,
             "status": lambda request: request.answer(self._identity() | self._status()),
             "produce": self._produce,
             "fetch": self._as_leader(self._fetch),
@@ -79,10 +81,12 @@ class Service:
     def leadership_won(self) -> None:
         """Count what is taken in anew."""
         self._publishes.count_anew()
+        self._refuse_producers()
 
     def leadership_lost(self) -> None:
         """Answer everybody who waits."""
         self._publishes.give_up()
+        self._refuse_producers()
         for request in self._fetches.give_up():
             self._refuse_as_follower(request)
 
@@ -90,6 +94,22 @@ class Service:
         """Answer whoever waits for messages that are there now."""
         if self._leadership() is not None:
             self._fetches.answer()
+
+    def _ping(self, request: Request) -> None:
+        producer = request.header.get("producer")
+        if producer is not None and self._leadership() is not None:
+            # What is still unread of its connection before came first, and must not come behind what follows now.
+            before = self._producers.get(producer)
+            if before is not None and before is not request.session:
+                before.refuses_messages = True
+            self._producers[producer] = request.session
+        request.answer(self._identity())
+
+    def _refuse_producers(self) -> None:
+        """Messages that a connection sent for one leadership are none of another, before which others may have led."""
+        for session in self._producers.values():
+            session.refuses_messages = True
+        self._producers.clear()
 
     def _identity(self) -> Header:
         node = self.node
@@ -142,7 +162,8 @@ class Service:
         request.refuse("not_leader", leader=None if leader == self.node.name else leader)
 
     def _produce(self, request: Request) -> None:
-        # A message behind a refused one would stand before it in the log.
+        # A message behind a refused one would stand before it in the log, and so would one of a connection that its
+        # producer has given up for another one.
         if request.session.refuses_messages or self._leadership() is None:
             request.session.refuses_messages = True
             self._refuse_as_follower(request)

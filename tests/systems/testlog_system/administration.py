@@ -44,8 +44,13 @@ class TestlogAdministration:
 
 @contextmanager
 def admin_errors(purpose: str) -> Iterator[None]:
-    """What the library raises becomes AdminError; `purpose` completes the sentence "cannot …"."""
+    """What the library raises becomes AdminError; `purpose` completes the sentence "cannot …".
+
+    An answer that is not as the library expects ends it with the errors of Python that are caught here.
+    """
     try:
         yield
     except (UnavailableError, RequestError) as error:
         raise AdminError(f"the log server cannot {purpose}: {error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise AdminError(f"the log server cannot {purpose}, and answered something else: {error!r}") from None

@@ -10,7 +10,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample, SampledMetric, Source, format_names, make_topic_source
 from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
-from brokerproof.systems.protocols import SegmentCopies, TopicLog
+from brokerproof.systems.protocols import Coordinators, SegmentCopies, TopicLog
 from testlog.client import LogAdmin, PartitionStatus
 
 from testlog_system.administration import admin_errors
@@ -24,15 +24,24 @@ class TestlogObservation:
         self._run, self._cluster = run, cluster_name(run)
         # Half of the patience for each of two servers: the first one may be frozen.
         self._admin = LogAdmin(cluster_of(run, answer_timeout_s=patience_s / 2), timeout_s=patience_s)
-        self._topic = run.scenario.workload.topic
+        self._topic, self._nodes = run.scenario.workload.topic, run.topology.nodes
 
     def find_owner(self, cluster: str | None = None) -> str | None:
         """The leader."""
-        return self._admin.leader()
+        try:
+            with admin_errors("tell who leads"):
+                leader = self._admin.leader()
+        except AdminError:
+            return None
+        return leader if leader in self._nodes else None
 
     def find_holders(self, cluster: str | None = None) -> list[str]:
         """Not asked of a system without `Ability.COPIES`."""
         raise AdminError("the log server does not say who holds a message")
+
+    def find_coordinators(self, cluster: str | None = None) -> Coordinators:
+        """Not asked of a system without `Ability.COORDINATORS`."""
+        raise AdminError("no server of the log server does nothing but coordinate")
 
     def list_alive(self) -> dict[str, list[str]]:
         """The leader, and the servers that it finds in sync."""
@@ -62,7 +71,7 @@ class TestlogObservation:
             backlogs: list[int | None] = [None] * len(partition_numbers(self._run))
             why = ""
             try:
-                backlogs = [*self._backlogs(subscription.name)]
+                backlogs = list(self._backlogs(subscription.name))
             except AdminError as error:
                 why = str(error)
             drains += [
@@ -86,23 +95,20 @@ class TestlogObservation:
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """The committed offset, which is that of the next message."""
         with admin_errors("tell a subscription's offset"):
-            committed = self._admin.subscription(self._topic, subscription).committed
-        return {
-            number: Position(0, offset) for number, offset in zip(partition_numbers(self._run), committed, strict=True)
-        }
+            committed = self._one_each(self._admin.subscription(self._topic, subscription).committed)
+        return {number: Position(0, offset) for number, offset in committed.items()}
 
     def find_logs(self) -> list[TopicLog]:
         """Each partition with its exclusive end, behind which nothing is committed."""
-        numbers = partition_numbers(self._run)
         try:
             with admin_errors("tell where its logs end"):
-                ends = self._admin.log_ends(self._topic)
+                ends = self._one_each(self._admin.log_ends(self._topic))
         except AdminError as error:
-            return [TopicLog(cluster=self._cluster, partition=number, why=str(error)) for number in numbers]
-        return [
-            TopicLog(cluster=self._cluster, partition=number, end=Position(0, end))
-            for number, end in zip(numbers, ends, strict=True)
-        ]
+            return [
+                TopicLog(cluster=self._cluster, partition=number, why=str(error))
+                for number in partition_numbers(self._run)
+            ]
+        return [TopicLog(cluster=self._cluster, partition=number, end=Position(0, end)) for number, end in ends.items()]
 
     def _leader(self) -> tuple[str, list[PartitionStatus]]:
         """The leader, and the topic's partitions as it sees them."""
@@ -111,13 +117,23 @@ class TestlogObservation:
             if leader is None:
                 raise AdminError("no server says that it leads")
             partitions = self._admin.status(leader).topics.get(self._topic)
-        if partitions is None:
-            raise AdminError(f"{leader} knows no topic {self._topic}")
+            if partitions is None:
+                raise AdminError(f"{leader} knows no topic {self._topic}")
+            self._one_each([each.taken_in for each in partitions])
+            if unknown := {leader, *(name for each in partitions for name in each.in_sync or ())} - {*self._nodes}:
+                raise AdminError(f"{leader} names servers that there are not: {sorted(unknown, key=str)}")
         return leader, partitions
 
     def _backlogs(self, subscription: str) -> list[int]:
         with admin_errors(f"tell the backlog of {subscription}"):
-            return self._admin.subscription(self._topic, subscription).backlog
+            return [*self._one_each(self._admin.subscription(self._topic, subscription).backlog).values()]
+
+    def _one_each(self, counts: list[int]) -> dict[int, int]:
+        """The counts by partition. Raises ValueError where there is not one for each."""
+        numbers = partition_numbers(self._run)
+        if len(counts) != len(numbers) or not all(type(each) is int and each >= 0 for each in counts):
+            raise ValueError(f"{counts!r} for {len(numbers)} partitions")
+        return dict(zip(numbers, counts, strict=True))
 
     def _sample_leader(self) -> list[Sample]:
         leader, partitions = self._leader()

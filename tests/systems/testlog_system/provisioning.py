@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import testlog
+from brokerproof.errors import AdminError
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Program
-from testlog.client import LogAdmin, UnavailableError
+from testlog.client import LogAdmin
 
+from testlog_system.administration import admin_errors
 from testlog_system.cluster import PORT, cluster_of
 from testlog_system.policies import parse_policies
 
@@ -70,8 +72,9 @@ class TestlogProvisioning:
     def is_healthy(self, spec: NodeSpec) -> bool:
         """It answers, and knows a leader."""
         try:
-            return self._admin.status(spec.name).leader is not None
-        except UnavailableError:
+            with admin_errors("tell its health"):
+                return self._admin.status(spec.name).leader in self._run.topology.nodes
+        except AdminError:
             return False
 
     def is_ready(self, spec: NodeSpec) -> bool:

@@ -25,8 +25,12 @@ class LogCluster:
         """A connection to a node. Raises UnavailableError."""
         return LogConnection(self.nodes[node], self._answer_timeout_s)
 
-    def connect_to_leader(self) -> LogConnection:
-        """A connection to the node that leads; asks every node once at most. Raises UnavailableError."""
+    def connect_to_leader(self, producer: str | None = None) -> LogConnection:
+        """A connection to the node that leads; asks every node once at most. Raises UnavailableError.
+
+        The connection of a `producer` takes the place of the one before: the node takes in no more messages of that.
+        """
+        ping = {"type": "ping"} if producer is None else {"type": "ping", "producer": producer}
         asked: set[str] = set()
         while left := [name for name in self._order if name not in asked]:
             name = left[0]
@@ -34,7 +38,7 @@ class LogCluster:
             connection: LogConnection | None = None
             try:
                 connection = self.connect(name)
-                answer = connection.ask({"type": "ping"}, timeout_s=self._answer_timeout_s / 2)
+                answer = connection.ask(ping, timeout_s=self._answer_timeout_s / 2)
                 if answer["serves"]:
                     # Whoever asks again soon does so because this one is gone or frozen; the others know.
                     self._order = self._move_to_end(name)

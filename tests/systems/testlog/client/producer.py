@@ -96,7 +96,7 @@ class LogProducer:
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
-                connection = self._cluster.connect_to_leader()
+                connection = self._cluster.connect_to_leader(self._name)
             except UnavailableError as error:
                 self._fail_queued(str(error), self._queue_timeout_s)
                 self._closing.wait(_RETRY_S)

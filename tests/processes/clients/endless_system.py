@@ -1,0 +1,61 @@
+"""A messaging system in a module of its own, as a process of a client finds it: it acks and has messages for ever."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from brokerproof.run.directory import Run
+from brokerproof.run.tables import AttemptOutcome
+from brokerproof.systems.clients import Position, Received, Settled
+from brokerproof.systems.pulsar.system import Pulsar
+
+
+class EndlessClients:
+    """Acks at once but for every seventh message, which nobody answers; has a message every millisecond."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+
+    def producer(self, name: str) -> EndlessClients:
+        return self
+
+    def consumer(self, subscription: Any, name: str) -> EndlessClients:
+        return self
+
+    def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
+        if seq % 7:
+            settle(Settled(AttemptOutcome.ACKED, partition=-1, position=Position(1, seq)))
+
+    def receive(self, timeout_s: float) -> Received:
+        time.sleep(0.001)
+        number = next(self._numbers)
+        return Received("p", number, "k", 0, -1, Position(1, number), 0, 0, None, None)
+
+    def acknowledge(self, received: Received) -> None:
+        pass
+
+    def close(self) -> None:
+        """It hangs as long as a test wants it, as with a broker that hangs."""
+        time.sleep(float(os.environ.get("ENDLESS_CLOSE_S", "0")))
+
+
+class EndlessSystem(Pulsar):
+    """Has Pulsar's roles and topologies, and none of its servers."""
+
+    name = "endless"
+
+    def clients(self, run: Run, cluster: str, region: str | None = None) -> Any:
+        return EndlessClients()
+
+    def observation(self, run: Run, *, patience_s: float = 10.0) -> Any:
+        return self
+
+    def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+        return {-1: Position(1, 100)}
+
+
+SYSTEM = EndlessSystem()
