@@ -8,7 +8,7 @@ SOURCES := plugins dags spark_jobs tests tools
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit systems cluster e2e browser docs figures down clean
+.PHONY: help setup lock demo test check lint format types unit processes systems generated chaos cluster e2e browser docs figures down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,7 +42,7 @@ demo: setup ## destroy a datacenter under load and prove what became of every me
 
 check: lint types unit ## before a commit: lint, types and unit
 
-test: check systems cluster e2e ## everything that CI checks
+test: check processes systems cluster e2e ## everything that CI checks
 
 lint: setup ## style, format, and which package may import which
 	$(BIN)/ruff check $(SOURCES)
@@ -56,14 +56,31 @@ format: setup ## put style and format right
 types: setup ## static types
 	$(BIN)/mypy
 
-# tests/unit/conftest.py divides them: two of the processes begin with a half of the tests of Spark each, and the third
-# with the others, many of which wait for real time to pass. On 2 cores that took 105 to 118 s, and 138 s while the
-# machine was slow.
+# tests/unit/conftest.py divides them: three of the processes begin with a third of the tests of Spark each, and the
+# fourth with the rest, many of which wait for real time to pass.
 unit: setup ## tests without a cluster
-	$(PYTEST) tests/unit --numprocesses 3
+	$(PYTEST) tests/unit --numprocesses 4
 
-systems: setup ## tests of the messaging system that exists for tests only
-	$(PYTEST) tests/systems
+processes: setup ## tests of clients, links and monitors as the real processes that they are, without a cluster
+	$(PYTEST) tests/processes --numprocesses 3
+
+systems: setup ## tests of the messaging system that exists for tests only, and 20 generated scenarios on it
+	$(PYTEST) tests/systems tests/generated
+
+# The same seeds make the same scenarios: COUNT of them, from SEED on, AT_ONCE at a time, on SYSTEM.
+# 30 on Pulsar, one at a time: make generated SYSTEM=pulsar COUNT=30 AT_ONCE=1
+COUNT ?= 200
+SYSTEM ?= testlog
+SEED ?= 0
+AT_ONCE ?= 3
+generated: setup ## run COUNT scenarios that are made at random from the seeds from SEED on; no run may be unexplained
+	PYTHONPATH=tests/systems:tests/installations $(BIN)/python tests/generated/campaign.py --system $(SYSTEM) --count $(COUNT) --seed $(SEED) --at-once $(AT_ONCE)
+
+# What is killed when, and in which run, follows from the seed.
+CHAOS := PYTHONPATH=tests/systems:tests/installations $(BIN)/python tests/chaos/chaos_campaign.py
+chaos: setup ## kill random parts of the platform during 50 runs on the test system and 10 on Pulsar; nothing may stay
+	$(CHAOS) --system testlog --count 50 --seed $(SEED) --at-once 2
+	$(CHAOS) --system pulsar --count 10 --seed $(SEED)
 
 cluster: setup ## tests on a real embedded cluster
 	$(PYTEST) tests/cluster

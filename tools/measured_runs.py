@@ -74,7 +74,8 @@ class MeasuredRuns:
     """The runs below var/runs, newest first."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        # The pages speak of the shipped scenarios, wherever a user's own ones are.
+        self._scenarios, self._topologies = settings.home / "dags" / "scenarios", settings.home / "topologies"
         self._runs = sorted(
             (Run(str(file.parent)) for file in settings.runs.glob("*/run.json")),
             key=lambda run: run.facts.created_at,
@@ -83,18 +84,18 @@ class MeasuredRuns:
 
     def load_scenario(self, name: str) -> Scenario:
         """A scenario as its file is now."""
-        return load_scenario(self._settings.scenario_file(name), self._settings.topologies)[0]
+        return load_scenario(self._scenarios / f"{name}.yaml", self._topologies)[0]
 
     def list_scenarios(self) -> list[str]:
-        """The names of all scenarios."""
-        return [file.stem for file in self._settings.scenario_files()]
+        """The names of all shipped scenarios."""
+        return sorted(file.stem for file in self._scenarios.glob("*.yaml"))
 
     def find_last(self, name: str, overrides: Mapping[str, Any] | None = None) -> MeasuredRun:
         """The last run of a scenario, with these overrides, whose outcome is the expected one. Raises NoRunError.
 
         The run counts only if its scenario and its topology are as their files are now.
         """
-        scenario, topology = load_scenario(self._settings.scenario_file(name), self._settings.topologies, overrides)
+        scenario, topology = load_scenario(self._scenarios / f"{name}.yaml", self._topologies, overrides)
         wanted = compute_digest(
             {"scenario": scenario.model_dump(mode="json"), "topology": topology.model_dump(mode="json")}
         )

@@ -2,7 +2,8 @@
 
 A comment before a table of a page names the table: `<!-- figures: NAME -->`. The figures of a row come from the last
 run that counts (measured_runs.py). A row without such a run stays as it is and gets a star. The order of the rows, the
-page's own rows, and the page's own words on what happens in a scenario stay too.
+page's own rows, and the page's own words on what happens in a scenario stay too. A scenario that has neither a row nor
+such a run gets no row until it has a run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MARK = re.compile(r"<!-- figures: (\w+) -->")
 
 
 def fill_page(text: str, runs: MeasuredRuns, report: Callable[[str], None]) -> str:
-    """The page with its tables filled; `report` gets a sentence for each row without a run.
+    """The page with its tables filled; `report` gets a sentence for each of its rows without a run.
 
     Raises InputError where a comment names no table, and where a table has two rows with the same label.
     """
@@ -65,9 +66,9 @@ def _fill_rows(
         try:
             cells = rows[label]()
         except NoRunError as error:
-            report(str(error))
             if before is None:
                 continue
+            report(str(error))
             yield f"| {' | '.join([f'{label} *', *before])} |"
         else:
             yield f"| {' | '.join([label, *(before or cells)[:own], *cells[own:]])} |"

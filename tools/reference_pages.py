@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.experiment.guarantees import Anomaly, Guarantee
-from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.reports.run_json import RunDocument
+from brokerproof.results.regressions import LARGEST_TELLING_SPREAD, RULE, STEP
 from brokerproof.run.counts import Totals
 from brokerproof.run.facts import RunFacts
 from brokerproof.run.judgement import Judgement, JudgingFailure
@@ -22,11 +24,13 @@ from brokerproof.run.records import (
     ClustersConfigured,
     ConsumerEnd,
     ConsumersStop,
+    EarlyEnd,
     FaultEffective,
     FaultsUndone,
     LoadEnd,
     LogRead,
     LogsRead,
+    NotificationAttempt,
     ObservationsRequested,
     ObservationsWritten,
     PhaseTimes,
@@ -34,12 +38,17 @@ from brokerproof.run.records import (
     Record,
     ReplicationDrain,
     ReplicationDrains,
+    RunDeletion,
     RunReleased,
     StepProblem,
     StepSeconds,
     SubscriptionDrain,
     SubscriptionDrains,
+    TablesDeletion,
+    TableSeal,
+    TimelineProcess,
 )
+from brokerproof.run.series import RunSeries
 from brokerproof.run.tables import SCHEMAS
 from brokerproof.settings import from_environment
 from brokerproof.systems.registry import list_systems, load_system
@@ -52,8 +61,10 @@ RECORDS: Sequence[type[Record]] = (
     StepSeconds,
     StepProblem,
     ClustersConfigured,
+    TimelineProcess,
     PhaseTimes,
     FaultEffective,
+    EarlyEnd,
     FaultsUndone,
     ProducerEnd,
     LoadEnd,
@@ -66,9 +77,14 @@ RECORDS: Sequence[type[Record]] = (
     ObservationsRequested,
     ObservationsWritten,
     RunReleased,
+    TableSeal,
     Judgement,
     JudgingFailure,
+    RunSeries,
     Outcome,
+    TablesDeletion,
+    RunDeletion,
+    NotificationAttempt,
 )
 
 
@@ -84,6 +100,9 @@ def write_pages() -> dict[str, str]:
         "measurements.md": _write_page("Measurements of placement and recovery", _tabulate_measurements()),
         "faults.md": _write_page("Kinds of fault", _tabulate_faults()),
         "tables.md": _write_page("A run's tables", _tabulate_tables()),
+        "report-json.md": _write_page(
+            "Fields of a run's report.json", _describe_model(RunDocument.model_json_schema(mode="serialization"))
+        ),
         "records.md": _write_page("What the steps of a run leave for each other", _tabulate_records()),
     }
 
@@ -99,6 +118,8 @@ def _describe_extends() -> Iterator[str]:
     yield "extend another topology. A scenario's `overrides` are applied to the result.\n"
     yield "`settings: {extends: NAME}`, in a topology or in a scenario, does the same with the file"
     yield "`topologies/settings/NAME.yaml`.\n"
+    yield "Both are searched in all directories of `BROKERPROOF_TOPOLOGIES`, so a topology of yours can extend a"
+    yield "shipped one.\n"
 
 
 def _describe_policies() -> Iterator[str]:
@@ -163,6 +184,14 @@ def _tabulate_measurements() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for name, metric in METRICS.items():
         yield f"| {metric.suite} | `{name}` | {metric.unit} | {metric.subject} | {metric.meaning} |"
+    yield "\n## When a run is worse than those before it\n"
+    yield f"{RULE}\n"
+    yield "The smallest differences that count are"
+    yield ", ".join(f"{change:g} {unit}" for unit, change in MINIMUM_CHANGE.items()) + ". A scenario sets the share"
+    yield "and the number of runs under [`regression`](scenario-reference.md#regressionrule). A metric whose usual"
+    yield f"spread is over {LARGEST_TELLING_SPREAD:.0%} of its usual value varies too much for a change of {STEP:.0%}"
+    yield "to be told: `brokerproof history` says then which change can be. With `--compare RUN RUN` it shows two runs"
+    yield "side by side, and which differences are larger than the noise of the runs before."
 
 
 def _tabulate_faults() -> Iterator[str]:
