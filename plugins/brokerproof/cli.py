@@ -32,6 +32,8 @@ examples:
                                              and the faults around it
   brokerproof history sync_datacenter_loss   its earlier runs, and what got worse
   brokerproof history --compare RUN RUN      two runs side by side, and what of it is more than noise
+  brokerproof history sync_datacenter_loss --by version
+                                             its versions side by side, and what of it is more than noise
   brokerproof prune --dry-run                what is older than $BROKERPROOF_KEEP_TABLES_DAYS, and could go
   brokerproof report var/runs/<run id>       its page, JUnit XML, JSON and badge, as files
   brokerproof metrics --output brokerproof.prom
@@ -138,6 +140,11 @@ def build_parser() -> argparse.ArgumentParser:
 
     history.add_argument(
         "--compare", nargs=2, metavar="RUN_ID", help="two runs: what was set and what came out otherwise"
+    )
+    history.add_argument(
+        "--by",
+        choices=["version", "settings", "system", "runtime"],
+        help="the last runs of one scenario over its versions, settings, systems or runtimes",
     )
 
     report = add_command("report", "write a run's report as a page, JUnit XML, JSON and a badge")

@@ -1,4 +1,4 @@
-"""`history`: shows earlier runs, their regressions, and the effects of settings; or two runs side by side."""
+"""`history`: shows earlier runs, their regressions, and the effects of settings; or two runs, or groups of runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from brokerproof.results.history_json import list_plain_runs
 from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.history_table import print_history
 from brokerproof.results.run_difference_view import print_difference
+from brokerproof.results.run_groups import GROUPED_RUNS, GroupBy
+from brokerproof.results.run_groups_view import print_groups
 from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the last runs of all scenarios or of the given ones, or the difference of two runs.
+    """Print the last runs of all scenarios or of the given ones, the difference of two runs, or groups of runs.
 
     Raises InputError where the history has no such run.
     """
@@ -26,8 +28,12 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         raise InputError(
             "two runs are compared whatever their scenarios", field="--compare", remedy="leave out the scenarios"
         )
+    if options.by and (len(options.scenarios) != 1 or options.compare):
+        raise InputError("the runs of one scenario are grouped", field="--by", remedy="name one scenario, and no run")
     with open_history() as history:
-        if options.compare:
+        if options.by:
+            _print_groups(history, options)
+        elif options.compare:
             difference = history.compare_two(*(_find_run(history, run_id) for run_id in options.compare))
             if options.json:
                 print_json(difference.model_dump(mode="json"))
@@ -38,6 +44,15 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         else:
             print_history(history, options.scenarios, options.limit, Console())
     return ExitStatus.OK
+
+
+def _print_groups(history: History, options: argparse.Namespace) -> None:
+    by = GroupBy(options.by)
+    groups = history.group(options.scenarios[0], by, limit=max(options.limit, GROUPED_RUNS))
+    if options.json:
+        print_json([group.model_dump(mode="json") for group in groups])
+    else:
+        print_groups(groups, by, Console())
 
 
 def _find_run(history: History, run_id: str) -> RecordedRun:

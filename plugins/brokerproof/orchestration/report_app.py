@@ -27,6 +27,7 @@ from brokerproof.orchestration.run_id import derive_run_id
 from brokerproof.reports.campaign_page import render_campaign, render_campaigns
 from brokerproof.reports.compare_page import render_choice, render_comparison
 from brokerproof.reports.exports import EXPORTS
+from brokerproof.reports.groups_page import render_groups
 from brokerproof.reports.message_life import read_message_life
 from brokerproof.reports.message_page import render_message_page
 from brokerproof.reports.metrics import render_metrics
@@ -36,6 +37,7 @@ from brokerproof.reports.run_page import render_run_page
 from brokerproof.reports.run_report import read_run_report
 from brokerproof.results.campaigns import Campaign
 from brokerproof.results.history import History, RunPlace, open_recorded_history
+from brokerproof.results.run_groups import GroupBy
 from brokerproof.run.directory import Run
 
 # Nothing from anywhere else is loaded, whatever a template or a recorded text says. Plotly writes styles of its own.
@@ -72,6 +74,7 @@ def make_report_app() -> FastAPI:
     app.get("/static/{name}")(_send_static)
     app.get("/")(_show_overview)
     app.get("/scenarios/{scenario}")(_show_scenario)
+    app.get("/scenarios/{scenario}/groups")(_show_groups)
     app.get("/campaigns")(_list_campaigns)
     app.get("/campaigns/{stamp}")(_show_campaign)
     app.get("/runs/{run_id}")(_show_run)
@@ -106,7 +109,18 @@ def _show_scenario(scenario: str, request: Request, user: GetUserDep) -> HTMLRes
     _authorize(scenario, user)
     with _open_history() as history:
         trends = history.list_trends(per_scenario=200, scenarios=[scenario]) if history else []
-    return HTMLResponse(render_overview(trends, _page(request), {}))
+    return HTMLResponse(render_overview(trends, _page(request), {}, scenario=scenario))
+
+
+def _show_groups(scenario: str, request: Request, user: GetUserDep, by: GroupBy = GroupBy.VERSION) -> HTMLResponse:
+    """A scenario over its versions, settings, systems or runtimes."""
+    _authorize(scenario, user)
+    with _open_history() as history:
+        try:
+            groups = history.group(scenario, by) if history else []
+        except BrokerproofError as error:
+            raise HTTPException(409, str(error)) from None
+    return HTMLResponse(render_groups(scenario, by, groups, _page(request, draws=False)))
 
 
 def _show_scenario_of_dag(dag_id: str, request: Request, user: GetUserDep) -> HTMLResponse:

@@ -9,6 +9,7 @@ from brokerproof.reports.pages import Page, render
 from brokerproof.results.numbers import NOTHING, format_value
 from brokerproof.results.regressions import RULE
 from brokerproof.results.run_difference import NumberDifference, RunDifference
+from brokerproof.results.run_groups import GroupBy
 from brokerproof.results.trends import ScenarioTrend
 
 _JUDGED = {True: "more than noise", False: "within noise", None: "nobody knows"}
@@ -33,7 +34,8 @@ def render_comparison(difference: RunDifference, page: Page) -> str:
 def render_choice(trends: Sequence[ScenarioTrend], page: Page, chosen: str = "") -> str:
     """The form; `chosen` is the first of the two runs, if it is known."""
     runs = [(trend.scenario, list(reversed(trend.runs))) for trend in trends]
-    return render("compare_choice.html.j2", page, {"runs": runs, "chosen": chosen})
+    choices = [str(choice) for choice in GroupBy]
+    return render("compare_choice.html.j2", page, {"runs": runs, "chosen": chosen, "group_choices": choices})
 
 
 def _write_headline(difference: RunDifference) -> str:

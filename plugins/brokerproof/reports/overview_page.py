@@ -8,6 +8,7 @@ from typing import Any
 from brokerproof.reports.pages import Page, render
 from brokerproof.reports.timeline_chart import COLOURS
 from brokerproof.results.regressions import RULE
+from brokerproof.results.run_groups import GroupBy
 from brokerproof.results.trends import TREND_VALUES, ScenarioTrend, TrendRun, find_usual_range
 
 # What runs can be filtered by: the field of a trend, and how it is called.
@@ -17,8 +18,10 @@ _TREND_PX = 110
 _WORSE = "#d55e00"
 
 
-def render_overview(trends: Sequence[ScenarioTrend], page: Page, chosen: Mapping[str, str]) -> str:
-    """The page; `chosen` are the filters that are set, by the names of FILTERS."""
+def render_overview(
+    trends: Sequence[ScenarioTrend], page: Page, chosen: Mapping[str, str], *, scenario: str = ""
+) -> str:
+    """The page; `chosen` are the filters that are set, by the names of FILTERS; `scenario` where it is of one only."""
     shown = [trend for trend in trends if _is_chosen(trend, chosen)]
     last = [trend.runs[-1] for trend in shown if trend.runs]
     return render(
@@ -32,6 +35,8 @@ def render_overview(trends: Sequence[ScenarioTrend], page: Page, chosen: Mapping
             "headline": _write_headline(last),
             "rule": RULE,
             "total": len(trends),
+            "scenario": scenario,
+            "group_choices": [str(choice) for choice in GroupBy],
         },
     )
 

@@ -34,6 +34,7 @@ from brokerproof.results.history_rows import make_history_rows
 from brokerproof.results.history_schema import ANOMALY_COLUMNS, AnomalySample, RecordedMeasurement, RecordedRun
 from brokerproof.results.regressions import RunComparison, compare_run, count_needed_runs, read_rule
 from brokerproof.results.run_difference import RunDifference, compare_two_runs
+from brokerproof.results.run_groups import GROUPED_RUNS, GroupBy, RunGroup, group_runs
 from brokerproof.results.trends import ScenarioTrend, select_trends
 from brokerproof.run.deletion import describe_run_deletion
 from brokerproof.run.directory import Run
@@ -305,6 +306,13 @@ class History:
                 )
             ]
         return compare_two_runs(a, b, earlier)
+
+    def group(self, scenario: str, by: GroupBy, limit: int = GROUPED_RUNS) -> list[RunGroup]:
+        """The last runs of a scenario in groups, the largest first.
+
+        Raises InputError where the rule in the parameters of the newest run cannot be used.
+        """
+        return group_runs(self.list_runs([scenario], limit=limit), by)
 
     @contextmanager
     def _begin(self) -> Iterator[Session]:

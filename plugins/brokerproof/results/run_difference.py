@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
-from statistics import median
 from typing import Any
 
-from brokerproof.errors import InputError
 from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE, Worse
 from brokerproof.experiment.verdict import DECISIVE
-from brokerproof.results.comparability import list_differences, select_comparable
 from brokerproof.results.history_schema import RecordedMeasurement, RecordedRun
 from brokerproof.results.regressions import (
     DEFAULT_RULE,
@@ -108,95 +104,6 @@ def compare_two_runs(a: RecordedRun, b: RecordedRun, earlier: Iterable[RecordedR
         counts=tuple(_list_counts(a, b, groups)),
         measurements=tuple(_list_measurements(a, b, groups)),
     )
-
-
-class GroupBy(StrEnum):
-    """What the runs of a group have in common."""
-
-    VERSION = "version"
-    SETTINGS = "settings"
-    SYSTEM = "system"
-    RUNTIME = "runtime"
-
-
-class GroupedMeasurement(StrictModel):
-    """A measurement in the runs of a group that passed or failed: how many have it, and their median and range."""
-
-    metric: str
-    subject: str
-    unit: str
-    n: int
-    median: float
-    least: float
-    greatest: float
-
-
-class RunGroup(StrictModel):
-    """Runs of one scenario that have something in common.
-
-    Groups by settings are numbered from 1, the largest, on; `differences` say how their parameters differ from its.
-    """
-
-    name: str
-    differences: tuple[str, ...] = ()
-    run_ids: tuple[str, ...]
-    # The number of runs of each verdict.
-    verdicts: dict[str, int]
-    measurements: tuple[GroupedMeasurement, ...]
-
-
-def group_runs(runs: Sequence[RecordedRun], by: GroupBy) -> list[RunGroup]:
-    """The runs of one scenario in groups, the largest first. Raises InputError for runs of several scenarios."""
-    if len(scenarios := sorted({run.scenario for run in runs})) > 1:
-        raise InputError(
-            f"the runs are of several scenarios: {', '.join(scenarios)}", remedy="group the runs of one of them"
-        )
-    members: dict[str, list[RecordedRun]] = {}
-    for run in runs:
-        members.setdefault(_find_group(run, by), []).append(run)
-    ordered = sorted(members.items(), key=lambda item: -len(item[1]))
-    return [
-        RunGroup(
-            name=str(number) if by is GroupBy.SETTINGS else key,
-            differences=tuple(_list_parameter_differences(ordered[0][1][0], group[0]))
-            if by is GroupBy.SETTINGS
-            else (),
-            run_ids=tuple(run.run_id for run in group),
-            verdicts={
-                verdict: sum(run.verdict == verdict for run in group) for verdict in sorted({r.verdict for r in group})
-            },
-            measurements=tuple(_summarize_measurements(group)),
-        )
-        for number, (key, group) in enumerate(ordered, 1)
-    ]
-
-
-def _find_group(run: RecordedRun, by: GroupBy) -> str:
-    if by is GroupBy.VERSION:
-        return f"{run.system} {run.system_version}"
-    return {GroupBy.SETTINGS: run.comparable, GroupBy.SYSTEM: run.system, GroupBy.RUNTIME: run.runtime}[by]
-
-
-def _list_parameter_differences(first: RecordedRun, other: RecordedRun) -> list[str]:
-    return list_differences(select_comparable(first.parameters), select_comparable(other.parameters))
-
-
-def _summarize_measurements(group: Sequence[RecordedRun]) -> Iterator[GroupedMeasurement]:
-    values: dict[tuple[str, str, str], list[float]] = {}
-    for run in group:
-        for row in run.measurements if run.verdict in DECISIVE else ():
-            if row.value is not None:
-                values.setdefault((row.metric, row.subject, row.unit), []).append(row.value)
-    for (metric, subject, unit), found in values.items():
-        yield GroupedMeasurement(
-            metric=metric,
-            subject=subject,
-            unit=unit,
-            n=len(found),
-            median=median(found),
-            least=min(found),
-            greatest=max(found),
-        )
 
 
 def _list_settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[SettingDifference]:

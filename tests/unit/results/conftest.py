@@ -18,6 +18,7 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.results.history import History, open_history
+from brokerproof.results.history_schema import RecordedRun
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement
 from brokerproof.run.records import StepSeconds, write_record
@@ -254,3 +255,25 @@ def _topology() -> Topology:
 @pytest.fixture(name="scenario")
 def _scenario() -> Callable[..., Scenario]:
     return scenario
+
+
+@pytest.fixture
+def record(plant: PlantRun, sqlite_history: History) -> Callable[..., RecordedRun]:
+    """Records one run after the other, a minute apart: `record("passed", measured={...}, changes={...})`."""
+    recorded: list[RecordedRun] = []
+
+    def one(
+        verdict: str = "passed",
+        *,
+        measured: Any = None,
+        failed: Any = (),
+        illegal: Any = None,
+        legal: Any = None,
+        **more: Any,
+    ) -> RecordedRun:
+        found = judgement(verdict, measured=measured, failed=failed, illegal=illegal, legal=legal)
+        run = plant(f"r{len(recorded)}", judged=found, minutes=len(recorded), **more)
+        recorded.append(sqlite_history.record(run))
+        return recorded[-1]
+
+    return one

@@ -7,29 +7,14 @@ import json
 
 import pytest
 from brokerproof.cli import main
-from brokerproof.errors import InputError
 from brokerproof.results.history import open_history
 from brokerproof.results.regressions import ENOUGH_TO_SUSPECT
-from brokerproof.results.run_difference import GroupBy, RunDifference, compare_two_runs, group_runs
+from brokerproof.results.run_difference import RunDifference, compare_two_runs
 from brokerproof.results.run_difference_view import print_difference
 from rich.console import Console
 
 RTO = ("rto_s", "kill_us")
 HELD = ("rate_held", "steady")
-
-
-@pytest.fixture
-def record(plant, judgement, sqlite_history):
-    """Records one run after the other, a minute apart: `record("passed", measured={...}, changes={...})`."""
-    recorded = []
-
-    def one(verdict="passed", *, measured=None, failed=(), illegal=None, legal=None, **more):
-        found = judgement(verdict, measured=measured, failed=failed, illegal=illegal, legal=legal)
-        run = plant(f"r{len(recorded)}", judged=found, minutes=len(recorded), **more)
-        recorded.append(sqlite_history.record(run))
-        return recorded[-1]
-
-    return one
 
 
 @pytest.fixture
@@ -194,38 +179,3 @@ def test_the_command_compares_two_runs(recorded, capsys):
 def test_runs_that_cannot_be_compared_are_refused_with_a_sentence(recorded, capsys, arguments, sentence):
     assert main(["history", *arguments]) == 3
     assert sentence in " ".join(capsys.readouterr().err.split())
-
-
-@pytest.mark.parametrize(
-    ("by", "names"),
-    [
-        (GroupBy.VERSION, ["pulsar 4.0.8", "pulsar 4.1.0"]),
-        (GroupBy.SETTINGS, ["1", "2"]),
-        (GroupBy.SYSTEM, ["pulsar"]),
-        (GroupBy.RUNTIME, ["process", "docker"]),
-    ],
-)
-def test_runs_are_grouped_by_what_they_have_in_common(record, by, names):
-    runs = [record(measured={RTO: value}) for value in (50.0, 52.0, 60.0)]
-    runs.append(record("unknown", measured={RTO: 500.0}))
-    runs.append(record(measured={RTO: 30.0}, changes={"version": "4.1.0", "runtime": "docker"}))
-
-    groups = group_runs(runs, by)
-
-    assert [group.name for group in groups] == names
-    if len(groups) == 2:
-        first, second = groups
-        assert (first.run_ids, first.verdicts) == (("r0", "r1", "r2", "r3"), {"passed": 3, "unknown": 1})
-        [rto] = first.measurements
-        # The run that nobody could judge does not count.
-        assert (rto.metric, rto.subject, rto.unit) == (*RTO, "s")
-        assert (rto.n, rto.median, rto.least, rto.greatest) == (3, 52.0, 50.0, 60.0)
-        [rto] = second.measurements
-        assert (rto.n, rto.median) == (1, 30.0)
-        assert second.differences == (("scenario.runtime process → docker",) if by is GroupBy.SETTINGS else ())
-
-
-def test_runs_of_several_scenarios_are_not_grouped(record):
-    runs = [record(), record(changes={"name": "kill_bookie"})]
-    with pytest.raises(InputError, match="several scenarios: kill_bookie, kill_region"):
-        group_runs(runs, GroupBy.VERSION)
