@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,12 +13,15 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTerminated, AirflowTaskTimeout
 
 from brokerproof.errors import BrokerproofError, DeadlineError
+from brokerproof.orchestration.step_sentences import describe_step
 from brokerproof.orchestration.time_limits import compute_time_limit
 from brokerproof.run.directory import Run
 from brokerproof.run.step_record import record_step
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
 
 RUN_DIRECTORY = "{{ ti.xcom_pull(task_ids='reserve') }}"
 # The command line reads the sentence of a failed task under this key, also where the run has no directory yet.
@@ -38,9 +42,15 @@ class Step:
         return Run(self.run_directory)
 
     def pre_execute(self, context: Context) -> None:
-        """Set the time limit from the run's own scenario: the scenario file may say something else."""
+        """Set the time limit from the run's own scenario: the scenario file may say something else.
+
+        The log begins with what the step does.
+        """
         with suppress(BrokerproofError):
-            self.execution_timeout = compute_time_limit(self.task_id, self.open_run().scenario)
+            run = self.open_run()
+            self.execution_timeout = compute_time_limit(self.task_id, run.scenario)
+            if sentence := describe_step(self.task_id, run):
+                log.info(sentence)
 
     def end_work(self) -> None:
         """End the processes that the task started."""

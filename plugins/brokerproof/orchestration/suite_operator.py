@@ -36,9 +36,10 @@ class SuiteOperator(StepOperator):
                 f"unknown: {suite.evaluated} of its {suite.written} expectations were evaluated; {suite.why}"
             )
         sentence = f"{suite.worst}: {suite.why or f'{suite.evaluated} of {suite.written} expectations were evaluated'}"
+        # Whoever opens the log reads it first; what Airflow says of a task that failed comes after it.
+        log.info(sentence)
         if suite.worst is Verdict.NOT_APPLICABLE:
             raise AirflowSkipException(sentence)
         if suite.worst is not Verdict.PASSED:
             raise AirflowFailException(sentence)
-        log.info(sentence)
         return sentence

@@ -1,4 +1,4 @@
-"""The sentence that says what a run came to, wherever a person reads it outside the user interface."""
+"""The sentences that say what a run came to, wherever a person reads them outside the user interface."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from brokerproof.run.outcome import Outcome
 
 
 def describe_run(outcome: Outcome) -> str:
-    """One sentence: whether the outcome is the expected one, and the reasons for the verdict."""
-    return outcome.why
+    """Whether the outcome is the expected one with the reasons for the verdict, and then what happened."""
+    return f"{outcome.why} {outcome.story}".strip()

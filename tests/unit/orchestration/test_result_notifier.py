@@ -24,6 +24,7 @@ from brokerproof.orchestration.verdict_operator import VerdictOperator
 from brokerproof.results import run_outcome
 from brokerproof.results.history import open_history
 from brokerproof.results.regressions import CONFIRMING, ENOUGH, RECENT
+from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import RUN_REPORT, Run
 from brokerproof.run.records import NotificationAttempt, read_record
 from brokerproof.settings import Settings, from_environment
@@ -104,6 +105,7 @@ def test_a_failed_run_is_told_with_its_sentence_and_link(a_run, context, monkeyp
     assert decide(a_run, context).startswith("failed task: failed instead of passed")
     (line,) = told.read_text().splitlines()
     assert line.startswith("region_lost failed passed region_lost-1 failed instead of passed")
+    assert compose_outcome(a_run).story in line
     assert line.endswith(f" {a_run.path(RUN_REPORT)}")
 
 
