@@ -21,6 +21,11 @@ _GAP = 0.06
 _ROW_PX = 150
 # More curves in one row than this are no picture; the highest are drawn, and the title says of how many.
 _MOST_CURVES = 12
+# As many lanes as a row has room for with the owners' names.
+_MOST_LANES = 6
+NOBODY = "nobody"
+# Of nodes; nobody has a colour of its own.
+_OWNER_COLOURS = tuple(colour for colour in COLOURS if colour != COLOURS[5])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,26 @@ class ChartRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnerLane:
+    """A time, in microseconds, in which a node served a topic; `owner` is NOBODY where none did."""
+
+    # Where it is drawn.
+    name: str
+    owner: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnerRow:
+    """The row of the owners; `several` says whether it has a lane for each topic."""
+
+    title: str
+    lanes: Sequence[OwnerLane]
+    several: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Timeline:
     """The figure, and what a person hears who does not see it."""
 
@@ -47,19 +72,19 @@ class Timeline:
 def draw_timeline(series: RunSeries, spans: Sequence[FaultSpan]) -> Timeline:
     """The timeline of a run that has series."""
     rows = list(_list_rows(series))
-    lanes = list(_list_owner_lanes(series))
-    count = len(rows) + bool(lanes)
+    owners = _lay_out_owners(series)
+    count = len(rows) + bool(owners.lanes)
     height = 90 + _ROW_PX * count
     times = [_to_ms(series.start, step * series.step_s) for step in range(series.steps)]
     figure: dict[str, Any] = {"data": [], "layout": _make_layout(height, times)}
     domains = list(_divide(count))
     for number, row in enumerate(rows):
         _add_row(figure, number, row, times, domains[number])
-    if lanes:
-        _add_owners(figure, len(rows), lanes, domains[-1])
+    if owners.lanes:
+        _add_owners(figure, len(rows), owners, domains[-1])
     figure["layout"]["shapes"] = list(_make_bands(spans, times))
     figure["layout"]["annotations"] += list(_make_labels(spans, times))
-    names = tuple([row.title for row in rows] + (["topic owner"] if lanes else []))
+    names = tuple([row.title for row in rows] + ([owners.title] if owners.lanes else []))
     return Timeline(figure=figure, description=f"Over time: {', '.join(names)}.", height_px=height)
 
 
@@ -126,16 +151,35 @@ def _scale(values: Iterable[float | int | None], factor: float) -> list[float | 
     return [None if value is None else round(value * factor, 4) for value in values]
 
 
-def _list_owner_lanes(series: RunSeries) -> Iterator[tuple[str, int, int]]:
-    """(owner, from, to) in microseconds; the owner is empty where nobody served the topic."""
+def _lay_out_owners(series: RunSeries) -> OwnerRow:
+    """One topic has a lane for each of its owners; of several topics each has a lane, whose colours are the owners."""
     end = series.start + int(series.steps * series.step_s * 1e6)
     by_topic: dict[str, list[tuple[int, str]]] = {}
     for change in series.owners:
         by_topic.setdefault(change.topic, []).append((change.at, change.owner))
-    # A topic of many partitions has as many owners as it has nodes: the first topic stands for it.
-    for changes in list(by_topic.values())[:1]:
+    # Those whose owner changed most often are the ones that people look for.
+    shown = sorted(by_topic, key=lambda topic: (-len(by_topic[topic]), topic))[:_MOST_LANES]
+    several = len(by_topic) > 1
+    title = f"owner of each of {len(by_topic)} topics" if several else "topic owner"
+    if len(shown) < len(by_topic):
+        title = f"owner of {_MOST_LANES} of {len(by_topic)} topics, those whose owner changed most often"
+    cut = _count_common(by_topic) if several else 0
+    lanes = []
+    for topic in sorted(shown):
+        changes = by_topic[topic]
         for number, (at, owner) in enumerate(changes):
-            yield owner, at, changes[number + 1][0] if number + 1 < len(changes) else end
+            until = changes[number + 1][0] if number + 1 < len(changes) else end
+            name = topic[cut:] if several else owner or NOBODY
+            lanes.append(OwnerLane(name=name, owner=owner or NOBODY, start=at, end=until))
+    return OwnerRow(title=title, lanes=lanes, several=several)
+
+
+def _count_common(topics: Iterable[str]) -> int:
+    """How many characters all names begin with alike, up to a separator, so that what is left is whole words."""
+    ordered = sorted(topics)
+    first, last = ordered[0], ordered[-1]
+    alike = next((place for place, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), len(first))
+    return max(first[:alike].rfind(separator) for separator in "/-") + 1
 
 
 def _divide(count: int) -> Iterator[tuple[float, float]]:
@@ -201,24 +245,29 @@ def _add_row(
         )
 
 
-def _add_owners(
-    figure: dict[str, Any], number: int, lanes: Sequence[tuple[str, int, int]], domain: tuple[float, float]
-) -> None:
+def _add_owners(figure: dict[str, Any], number: int, row: OwnerRow, domain: tuple[float, float]) -> None:
     axis = "yaxis" if number == 0 else f"yaxis{number + 1}"
+    served = sorted({lane.owner for lane in row.lanes} - {NOBODY})
+    colours = {owner: _OWNER_COLOURS[place % len(_OWNER_COLOURS)] for place, owner in enumerate(served)}
     figure["layout"][axis] = {"domain": list(domain), "type": "category", "fixedrange": True, "automargin": True}
-    _add_title(figure, "topic owner", domain)
-    for owner, start, end in lanes:
-        name = owner or "nobody"
+    _add_title(figure, row.title, domain)
+    for lane in row.lanes:
+        colour = colours[lane.owner] if row.several and lane.owner != NOBODY else COLOURS[0]
         figure["data"].append(
             {
                 "type": "scatter",
-                "mode": "lines",
-                "name": name,
-                "x": [start / 1000, end / 1000],
-                "y": [name, name],
+                "mode": "lines+text" if row.several else "lines",
+                "name": lane.owner,
+                "x": [lane.start / 1000, lane.end / 1000],
+                "y": [lane.name, lane.name],
                 "yaxis": "y" if number == 0 else f"y{number + 1}",
-                "line": {"width": 10, "color": COLOURS[0] if owner else COLOURS[5]},
-                "hovertemplate": f"{name}<extra>owner</extra>",
+                "line": {"width": 7 if row.several else 10, "color": COLOURS[5] if lane.owner == NOBODY else colour},
+                "hovertemplate": f"{lane.owner}<extra>{'owner of ' + lane.name if row.several else 'owner'}</extra>",
+                **(
+                    {"text": [lane.owner, ""], "textposition": "top right", "textfont": {"size": 9}, "cliponaxis": True}
+                    if row.several
+                    else {}
+                ),
             }
         )
 

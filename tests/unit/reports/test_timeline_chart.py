@@ -1,0 +1,50 @@
+"""The row of the owners in a run's timeline. The other rows are in the tests of the run's page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from brokerproof.reports.timeline_chart import NOBODY, draw_timeline
+from brokerproof.run.series import OwnerChange, RunSeries
+
+START = 1_767_225_600_000_000
+SECOND = 1_000_000
+
+
+def draw(*changes: tuple[str, int, str]) -> tuple[list[dict[str, Any]], Sequence[str]]:
+    """The lanes and the titles of a run of ten seconds; a change is (topic, second, owner)."""
+    owners = tuple(OwnerChange(topic=topic, at=START + at * SECOND, owner=owner) for topic, at, owner in changes)
+    figure = draw_timeline(RunSeries(start=START, steps=10, owners=owners), []).figure
+    return figure["data"], [one["text"] for one in figure["layout"]["annotations"]]
+
+
+def test_one_topic_has_a_lane_for_each_owner() -> None:
+    lanes, titles = draw(("t", 0, "broker-eu"), ("t", 4, ""), ("t", 7, "broker-us"))
+    assert [lane["y"][0] for lane in lanes] == ["broker-eu", NOBODY, "broker-us"]
+    assert [(lane["x"][1] - lane["x"][0]) / 1000 for lane in lanes] == [4, 3, 3]
+    assert titles == ["<b>topic owner</b>"]
+
+
+def test_each_of_several_topics_has_a_lane_whose_colours_are_the_owners() -> None:
+    lanes, titles = draw(
+        ("shop/orders-partition-0", 0, "broker-eu"),
+        ("shop/orders-partition-0", 4, "broker-us"),
+        ("shop/orders-partition-1", 0, "broker-us"),
+        ("shop/orders-partition-1", 5, ""),
+    )
+    assert [(lane["y"][0], lane["text"][0]) for lane in lanes] == [
+        ("0", "broker-eu"), ("0", "broker-us"), ("1", "broker-us"), ("1", NOBODY),
+    ]  # fmt: skip
+    colours = [lane["line"]["color"] for lane in lanes]
+    assert colours[1] == colours[2]
+    assert len(set(colours)) == 3
+    assert titles == ["<b>owner of each of 2 topics</b>"]
+
+
+def test_of_many_topics_those_are_drawn_whose_owner_changed_most_often() -> None:
+    quiet = [(f"t-{number}", 0, "a") for number in range(20)]
+    lanes, titles = draw(*quiet, ("t-17", 3, "b"), ("t-17", 5, "a"), ("t-9", 4, "b"))
+    assert {"17", "9"} <= {lane["y"][0] for lane in lanes}
+    assert len({lane["y"][0] for lane in lanes}) == 6
+    assert titles == ["<b>owner of 6 of 20 topics, those whose owner changed most often</b>"]
