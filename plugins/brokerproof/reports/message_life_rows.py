@@ -10,7 +10,7 @@ from brokerproof.errors import shorten
 from brokerproof.reports.judged_message import MessageAnomaly
 from brokerproof.reports.message_events import AckConfirmed, Delivered, Event, FaultChanged, FaultCourse, Sent, Stored
 from brokerproof.reports.message_life import MessageLife
-from brokerproof.reports.message_sentence import format_seconds, format_time
+from brokerproof.results.numbers import format_moment, format_short_time
 from brokerproof.run.tables import AttemptOutcome, FaultState
 
 _FAULT_STATES = {
@@ -85,7 +85,7 @@ def describe_anomaly(anomaly: MessageAnomaly) -> str:
 
 
 def describe_fault(course: FaultCourse, life: MessageLife) -> str:
-    reached = [f"{state} {format_time(at)}{_format_offset(at, life, ' ({})')}" for state, at in course.times.items()]
+    reached = [f"{state} {format_moment(at)}{_format_offset(at, life, ' ({})')}" for state, at in course.times.items()]
     never = "" if course.recovered_at else ", never recovered"
     return f"in force meanwhile: {course.fault}, {course.kind} {', '.join(course.targets)}: {', '.join(reached)}{never}"
 
@@ -96,10 +96,10 @@ def list_remarks(life: MessageLife) -> Iterator[str]:
     if any(isinstance(event, Stored) for event in life.events):
         yield "A stored copy has no time of its own: its time is the earliest at which it can have been written."
     if life.first_fault_at is not None:
-        yield f"Offsets count from the run's first fault, injected at {format_time(life.first_fault_at)}."
+        yield f"Offsets count from the run's first fault, injected at {format_moment(life.first_fault_at)}."
     if life.clock_error_us:
         yield (
-            f"The clocks may be apart by {format_seconds(life.clock_error_us)}: "
+            f"The clocks may be apart by {format_short_time(life.clock_error_us)}: "
             "the order of events that are nearer to each other is not proven."
         )
     if life.judged:
@@ -109,7 +109,7 @@ def list_remarks(life: MessageLife) -> Iterator[str]:
 
 
 def _format_moment(moment: int, *, with_day: bool) -> str:
-    return f"{clock.to_utc(moment).date().isoformat()} {format_time(moment)}" if with_day else format_time(moment)
+    return f"{clock.to_utc(moment).date().isoformat()} {format_moment(moment)}" if with_day else format_moment(moment)
 
 
 def _name_event(event: Event) -> str:
@@ -148,7 +148,7 @@ def _list_details(event: Event, attempts: int) -> Iterator[str]:
         if event.at is None:
             yield "whether it was sent is not recorded"
         elif event.scheduled_at is not None and event.at - event.scheduled_at >= 1000:
-            yield f"{format_seconds(event.at - event.scheduled_at)} after its schedule"
+            yield f"{format_short_time(event.at - event.scheduled_at)} after its schedule"
     elif event.kind == "settled":
         if event.error:
             yield event.error

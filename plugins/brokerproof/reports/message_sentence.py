@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from brokerproof import clock
 from brokerproof.reports.judged_message import JudgedMessage
 from brokerproof.reports.message_events import Delivered, Event, Sent, Settled, Stored
+from brokerproof.results.numbers import format_moment, format_short_time
 from brokerproof.run.tables import AttemptOutcome
 
 
@@ -34,19 +34,6 @@ def compose_sentence(
     return f"{name} {', '.join(parts)}; {_describe_judgement(judged, is_whole)}."
 
 
-def format_seconds(microseconds: int) -> str:
-    """A length of time as people read it: `0.4 ms`, `12 ms`, `3.2 s`."""
-    ms = microseconds / 1000
-    if abs(ms) < 10:
-        return f"{ms:.1f} ms"
-    return f"{ms:.0f} ms" if abs(ms) < 1000 else f"{ms / 1000:,.1f} s"
-
-
-def format_time(moment: int) -> str:
-    """A moment's time of day, UTC, with milliseconds."""
-    return clock.to_utc(moment).strftime("%H:%M:%S.%f")[:-3]
-
-
 def _describe_publishing(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
     settled = [event for event in events if isinstance(event, Settled)]
     if not settled:
@@ -65,8 +52,8 @@ def _describe_publishing(events: Sequence[Event], judged: JudgedMessage | None, 
 def _describe_ack(events: Sequence[Event], acks: Sequence[Settled]) -> str:
     settled_at = min((ack.at for ack in acks if ack.at is not None), default=None)
     sent_at = min((event.at for event in events if isinstance(event, Sent) and event.at is not None), default=None)
-    after = "" if settled_at is None or sent_at is None else f" after {format_seconds(settled_at - sent_at)}"
-    return "was acknowledged" + after + ("" if settled_at is None else f" at {format_time(settled_at)}")
+    after = "" if settled_at is None or sent_at is None else f" after {format_short_time(settled_at - sent_at)}"
+    return "was acknowledged" + after + ("" if settled_at is None else f" at {format_moment(settled_at)}")
 
 
 def _describe_storing(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:

@@ -35,3 +35,16 @@ def format_seconds(seconds: float | None) -> str:
 def format_time(at_us: int) -> str:
     """The time of day in UTC, to the second."""
     return f"{clock.to_utc(at_us):%H:%M:%S}"
+
+
+def format_short_time(microseconds: int) -> str:
+    """A length of time in one message's life, which may be short: `0.4 ms`, `12 ms`, `3.2 s`."""
+    ms = microseconds / 1000
+    if abs(ms) < 10:
+        return f"{ms:.1f} ms"
+    return f"{ms:.0f} ms" if abs(ms) < 1000 else f"{ms / 1000:,.1f} s"
+
+
+def format_moment(at_us: int) -> str:
+    """The time of day in UTC, to the millisecond: what one message's life is told in."""
+    return f"{clock.to_utc(at_us):%H:%M:%S.%f}"[:-3]

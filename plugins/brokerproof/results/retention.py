@@ -153,7 +153,7 @@ class _Pruner:
             return LeftRun(directory=directory, why="it is a link, which is not followed", is_problem=False)
         if (whole := read_record(run, RunDeletion)) is not None:
             require_own_directory(run)
-            return self._delete_run(run, whole, is_resumed=True)
+            return self._delete(run, whole.run_id, whole, is_resumed=True)
         if not run.exists("run.json"):
             return LeftRun(directory=directory, why="it is no run: it holds no run.json", is_problem=False)
         tables = read_record(run, TablesDeletion)
@@ -161,17 +161,17 @@ class _Pruner:
         if chosen is None:
             if tables is not None and any(True for _ in list_message_files(run)):
                 require_own_directory(run)
-                return self._delete_tables(run, tables, is_resumed=True)
+                return self._delete(run, run.run_id, tables, is_resumed=True)
             return None
         part, why = chosen
         if (reason := self._find_life(run)) is not None:
             return LeftRun(directory=directory, why=reason, is_problem=False)
         require_own_directory(run)
         if part is Part.RUN:
-            return self._delete_run(run, RunDeletion(run_id=run.run_id, why=why, at=self._now))
+            return self._delete(run, run.run_id, RunDeletion(run_id=run.run_id, why=why, at=self._now))
         if not any(True for _ in list_message_files(run)):
             return None
-        return self._delete_tables(run, TablesDeletion(why=why, at=self._now))
+        return self._delete(run, run.run_id, TablesDeletion(why=why, at=self._now))
 
     def empty_trash(self) -> Iterator[Deletion]:
         """Delete what was renamed by a deletion that was broken off."""
@@ -223,39 +223,26 @@ class _Pruner:
             return "it may go on: nothing says that it ended, nor when its files were written"
         return None
 
-    def _delete_tables(self, run: Run, deletion: TablesDeletion, *, is_resumed: bool = False) -> Deletion:
-        size = _sum_sizes(list_message_files(run))
+    def _delete(
+        self, run: Run, run_id: str, deletion: TablesDeletion | RunDeletion, *, is_resumed: bool = False
+    ) -> Deletion:
+        part = Part.TABLES if isinstance(deletion, TablesDeletion) else Part.RUN
+        size = _sum_sizes(list_message_files(run) if part is Part.TABLES else list_files(run.directory))
         if not self._dry_run:
             write_record(run, deletion)
             try:
-                self._tell_history(run.run_id, run.directory, deletion)
+                if self._history is not None:
+                    self._history.record_deletion(run_id, run.directory, deletion)
             except BrokerproofError:
-                _take_back(run, TablesDeletion, is_resumed)
+                _take_back(run, type(deletion), is_resumed)
                 raise
-            delete_tables(run)
+            if part is Part.TABLES:
+                delete_tables(run)
+            else:
+                delete_run(run.directory)
         return Deletion(
-            directory=run.directory, run_id=run.run_id, part=Part.TABLES, size=size, why=deletion.why,
-            is_resumed=is_resumed,
-        )  # fmt: skip
-
-    def _delete_run(self, run: Run, deletion: RunDeletion, *, is_resumed: bool = False) -> Deletion:
-        size = _sum_sizes(list_files(run.directory))
-        if not self._dry_run:
-            write_record(run, deletion)
-            try:
-                self._tell_history(deletion.run_id, run.directory, deletion)
-            except BrokerproofError:
-                _take_back(run, RunDeletion, is_resumed)
-                raise
-            delete_run(run.directory)
-        return Deletion(
-            directory=run.directory, run_id=deletion.run_id, part=Part.RUN, size=size, why=deletion.why,
-            is_resumed=is_resumed,
-        )  # fmt: skip
-
-    def _tell_history(self, run_id: str, directory: str, deletion: TablesDeletion | RunDeletion) -> None:
-        if self._history is not None:
-            self._history.record_deletion(run_id, directory, deletion)
+            directory=run.directory, run_id=run_id, part=part, size=size, why=deletion.why, is_resumed=is_resumed
+        )
 
 
 def _take_back(run: Run, kind: type[TablesDeletion | RunDeletion], is_resumed: bool) -> None:
