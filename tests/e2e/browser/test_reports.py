@@ -6,46 +6,57 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.orchestration.report_app import make_report_app
 from brokerproof.results.history import open_history
 from installation import SYSTEMS, Installation
 from planted_runs import plant_run
-from playwright.sync_api import Page, Request, Route, expect
+from playwright.sync_api import Locator, Page, Request, Route, expect
 
 from .conftest import PATIENCE_MS
 
 pytestmark = pytest.mark.e2e
 
-NIGHT = datetime(2026, 1, 10, 2, 0, tzinfo=UTC)
+NIGHT = datetime(2026, 1, 20, 2, 0, tzinfo=UTC)
+STAMP = f"{NIGHT:%Y%m%dT%H%M%SZ}"
+NIGHTS = 8
+# As many as a mark needs: 12 to know what is usual, and 5 slow ones of the last 6.
+NIGHTS_WITH_A_MARK, SLOW_NIGHTS = 18, 5
 REASON = "Nobody knows whether the log was read to its end."
 
 
 @pytest.fixture(scope="module")
 def recorded(installation: Installation) -> dict[str, str]:
-    """By verdict, the newest run of a history that holds a passed, a failed, an unknown and a slower run."""
-    planted = {
+    """By verdict, the newest run of a history that holds a passed, a failed, an unknown and a regressed run.
+
+    The runs of a night are those of one campaign.
+    """
+    cases = {
         "passed": ("nominal", {}),
         "failed": ("losing", {"verdict": Verdict.FAILED, "lost": 12}),
         "unknown": ("leader_loss", {"verdict": Verdict.UNKNOWN, "rto_s": None, "problems": [REASON]}),
-        "slower": ("repeating", {"rto_s": 60.0}),
+        "regressed": ("repeating", {"rto_s": 60.0}),
     }
     newest: dict[str, str] = {}
+    # Apart from the runs that took place, which other tests look for.
+    planted = installation.home / "planted"
     with open_history() as history:
-        for name, (scenario, came_to) in planted.items():
-            for night in range(8):
-                last = night == 7
+        for name, (scenario, came_to) in cases.items():
+            nights, slow = (NIGHTS_WITH_A_MARK, SLOW_NIGHTS) if name == "regressed" else (NIGHTS, 1)
+            for night in range(-nights + 1, 1):
                 at = NIGHT + timedelta(days=night)
                 run = plant_run(
-                    installation.settings.runs / f"{scenario}-{at:%Y%m%dT%H%M%SZ}-{name}",
+                    planted / f"{scenario}-{at:%Y%m%dT%H%M%SZ}-campaign",
                     SYSTEMS / "scenarios" / f"{scenario}.yaml",
                     SYSTEMS / "topologies",
                     at=at,
-                    **(came_to if last else {}),
+                    **(came_to if night > -slow else {}),
                 )
                 history.record(run)
                 newest[name] = run.run_id
@@ -93,7 +104,7 @@ def test_without_a_session_every_route_is_refused(running: Installation, recorde
         "run_id": recorded["passed"],
         "dag_id": "nominal",
         "dag_run_id": "manual",
-        "stamp": "20260110T020000Z",
+        "stamp": STAMP,
     }
     routes = [re.sub(r"{(\w+)}", lambda field: values[field[1]], route.path) for route in make_report_app().routes]  # type: ignore[attr-defined]
     assert len(routes) >= 6
@@ -110,15 +121,23 @@ def test_the_overview_shows_in_a_glance_what_was_not_as_expected(strict: Page, r
     strict.goto("/brokerproof/")
     expect(strict.get_by_role("heading", level=1)).to_contain_text("not as expected")
     losing = strict.get_by_role("region", name="leader_loss", exact=True)
-    expect(losing.locator(".cell")).to_have_count(8)
+    expect(losing.locator(".cell")).to_have_count(NIGHTS)
     expect(losing.locator(".cell").last).to_have_attribute("title", re.compile("unknown"))
     expect(losing.locator(".cell").first).to_have_attribute("title", re.compile("passed"))
+    slower = strict.get_by_role("region", name="repeating", exact=True)
+    expect(slower.locator(".problem").first).to_contain_text("rto_s of planted_fault is 60 s, usually 5 ± 0 s")
+    expect(nominal_problems(strict)).to_have_count(0)
     nominal = strict.get_by_role("region", name="nominal", exact=True)
     # A chart is drawn when it comes into sight.
     nominal.scroll_into_view_if_needed()
     chart = nominal.locator("[data-drawn]")
     expect(chart).to_have_attribute("data-drawn", "5", timeout=PATIENCE_MS)
     keep_screenshot(strict, "overview")
+
+
+def nominal_problems(page: Page) -> Locator:
+    """What is worse in a scenario in which nothing is."""
+    return page.get_by_role("region", name="nominal", exact=True).locator(".problem")
 
 
 def test_a_filter_leaves_only_what_it_names(strict: Page, recorded: dict[str, str]) -> None:
@@ -177,12 +196,67 @@ def test_the_files_of_a_run_and_the_metrics_are_there_after_the_log_in(strict: P
 
 def test_two_runs_are_chosen_and_compared(strict: Page, recorded: dict[str, str]) -> None:
     strict.goto(f"/brokerproof/compare?a={recorded['passed']}")
-    strict.get_by_label("B", exact=True).select_option(value=recorded["slower"])
+    strict.get_by_label("B", exact=True).select_option(value=recorded["regressed"])
     strict.get_by_role("button", name="Compare").click()
     strict.wait_for_url(re.compile(r"b=repeating"))
     row = strict.get_by_role("row", name=re.compile("rto_s"))
     expect(row).to_contain_text("60 s")
     keep_screenshot(strict, "compare")
+
+
+def test_a_campaign_has_one_verdict_and_one_line_a_scenario(strict: Page, recorded: dict[str, str]) -> None:
+    strict.goto("/brokerproof/campaigns")
+    strict.get_by_role("link", name=re.compile(STAMP)).click()
+    expect(strict.get_by_role("heading", level=1)).to_contain_text("2 of 4 runs were not as expected: leader_loss, repeating.")
+    expect(strict.locator("tbody tr")).to_have_count(4)
+    expect(strict.get_by_role("row", name=re.compile("losing"))).to_contain_text("failed")
+    keep_screenshot(strict, "campaign")
+
+
+def test_a_scenario_is_compared_over_its_versions_and_settings(strict: Page, recorded: dict[str, str]) -> None:
+    strict.goto("/brokerproof/scenarios/repeating")
+    strict.get_by_role("link", name="version", exact=True).click()
+    strict.wait_for_url(re.compile(r"/groups\?by=version"))
+    expect(strict.get_by_role("heading", level=1)).to_contain_text("All runs are of one version: testlog")
+    expect(strict.get_by_role("row", name=re.compile("rto_s"))).to_contain_text(f"{NIGHTS_WITH_A_MARK} runs")
+    strict.get_by_role("link", name="settings", exact=True).click()
+    expect(strict.get_by_role("heading", level=1)).to_contain_text("All runs have the same settings")
+    keep_screenshot(strict, "groups")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_screen_reader_finds_nothing_wrong(strict: Page, recorded: dict[str, str], scheme: Any) -> None:
+    strict.emulate_media(color_scheme=scheme)
+    run, other = recorded["failed"], recorded["regressed"]
+    for path in (
+        "",
+        "campaigns",
+        f"campaigns/{STAMP}",
+        f"runs/{run}",
+        f"runs/{run}/messages/p0/3",
+        f"compare?a={run}",
+        f"compare?a={run}&b={other}",
+        "scenarios/repeating",
+        "scenarios/repeating/groups?by=version",
+    ):
+        strict.goto(f"/brokerproof/{path}")
+        found = Axe().run(strict).response["violations"]
+        assert [(one["id"], [node["html"] for node in one["nodes"][:3]]) for one in found] == [], path
+
+
+def test_a_page_without_a_name_is_found_wrong(strict: Page) -> None:
+    strict.goto("/brokerproof/campaigns")
+    strict.evaluate("document.title = ''; document.querySelector('main').innerHTML = '<img src=\"data:,\">'")
+    assert {"document-title", "image-alt"} <= {one["id"] for one in Axe().run(strict).response["violations"]}
+
+
+def test_a_phone_needs_no_scrolling_sideways(strict: Page, recorded: dict[str, str]) -> None:
+    strict.set_viewport_size({"width": 390, "height": 844})
+    for path in ("", f"runs/{recorded['failed']}", "scenarios/repeating/groups?by=version"):
+        strict.goto(f"/brokerproof/{path}")
+        width = strict.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390, path
+    keep_screenshot(strict, "phone")
 
 
 def test_airflow_has_an_entry_and_a_tab(strict: Page, running: Installation, recorded: dict[str, str]) -> None:
