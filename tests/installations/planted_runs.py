@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,10 @@ def plant_run(
     rto_s: float | None = 5.0,
     lost: int = 0,
     problems: Sequence[str] = (),
+    overrides: Mapping[str, Any] | None = None,
 ) -> Run:
     """A run of a scenario that began `at`, with a fault, series, a judgement and some lost messages."""
-    scenario, topology = load_scenario(scenario_file, Directories((topologies,)))
+    scenario, topology = load_scenario(scenario_file, Directories((topologies,)), overrides)
     start = to_microseconds(at)
     run = Run.create(
         str(directory),

@@ -60,6 +60,15 @@ def recorded(installation: Installation) -> dict[str, str]:
                 )
                 history.record(run)
                 newest[name] = run.run_id
+        # The same with another setting, weeks before.
+        for night in range(5):
+            at = NIGHT - timedelta(days=60 + night)
+            file = SYSTEMS / "scenarios" / "nominal.yaml"
+            run = plant_run(
+                planted / f"nominal-{at:%Y%m%dT%H%M%SZ}-manual", file, SYSTEMS / "topologies", at=at, rto_s=9.0,
+                overrides={"workload.rate": 100},
+            )  # fmt: skip
+            history.record(run)
     return newest
 
 
@@ -207,7 +216,9 @@ def test_two_runs_are_chosen_and_compared(strict: Page, recorded: dict[str, str]
 def test_a_campaign_has_one_verdict_and_one_line_a_scenario(strict: Page, recorded: dict[str, str]) -> None:
     strict.goto("/brokerproof/campaigns")
     strict.get_by_role("link", name=re.compile(STAMP)).click()
-    expect(strict.get_by_role("heading", level=1)).to_contain_text("2 of 4 runs were not as expected: leader_loss, repeating.")
+    expect(strict.get_by_role("heading", level=1)).to_contain_text(
+        "2 of 4 runs were not as expected: leader_loss, repeating."
+    )
     expect(strict.locator("tbody tr")).to_have_count(4)
     expect(strict.get_by_role("row", name=re.compile("losing"))).to_contain_text("failed")
     keep_screenshot(strict, "campaign")
@@ -219,8 +230,10 @@ def test_a_scenario_is_compared_over_its_versions_and_settings(strict: Page, rec
     strict.wait_for_url(re.compile(r"/groups\?by=version"))
     expect(strict.get_by_role("heading", level=1)).to_contain_text("All runs are of one version: testlog")
     expect(strict.get_by_role("row", name=re.compile("rto_s"))).to_contain_text(f"{NIGHTS_WITH_A_MARK} runs")
-    strict.get_by_role("link", name="settings", exact=True).click()
-    expect(strict.get_by_role("heading", level=1)).to_contain_text("All runs have the same settings")
+    strict.goto("/brokerproof/scenarios/nominal/groups?by=settings")
+    expect(strict.get_by_role("heading", level=1)).to_contain_text("settings 2 is worse in rto_s, longest_ack_gap_s")
+    expect(strict.locator("td.bad").first).to_contain_text("9 s")
+    expect(strict.get_by_text(re.compile("scenario.workload.rate .* → 100"))).to_be_visible()
     keep_screenshot(strict, "groups")
 
 
