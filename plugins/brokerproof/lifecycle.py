@@ -23,6 +23,7 @@ from brokerproof.machine import slots
 from brokerproof.machine.disk_space import check_disk_space
 from brokerproof.machine.files import remove_abandoned_files
 from brokerproof.machine.processes import end_processes, find_marked_processes
+from brokerproof.machine.versions import read_installed_versions, read_package_version
 from brokerproof.monitor import start_monitor
 from brokerproof.network import Plan, make_shapes
 from brokerproof.run.directory import Run
@@ -34,7 +35,7 @@ from brokerproof.runtimes.protocols import NodeSpec, RunsProcesses, Runtime, Sup
 from brokerproof.runtimes.registry import RUNTIMES, make_runtime, require_links, require_supervision
 from brokerproof.runtimes.supervision import find_supervisors
 from brokerproof.systems.protocols import Provisioning
-from brokerproof.systems.registry import make_administration, make_observation, make_provisioning
+from brokerproof.systems.registry import find_system, make_administration, make_observation, make_provisioning
 
 log = logging.getLogger(__name__)
 
@@ -98,10 +99,17 @@ def begin(
             views=assign_views(topology, slot.number),
             triggered_at=triggered_at,
             settings=dict(overrides or {}),
+            versions=_read_versions(topology),
             sealed=True,
         )
         start_monitor(run, slot)
     return run
+
+
+def _read_versions(topology: Topology) -> dict[str, str | None]:
+    """Of what is installed here when the run begins; later, other versions may be."""
+    packages = find_system(topology).packages
+    return {**read_installed_versions(), **{name: read_package_version(name) for name in packages}}
 
 
 def provision(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -53,6 +54,12 @@ def begin(tmp_path: Path) -> Callable[..., Run]:
         )
 
     return begin
+
+
+def test_a_run_keeps_the_versions_of_the_day_on_which_it_began(begin: Callable[..., Run]) -> None:
+    versions = begin("r").facts.versions
+    assert {"python", "airflow", "spark", "java", "brokerproof", "pulsar-client"} <= set(versions)
+    assert versions["python"] == platform.python_version()
 
 
 def begin_and_be_killed(directory: Path) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.machine.versions import read_installed_versions, read_package_version
 from brokerproof.results.fault_spans import FaultSpan, read_fault_spans
 from brokerproof.results.numbers import format_value
 from brokerproof.results.run_outcome import compose_outcome
@@ -19,7 +18,6 @@ from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import read_record
 from brokerproof.run.series import RunSeries
 from brokerproof.run.table_rows import iterate_rows
-from brokerproof.systems.registry import find_system
 
 NO_SERIES = (
     "This run was judged before runs kept their series, or its series were lost. "
@@ -74,7 +72,8 @@ class RunReport:
             return
         for row in self.judgement.measurements:
             if row.metric == check.name:
-                yield row.subject, format_value(row.value, row.unit), describe_bounds(row), is_within(row)
+                subject = f"after {row.subject}" if row.subject and METRICS[row.metric].is_per_fault else row.subject
+                yield subject, format_value(row.value, row.unit), describe_bounds(row), is_within(row)
 
 
 def describe_bounds(row: Measurement) -> str:
@@ -123,7 +122,6 @@ def read_run_report(run: Run) -> RunReport:
             problems.append(NO_SERIES)
     except RunError as error:
         problems.append(str(error))
-    system = find_system(run.topology)
     return RunReport(
         run=run,
         outcome=outcome,
@@ -132,12 +130,7 @@ def read_run_report(run: Run) -> RunReport:
         spans=spans,
         series=series,
         segments=segments,
-        versions={
-            **read_installed_versions(),
-            **{package: read_package_version(package) for package in system.packages},
-            **run.facts.versions,
-            run.topology.system: run.scenario.version,
-        },
+        versions={**run.facts.versions, run.topology.system: run.scenario.version},
         problems=tuple(problem for problem in problems if problem),
     )
 

@@ -30,6 +30,9 @@ class RunFacts(StrictModel):
         default_factory=dict, description="by node: the address at which it sees each node of another region"
     )
     machine: dict[str, Any] | None = Field(None, description="the machine, where that is not the one that records it")
-    versions: dict[str, str | None] = Field(default_factory=dict, description="versions that are not those installed")
+    versions: dict[str, str | None] = Field(
+        default_factory=dict,
+        description="of all software that the run uses; empty where it was recorded before runs kept them",
+    )
     sealed: bool = Field(False, description="whether every job seals the tables that it writes")
     report: str | None = Field(None, description="where a person looks; null for the page in the run's directory")

@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Run:
     scenario, topology = load_scenario(
         ROOT / "dags/scenarios/sync_datacenter_loss.yaml", Directories((ROOT / "topologies",))
     )
-    made = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
+    made = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, versions={"java": "9.9"})
     (name,) = (fault.name for fault in scenario.faults)
     targets = [node for node, one in topology.nodes.items() if one.region == "eu"]
     fault = {"run_id": "r", "fault": name, "kind": "destroy", "targets": targets, "evidence": ""}
@@ -136,6 +136,25 @@ def test_the_page_tells_the_story_the_bounds_and_the_places(run: Run) -> None:
     assert re.search(r"1 that do not apply.*?it has one cluster", html, re.DOTALL)
     assert "before: 1 of 1 segments; end: 0 of 1 segments" in html
     assert "before: 0 of 1 segments; end: 1 of 1 segments" in html
+
+
+def test_the_versions_are_those_of_the_run_and_not_of_who_reads(run: Run) -> None:
+    judge(run)
+    report = read_run_report(run)
+    assert report.versions == {"java": "9.9", "pulsar": "4.0.8"}
+    assert "<dt>java</dt><dd>9.9</dd>" in render_run_page(report, Page())
+
+
+def test_a_run_without_versions_says_so(run: Run) -> None:
+    facts = json.loads(run.read_text("run.json"))
+    run.write_text("run.json", json.dumps(facts | {"versions": {}}))
+    assert "recorded before runs kept the versions" in render_run_page(read_run_report(Run(run.directory)), Page())
+
+
+def test_only_what_belongs_to_a_fault_is_after_something(run: Run) -> None:
+    judge(run)
+    values = {row.check.name: row.values for row in read_run_report(run).expectations}
+    assert values["rto_s"][0][0] == "after planted_fault"
 
 
 def test_the_timeline_is_a_figure_that_plotly_takes_with_every_row(run: Run) -> None:
