@@ -20,7 +20,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from airflow.models.dag import DagModel
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
-from fastapi.responses import FileResponse, HTMLResponse
+from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
 
 from brokerproof.errors import BrokerproofError
 from brokerproof.orchestration.run_id import derive_run_id
@@ -33,6 +33,7 @@ from brokerproof.reports.message_page import render_message_page
 from brokerproof.reports.metrics import render_metrics
 from brokerproof.reports.overview_page import FILTERS, render_overview
 from brokerproof.reports.pages import STATIC, Page, find_plotly, make_verdict_css
+from brokerproof.reports.raw_table import open_table_file, read_raw_table, render_table
 from brokerproof.reports.run_page import render_run_page
 from brokerproof.reports.run_report import read_run_report
 from brokerproof.results.campaigns import Campaign
@@ -79,6 +80,8 @@ def make_report_app() -> FastAPI:
     app.get("/campaigns/{stamp}")(_show_campaign)
     app.get("/runs/{run_id}")(_show_run)
     app.get("/runs/{run_id}/files/{name}")(_send_file)
+    app.get("/runs/{run_id}/tables/{table}")(_show_table)
+    app.get("/runs/{run_id}/tables/{table}/{name}")(_send_table_file)
     app.get("/runs/{run_id}/messages/{producer}/{seq}")(_show_message)
     app.get("/compare")(_compare)
     app.get("/metrics")(_send_metrics)
@@ -196,6 +199,27 @@ def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     disposition = f'attachment; filename="{run_id}-{name}"'
     return Response(text, media_type=kind, headers={"Content-Disposition": disposition})
+
+
+def _show_table(run_id: str, table: str, request: Request, user: GetUserDep) -> HTMLResponse:
+    """A table's files, and its first rows."""
+    run = _find_run(run_id, user)
+    try:
+        return HTMLResponse(render_table(read_raw_table(run, table), _page(request, draws=False)))
+    except BrokerproofError as error:
+        raise HTTPException(404, str(error)) from None
+
+
+def _send_table_file(run_id: str, table: str, name: str, user: GetUserDep) -> Response:
+    """One file of a table, as it was recorded."""
+    run = _find_run(run_id, user)
+    try:
+        blocks = open_table_file(run, table, name)
+    except BrokerproofError as error:
+        raise HTTPException(404, str(error)) from None
+    disposition = f'attachment; filename="{run_id}-{table}-{name}"'
+    headers = {"Content-Disposition": disposition}
+    return StreamingResponse(blocks, media_type="application/vnd.apache.parquet", headers=headers)
 
 
 def _send_metrics(user: GetUserDep) -> Response:

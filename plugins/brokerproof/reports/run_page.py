@@ -69,7 +69,7 @@ def _list_values(report: RunReport, links: Sequence[tuple[str, str]]) -> dict[st
         "scenario_text": _to_yaml(report.run.facts.scenario),
         "topology_text": _to_yaml(report.run.facts.topology),
         "links": list(links),
-        "tables": [report.run.table(name) for name in SCHEMAS],
+        "tables": [(name, report.run.table(name)) for name in SCHEMAS],
     }
 
 

@@ -34,6 +34,13 @@ def count_rows(run: Run, table: str) -> int:
     return 0 if content is None else int(content.count_rows())
 
 
+def read_first_rows(run: Run, table: str, count: int) -> list[dict[str, Any]]:
+    """Some rows of a table, as many as `count`, whatever its size; none where there is no table."""
+    content = _open_table(run, table)
+    rows: list[dict[str, Any]] = [] if content is None else content.head(count, batch_size=count).to_pylist()
+    return rows
+
+
 def _open_table(run: Run, table: str) -> Dataset | None:
     # It brings pandas along, for half a second, which whoever parses DAGs does not need.
     from pyarrow.dataset import dataset

@@ -109,6 +109,7 @@ def test_without_a_session_every_route_is_refused(running: Installation, recorde
         "producer": "p0",
         "seq": "3",
         "name": "plotly.min.js",
+        "table": "publishes",
         "scenario": "nominal",
         "run_id": recorded["passed"],
         "dag_id": "nominal",
@@ -203,6 +204,15 @@ def test_the_files_of_a_run_and_the_metrics_are_there_after_the_log_in(strict: P
     assert re.search(r'brokerproof_last_run_as_expected{[^}]*scenario="leader_loss"[^}]*} 0', metrics)
 
 
+def test_a_raw_table_is_looked_at_and_taken_away(strict: Page, recorded: dict[str, str]) -> None:
+    strict.goto(f"/brokerproof/runs/{recorded['failed']}")
+    strict.get_by_role("link", name="publishes", exact=True).click()
+    expect(strict.locator("tbody tr")).to_have_count(12)
+    with strict.expect_download() as download:
+        strict.get_by_role("link", name=re.compile(r"^part-.*\.parquet$")).click()
+    assert download.value.path().read_bytes()[:4] == b"PAR1"
+
+
 def test_two_runs_are_chosen_and_compared(strict: Page, recorded: dict[str, str]) -> None:
     strict.goto(f"/brokerproof/compare?a={recorded['passed']}")
     strict.get_by_label("B", exact=True).select_option(value=recorded["regressed"])
@@ -247,6 +257,7 @@ def test_a_screen_reader_finds_nothing_wrong(strict: Page, recorded: dict[str, s
         f"campaigns/{STAMP}",
         f"runs/{run}",
         f"runs/{run}/messages/p0/3",
+        f"runs/{run}/tables/publishes",
         f"compare?a={run}",
         f"compare?a={run}&b={other}",
         "scenarios/repeating",

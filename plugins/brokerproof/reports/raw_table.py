@@ -1,0 +1,76 @@
+"""A table of a run as it was recorded: its files, which can be taken away, and its first rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+
+from brokerproof.errors import InputError, RunError
+from brokerproof.experiment.yaml_models import suggest_name
+from brokerproof.reports.pages import Page, render
+from brokerproof.run.directory import Run
+from brokerproof.run.table_rows import read_first_rows
+from brokerproof.run.tables import SCHEMAS
+
+_ROWS = 50
+_BLOCK = 1 << 20
+_SUFFIX = ".parquet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawTable:
+    """A table: its files as (name, bytes), and its first rows by column."""
+
+    run_id: str
+    name: str
+    location: str
+    files: tuple[tuple[str, int], ...]
+    rows: tuple[dict[str, Any], ...]
+
+
+def read_raw_table(run: Run, table: str) -> RawTable:
+    """A table of a run. Raises InputError where no run has such a table, and RunError where it is damaged."""
+    files = tuple(_list_parts(run, table))
+    try:
+        rows = read_first_rows(run, table, _ROWS)
+    except (OSError, pa.ArrowException) as error:
+        raise RunError(f"the table {table} cannot be read: {error}") from None
+    return RawTable(run_id=run.run_id, name=table, location=run.table(table), files=files, rows=tuple(rows))
+
+
+def open_table_file(run: Run, table: str, name: str) -> Iterator[bytes]:
+    """The content of one file of a table, block by block. Raises InputError where the table has no such file."""
+    names = [found for found, _ in _list_parts(run, table)]
+    if name not in names:
+        raise InputError(
+            f"the table {table} has no file `{name}`", file=run.directory, remedy=suggest_name(name, names)
+        )
+    return _read_blocks(f"{run.table(table)}/{name}")
+
+
+def render_table(table: RawTable, page: Page) -> str:
+    """The page of a table."""
+    return render("table.html.j2", page, {"table": table, "columns": SCHEMAS[table.name].names, "most": _ROWS})
+
+
+def _list_parts(run: Run, table: str) -> Iterator[tuple[str, int]]:
+    if table not in SCHEMAS:
+        raise InputError(f"no run has a table `{table}`", field="table", remedy=suggest_name(table, SCHEMAS))
+    filesystem, directory = fsspec.url_to_fs(run.table(table))
+    if not filesystem.exists(directory):
+        return
+    for facts in sorted(filesystem.ls(directory, detail=True), key=lambda facts: facts["name"]):
+        name = facts["name"].rsplit("/", 1)[-1]
+        # A file that is still written begins with a dot.
+        if facts["type"] == "file" and name.endswith(_SUFFIX) and not name.startswith((".", "_")):
+            yield name, int(facts.get("size") or 0)
+
+
+def _read_blocks(location: str) -> Iterator[bytes]:
+    with fsspec.open(location, "rb") as file:
+        while block := file.read(_BLOCK):
+            yield block
