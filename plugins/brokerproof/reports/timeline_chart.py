@@ -5,6 +5,7 @@ A figure is a plain value, as Plotly's JSON schema has it; Plotly's script draws
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +18,16 @@ from brokerproof.run.tables import FaultState
 # Okabe and Ito's colours, in an order in which neighbours differ most; the same on light and on dark pages.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f8f3f", "#7f7f7f")
 _BANDS = {"broken": "#d55e00", "healing": "#56b4e9"}
-_GAP = 0.06
-_ROW_PX = 150
+# A row with its title above it, and what is above the first and below the last.
+_ROW_PX, _TITLE_PX, _TOP_PX, _BOTTOM_PX = 110, 36, 76, 36
 # More curves in one row than this are no picture; the highest are drawn, and the title says of how many.
 _MOST_CURVES = 12
+# As many names as fit beside a row's title; a pointer over the curves tells all of them.
+_MOST_NAMES = 6
 # As many lanes as a row has room for with the owners' names.
 _MOST_LANES = 6
+# The share of the run that an owner must have served for its name to have room.
+_NAMED = 0.08
 NOBODY = "nobody"
 # Of nodes; nobody has a colour of its own.
 _OWNER_COLOURS = tuple(colour for colour in COLOURS if colour != COLOURS[5])
@@ -74,7 +79,7 @@ def draw_timeline(series: RunSeries, spans: Sequence[FaultSpan]) -> Timeline:
     rows = list(_list_rows(series))
     owners = _lay_out_owners(series)
     count = len(rows) + bool(owners.lanes)
-    height = 90 + _ROW_PX * count
+    height = _TOP_PX + (_ROW_PX + _TITLE_PX) * count - _TITLE_PX + _BOTTOM_PX
     times = [_to_ms(series.start, step * series.step_s) for step in range(series.steps)]
     figure: dict[str, Any] = {"data": [], "layout": _make_layout(height, times)}
     domains = list(_divide(count))
@@ -183,17 +188,17 @@ def _count_common(topics: Iterable[str]) -> int:
 
 
 def _divide(count: int) -> Iterator[tuple[float, float]]:
-    """The vertical places of the rows, from the top."""
-    height = (1 - _GAP * (count - 1)) / max(1, count)
+    """The vertical places of the rows, from the top, as shares of what is between the margins."""
+    whole = (_ROW_PX + _TITLE_PX) * count - _TITLE_PX
     for number in range(count):
-        top = 1 - number * (height + _GAP)
-        yield max(0.0, top - height), top
+        top = whole - number * (_ROW_PX + _TITLE_PX)
+        yield max(0.0, (top - _ROW_PX) / whole), top / whole
 
 
 def _make_layout(height: int, times: Sequence[float]) -> dict[str, Any]:
     return {
         "height": height,
-        "margin": {"l": 64, "r": 16, "t": 40, "b": 36},
+        "margin": {"l": 64, "r": 16, "t": _TOP_PX, "b": _BOTTOM_PX},
         "showlegend": False,
         "hovermode": "x unified",
         "hoverdistance": 30,
@@ -227,7 +232,7 @@ def _add_row(
         "nticks": 4,
         **({"dtick": 1} if row.logarithmic else {}),
     }
-    _add_title(figure, row.title, domain)
+    _add_title(figure, row.title, domain, [name for name, _ in row.curves])
     for place, (name, values) in enumerate(row.curves):
         figure["data"].append(
             {
@@ -249,8 +254,16 @@ def _add_owners(figure: dict[str, Any], number: int, row: OwnerRow, domain: tupl
     axis = "yaxis" if number == 0 else f"yaxis{number + 1}"
     served = sorted({lane.owner for lane in row.lanes} - {NOBODY})
     colours = {owner: _OWNER_COLOURS[place % len(_OWNER_COLOURS)] for place, owner in enumerate(served)}
-    figure["layout"][axis] = {"domain": list(domain), "type": "category", "fixedrange": True, "automargin": True}
+    figure["layout"][axis] = {
+        "domain": list(domain),
+        "type": "category",
+        # Room above the highest lane for the owners' names.
+        "range": [-0.5, len({lane.name for lane in row.lanes}) - 0.3],
+        "fixedrange": True,
+        "automargin": True,
+    }
     _add_title(figure, row.title, domain)
+    whole = max(lane.end for lane in row.lanes) - min(lane.start for lane in row.lanes)
     for lane in row.lanes:
         colour = colours[lane.owner] if row.several and lane.owner != NOBODY else COLOURS[0]
         figure["data"].append(
@@ -264,7 +277,12 @@ def _add_owners(figure: dict[str, Any], number: int, row: OwnerRow, domain: tupl
                 "line": {"width": 7 if row.several else 10, "color": COLOURS[5] if lane.owner == NOBODY else colour},
                 "hovertemplate": f"{lane.owner}<extra>{'owner of ' + lane.name if row.several else 'owner'}</extra>",
                 **(
-                    {"text": [lane.owner, ""], "textposition": "top right", "textfont": {"size": 9}, "cliponaxis": True}
+                    {
+                        "text": [lane.owner if lane.end - lane.start >= _NAMED * whole else "", ""],
+                        "textposition": "top right",
+                        "textfont": {"size": 9},
+                        "cliponaxis": True,
+                    }
                     if row.several
                     else {}
                 ),
@@ -272,10 +290,16 @@ def _add_owners(figure: dict[str, Any], number: int, row: OwnerRow, domain: tupl
         )
 
 
-def _add_title(figure: dict[str, Any], text: str, domain: tuple[float, float]) -> None:
+def _add_title(figure: dict[str, Any], text: str, domain: tuple[float, float], curves: Sequence[str] = ()) -> None:
+    """The title, and behind it the name of each curve with its colour where that tells something."""
+    legend = [
+        f'<span style="color:{COLOURS[place % len(COLOURS)]}">●</span> {html.escape(name)}'
+        for place, name in enumerate(curves)
+        if 1 < len(curves) <= _MOST_NAMES
+    ]
     figure["layout"]["annotations"].append(
         {
-            "text": f"<b>{text}</b>",
+            "text": "  ".join([f"<b>{text}</b>", *legend]),
             "xref": "paper",
             "yref": "paper",
             "x": 0,
@@ -338,7 +362,7 @@ def _make_labels(spans: Sequence[FaultSpan], times: Sequence[float]) -> Iterator
                 "yref": "paper",
                 "x": at / 1000,
                 "y": 1,
-                "yshift": 14 + 12 * (number % 2),
+                "yshift": 34 + 12 * (number % 2),
                 "xanchor": "left",
                 "showarrow": False,
                 "font": {"size": 11},

@@ -85,6 +85,9 @@ def _tell_messages(judgement: Judgement) -> str:
     if not counts.publishes:
         return "nothing was published"
     told = [f"{counts.acked:,} messages acked", _tell_anomaly(counts, Anomaly.LOST, "lost")]
+    # What the client does not know of is as much a part of what happened.
+    told += [f"{counts.unknown:,} without an answer"] if counts.unknown else []
+    told += [f"{counts.failed:,} refused"] if counts.failed else []
     told += [
         _tell_anomaly(counts, anomaly, words) for anomaly, words in _WORDS.items() if counts.count_anomaly(anomaly)
     ]

@@ -75,6 +75,12 @@ def judgement(
             "123,950 messages acked, 0 lost, 18 delivered twice (as allowed), order held.",
         ),
         (
+            [span()],
+            judgement(gap(50.6), acked=100_000, unknown=23_900, failed=50),
+            "eu was destroyed at 00:31:07; acks stopped for 50.6 s; "
+            "100,000 messages acked, 0 lost, 23,900 without an answer, 50 refused, order held.",
+        ),
+        (
             [span("bookie-1", "kill", name="a"), span("b1 and b2", "pause", name="b")],
             judgement(gap(0.32, "a"), gap(0.1, "b"), illegal={Anomaly.LOST: 3}, legal={Anomaly.LOST: 1}),
             "bookie-1 was killed at 00:31:07; b1 and b2 were frozen at 00:31:07; "
