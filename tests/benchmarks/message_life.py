@@ -62,7 +62,7 @@ def shuffle(directory: str) -> None:
 
 def explain(directory: str, producer: str, seq: int) -> None:
     """Read one life, and print what it took and what it says."""
-    from brokerproof.reports.message_life import read_message_life
+    from brokerproof.reports.messages.message_life import read_message_life
     from brokerproof.run.directory import Run
 
     def peak_mb() -> float:

@@ -10,8 +10,8 @@ from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import print_json
 from brokerproof.commands.run_location import open_run
 from brokerproof.errors import InputError
-from brokerproof.reports.message_life import read_message_life
-from brokerproof.reports.message_life_view import print_message_life
+from brokerproof.reports.messages.message_life import read_message_life
+from brokerproof.reports.messages.message_life_view import print_message_life
 from brokerproof.settings import Settings
 
 

@@ -6,9 +6,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from brokerproof.reports.judged_message import Ruling
-from brokerproof.reports.message_life import MessageLife
-from brokerproof.reports.message_life_rows import describe_anomaly, describe_fault, list_remarks, tabulate_events
+from brokerproof.reports.messages.judged_message import Ruling
+from brokerproof.reports.messages.message_life import MessageLife
+from brokerproof.reports.messages.message_life_rows import (
+    describe_anomaly,
+    describe_fault,
+    list_remarks,
+    tabulate_events,
+)
 
 _RULINGS = {Ruling.ILLEGAL: "red", Ruling.LEGAL: "green", Ruling.UNDECIDED: "yellow"}
 _STYLES = {"fault": "yellow", "settled": "cyan", "stored": "blue", "delivered": "magenta"}

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from brokerproof.reports.message_life import MessageLife
-from brokerproof.reports.message_life_rows import describe_anomaly, describe_fault, list_remarks, tabulate_events
+from brokerproof.reports.messages.message_life import MessageLife
+from brokerproof.reports.messages.message_life_rows import (
+    describe_anomaly,
+    describe_fault,
+    list_remarks,
+    tabulate_events,
+)
 from brokerproof.reports.pages import Page, render
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.reports.message_rows import count_rows, read_message_rows
+from brokerproof.reports.messages.message_rows import count_rows, read_message_rows
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, read_judgement
 from brokerproof.run.strict_model import StrictModel

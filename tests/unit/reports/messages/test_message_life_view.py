@@ -10,12 +10,12 @@ import fsspec
 import pytest
 from brokerproof.cli import build_parser, main
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.reports.message_life import MessageLife, read_message_life
-from brokerproof.reports.message_life_view import print_message_life
+from brokerproof.reports.messages.message_life import MessageLife, read_message_life
+from brokerproof.reports.messages.message_life_view import print_message_life
 from brokerproof.run.directory import Run
 from rich.console import Console
 
-from ..judging.history import SECOND, START, History
+from ...judging.history import SECOND, START, History
 from .planted_judgement import anomaly, leave_judgement, place
 
 KILL = {"name": "eu_killed", "kind": "kill", "targets": {"region": "eu"}}

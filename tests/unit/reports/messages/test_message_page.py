@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.reports.message_life import read_message_life
-from brokerproof.reports.message_page import render_message_page
+from brokerproof.reports.messages.message_life import read_message_life
+from brokerproof.reports.messages.message_page import render_message_page
 from brokerproof.reports.pages import Page
 
-from ..judging.history import History
+from ...judging.history import History
 from .planted_judgement import anomaly, leave_judgement, place
 
 

@@ -7,9 +7,17 @@ from dataclasses import dataclass
 
 from brokerproof import clock
 from brokerproof.errors import shorten
-from brokerproof.reports.judged_message import MessageAnomaly
-from brokerproof.reports.message_events import AckConfirmed, Delivered, Event, FaultChanged, FaultCourse, Sent, Stored
-from brokerproof.reports.message_life import MessageLife
+from brokerproof.reports.messages.judged_message import MessageAnomaly
+from brokerproof.reports.messages.message_events import (
+    AckConfirmed,
+    Delivered,
+    Event,
+    FaultChanged,
+    FaultCourse,
+    Sent,
+    Stored,
+)
+from brokerproof.reports.messages.message_life import MessageLife
 from brokerproof.results.numbers import format_moment, format_short_time
 from brokerproof.run.tables import AttemptOutcome, FaultState
 

@@ -13,10 +13,10 @@ import pytest
 from brokerproof.errors import InputError, RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.reports.judged_message import Ruling
-from brokerproof.reports.message_events import Delivered, Event, FaultChanged, Settled, Stored
-from brokerproof.reports.message_life import MessageLife, read_message_life
-from brokerproof.reports.message_rows import read_message_rows
+from brokerproof.reports.messages.judged_message import Ruling
+from brokerproof.reports.messages.message_events import Delivered, Event, FaultChanged, Settled, Stored
+from brokerproof.reports.messages.message_life import MessageLife, read_message_life
+from brokerproof.reports.messages.message_rows import read_message_rows
 from brokerproof.run.deletion import delete_tables
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
@@ -24,7 +24,7 @@ from brokerproof.run.records import LogsRead, TablesDeletion, TableSeal, remove_
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import SCHEMAS
 
-from ..judging.history import LEDGER, REPLICATED, SECOND, START, History, Row
+from ...judging.history import LEDGER, REPLICATED, SECOND, START, History, Row
 from .planted_judgement import anomaly, leave_judgement, place
 
 KILL = {"name": "eu_killed", "kind": "kill", "targets": {"region": "eu"}}

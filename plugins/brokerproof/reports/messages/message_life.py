@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from brokerproof.errors import InputError, RunError
 from brokerproof.experiment.yaml_models import suggest_name
-from brokerproof.reports.judged_message import JudgedMessage, read_judged_message
-from brokerproof.reports.message_events import (
+from brokerproof.reports.messages.judged_message import JudgedMessage, read_judged_message
+from brokerproof.reports.messages.message_events import (
     AckConfirmed,
     Delivered,
     Event,
@@ -27,14 +27,14 @@ from brokerproof.reports.message_events import (
     Settled,
     Stored,
 )
-from brokerproof.reports.message_rows import (
+from brokerproof.reports.messages.message_rows import (
     FoundRows,
     find_seqs,
     list_publishers,
     read_all_rows,
     read_message_rows,
 )
-from brokerproof.reports.message_sentence import compose_sentence
+from brokerproof.reports.messages.message_sentence import compose_sentence
 from brokerproof.run.deletion import require_tables
 from brokerproof.run.directory import Run
 from brokerproof.run.records import Moment, TableSeal, read_record

@@ -12,7 +12,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement
 from brokerproof.run.records import write_record
 
-from ..judging.history import TOPIC, Row
+from ...judging.history import TOPIC, Row
 
 
 def place(producer: str, seq: int, *, cluster: str = "main", **values: Any) -> Row:
