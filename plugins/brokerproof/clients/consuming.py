@@ -7,6 +7,7 @@ It ends when the job says that everything is drained. It leaves a record of its 
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -26,13 +27,17 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
 from brokerproof.run.tables import Batches, make_batch
-from brokerproof.systems.clients import Consumer
+from brokerproof.systems.clients import Clients, Consumer
 from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import list_abilities, make_clients, make_observation, name_topic
 
 _SHOW_EVERY_S = 1.0
 _CONFIRM_EVERY_S = 1.0
+_SUBSCRIBE_EVERY_S = 1.0
 _CLOSE_S, _EARLY_CLOSE_S = 20.0, 1.0
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +125,7 @@ class MovingConsumer:
     def _receive_on(self, cluster: str, incarnation: int) -> None:
         clients = make_clients(self.run, cluster, self.subscription.region)
         try:
-            consumer = clients.consumer(self.subscription, self.task.consumer)
+            consumer = self._subscribe(clients, cluster, again=incarnation > 0)
             self.cluster = cluster
             while not self.stopping.is_set() and (incarnation or not self.leaving.is_set()):
                 self._receive(consumer, incarnation)
@@ -132,6 +137,20 @@ class MovingConsumer:
             else:
                 # A cluster that is left may be gone, and closing then waits for it.
                 begin_closing(client=clients)
+
+    def _subscribe(self, clients: Clients, cluster: str, *, again: bool) -> Consumer:
+        """A consumer of the cluster; with `again` it is tried until one comes.
+
+        A cluster that it moves to may be the one that the fault broke, and whoever moves tries until it answers. An
+        error of the last attempt is raised when `stopping` is set.
+        """
+        while True:
+            try:
+                return clients.consumer(self.subscription, self.task.consumer)
+            except Exception as error:
+                if not again or self.stopping.wait(_SUBSCRIBE_EVERY_S):
+                    raise
+                log.warning("%s does not get to %s yet: %s", self.task.consumer, cluster, error)
 
     def _receive(self, consumer: Consumer, incarnation: int) -> bool:
         received = consumer.receive(0.2)

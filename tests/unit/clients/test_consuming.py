@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from brokerproof import clock
 from brokerproof.checks import load_scenario
+from brokerproof.clients import consuming
 from brokerproof.clients.consuming import MovingConsumer, plan_consumers
 from brokerproof.clock import wait_until
 from brokerproof.run.directory import Run
@@ -85,3 +86,48 @@ def test_it_goes_after_the_fault_and_its_time_and_does_not_wait_for_what_it_leav
     rows, _ = consumer.deliveries.take()
     assert {(row["cluster"], row["producer"], row["incarnation"]) for row in rows} == {(EU, EU, 0), (US, US, 1)}
     assert [row["arrival"] for row in rows] == list(range(len(rows)))
+
+
+class NotAnsweringError(Exception):
+    """What a client raises whose cluster does not answer."""
+
+
+def move_to_a_cluster_that_answers_at_attempt(
+    consumer: MovingConsumer, monkeypatch: pytest.MonkeyPatch, which: float
+) -> list[str]:
+    """Let the consumer move; the list of the attempts to subscribe grows."""
+    attempts: list[str] = []
+
+    class Late(Clients):
+        def consumer(self, subscription: Any, name: str) -> Clients:
+            attempts.append(self.cluster)
+            if self.cluster == US and attempts.count(US) < which:
+                raise NotAnsweringError("no answer in 3 s")
+            return self
+
+    plant_system(monkeypatch, PlantedSystem(clients=Late))
+    monkeypatch.setattr(consuming, "_SUBSCRIBE_EVERY_S", 0.01)
+    threading.Thread(target=consumer.receive_all, daemon=True).start()
+    consumer.leaving.set()
+    return attempts
+
+
+def test_a_consumer_that_moves_tries_until_the_cluster_answers(
+    consumer: MovingConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = move_to_a_cluster_that_answers_at_attempt(consumer, monkeypatch, 4)
+    wait_until(lambda: consumer.deliveries.count > 5, timeout_s=10, what="messages of us")
+    consumer.stopping.set()
+    assert attempts == [EU, US, US, US, US]
+    assert consumer.error is None
+
+
+def test_a_cluster_that_never_answers_a_move_is_told_at_the_end(
+    consumer: MovingConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = move_to_a_cluster_that_answers_at_attempt(consumer, monkeypatch, float("inf"))
+    wait_until(lambda: len(attempts) > 3, timeout_s=10, what="attempts")
+    assert consumer.error is None
+    consumer.stopping.set()
+    wait_until(lambda: consumer.error is not None, timeout_s=10, what="the error")
+    assert isinstance(consumer.error, NotAnsweringError)
