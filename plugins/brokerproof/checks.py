@@ -21,6 +21,7 @@ from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
 from brokerproof.experiment.topology import Topology, read_topology
 from brokerproof.experiment.yaml_models import apply_overrides, parse, read_yaml, suggest_name
 from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.faults.targets import list_possible_targets
 from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, SupervisesNodes
 from brokerproof.runtimes.registry import RUNTIMES, runtimes_that_can
 from brokerproof.suites.suite_file import read_suite
@@ -177,6 +178,13 @@ def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
         _check_leader(scenario, topology, targets.cluster)
     elif targets.now not in (None, "topic_owner"):
         _check_able(system, Ability.COPIES, "targets.now", remedy="choose the nodes by name, region or role")
+    if not list_possible_targets(targets, topology):
+        chosen = targets.model_dump(mode="json", exclude_defaults=True, exclude={"count"})
+        raise InputError(
+            f"no node of `{scenario.topology}` has {' and '.join(f'{name} `{value}`' for name, value in chosen.items())}",
+            field="targets",
+            remedy="leave one of them out",
+        )
     if fault.when and fault.when.rereplicated:
         _check_able(system, Ability.REPAIR, "when.rereplicated", remedy="leave it out, or wait with `at_s`")
 

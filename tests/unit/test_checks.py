@@ -191,3 +191,22 @@ def test_a_node_that_its_system_does_not_know_is_refused(
         one_role(tmp_path, **changes)
     assert (caught.value.file, caught.value.field) == (str(tmp_path / "small.yaml"), field)
     assert caught.value.remedy == remedy
+
+
+@pytest.mark.parametrize(
+    ("targets", "problem"),
+    [
+        ({"region": "us", "role": "metadata"}, "has region `us` and role `metadata`"),
+        ({"region": "us", "role": "metadata", "count": 1}, "has region `us` and role `metadata`"),
+        ({"cluster": "cluster-eu", "region": "us"}, "has cluster `cluster-eu` and region `us`"),
+        ({"now": "topic_owner", "region": "witness"}, "has region `witness` and now `topic_owner`"),
+    ],
+)
+def test_a_fault_that_no_node_fits_is_refused(tmp_path: Path, targets: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, {"overrides": {}, "faults.0.targets": targets})
+    assert caught.value.field == "faults.0.targets"
+    assert caught.value.problem == f"no node of `geo_replication` {problem}"
+    # Without one of them there are such nodes.
+    name = next(name for name in targets if name != "count")
+    load(tmp_path, {"overrides": {}, "faults.0.targets": {name: targets[name]}})

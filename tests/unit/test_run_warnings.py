@@ -189,6 +189,7 @@ SLOW = {"faults": [{"name": "slow", "kind": "delay", "targets": {"region": "eu"}
         ({"faults": []}, "rto_s", {"max": 80}, "there is one value per fault, and none", "rate_held"),
         ({}, "rate_held/stedy", {"min": 0.9}, "did you mean `steady`?", "rate_held/steady"),
         (SLOW, "publish_latency_p50_ms/fast", {"max": 80}, "is called `fast`", "publish_latency_p50_ms/slow"),
+        (SLOW, "detect_s/slow", {"max": 80}, "leaves its nodes in service", "publish_latency_p50_ms/slow"),
         ({}, "repeated_by_move", {"max": 10}, "there is one value per subscription", "rpo_messages"),
         ({}, "replication_lag_max_ms", {"max": 10}, "there is one value per way and phase", "publish_latency_max_ms"),
         ({}, "link_added_p50_ms/eu>as/steady", {"max": 1}, "called `eu>as/steady`", "link_added_p50_ms/eu>us/steady"),

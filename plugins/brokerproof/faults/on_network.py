@@ -180,6 +180,7 @@ class Delay(_LastingLinkFaultKind):
 
     name, done = "delay", "delayed"
     changes, takes, slows = "delay_ms", ("jitter_ms",), True
+    leaves_nodes = True
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         on = fault.link or LinkChange()
@@ -192,6 +193,7 @@ class Bandwidth(_LastingLinkFaultKind):
 
     name, done = "bandwidth", "throttled"
     changes, slows = "bandwidth_mbit", True
+    leaves_nodes = True
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         on = fault.link or LinkChange()
@@ -203,6 +205,7 @@ class Reset(LinkFaultKind):
     """Resets, once, every connection that is open between nodes and other regions."""
 
     name, done = "reset", "disconnected for a moment"
+    leaves_nodes = True
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         require_link(around).reset(around.fault.name, **vars(select_traffic(around, targets)))

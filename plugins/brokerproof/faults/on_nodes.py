@@ -130,7 +130,7 @@ class Unload(FaultKind):
     """Takes the topic from its owner, so that the cluster chooses one again. Operators move a topic back like this."""
 
     name, done = "unload", "relieved of the topic"
-    keeps_down = False
+    keeps_down, leaves_nodes = False, True
     needs = Ability.REASSIGNMENT
 
     def check(self, fault: Fault, topology: Topology) -> None:

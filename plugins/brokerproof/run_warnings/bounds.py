@@ -14,6 +14,7 @@ from brokerproof.experiment.run_warning import RunWarning
 from brokerproof.experiment.scenario import Bound, Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import suggest_name
+from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.run.observations import INTERVAL_S
 from brokerproof.run_warnings.failovers import list_failovers
 from brokerproof.run_warnings.fault_times import list_fault_times
@@ -99,6 +100,21 @@ def _check_failover(line: _BoundInScenario) -> RunWarning | None:
                 f"{soonest_s:.0f} s ({each.failover.why}), so that no run meets it",
                 f"set it above {each.failover.latest_s:.0f}, or shorten the time-outs",
                 ".max",
+            )
+    return None
+
+
+def _check_detection(line: _BoundInScenario) -> RunWarning | None:
+    """Nobody notices a failure that is none."""
+    if line.key.partition("/")[0] != "detect_s":
+        return None
+    for fault in line.scenario.faults:
+        if FAULT_KINDS[fault.kind].leaves_nodes and line.applies_to(fault.name):
+            return _warn(
+                line,
+                f"`{fault.name}` ({fault.kind}) leaves its nodes in service, so that nothing is detected and the "
+                "verdict is at best `unknown`",
+                "bound it for the other faults only, as `detect_s/NAME`",
             )
     return None
 
@@ -205,6 +221,7 @@ _CHECKS: tuple[Callable[[_BoundInScenario], RunWarning | None], ...] = (
     _check_range,
     _check_open_ends,
     _check_failover,
+    _check_detection,
     _check_sampling,
     _check_round_trip,
     _check_messages,

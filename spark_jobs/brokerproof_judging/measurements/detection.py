@@ -40,6 +40,8 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
         next((at for at, value in after[name] if not targets.intersection(parse_names(value))), None)
         for name, targets in lists.items()
     ]
+    if any(at is None for at in gone) and fault.leaves_nodes:
+        return Reading(value=None, evidence="the fault leaves its nodes in service, so that there is none to miss")
     if any(at is None for at in gone):
         return read_absence(fault, after.values(), "a target was still listed alive")
     # Each list lost its targets at its own time; the last one completes it.

@@ -42,7 +42,7 @@ class EffectiveFault:
 
     Its span goes from its effect to the next fault's, which is `cut_off_by`, or to the load's end. `slowed` is from its
     effect to its healing, of a fault that slows down what goes on, None of others. `healed_us` is when its targets were
-    healthy again, None where they never were.
+    healthy again, None where they never were. `leaves_nodes` says whether its targets go on serving.
     """
 
     name: str
@@ -51,6 +51,7 @@ class EffectiveFault:
     slowed: Span | None = None
     healed_us: int | None = None
     cut_off_by: str | None = None
+    leaves_nodes: bool = False
 
     def seconds_until(self, at_us: int) -> float:
         """The seconds from the effect to a moment."""
@@ -125,6 +126,7 @@ def read_run_times(run: Run) -> RunTimes:
                     slowed=Span(start_us=at, end_us=history.healing_us or last) if slows else None,
                     healed_us=history.healed_us,
                     cut_off_by=effects.get(end),
+                    leaves_nodes=history.kind is not None and history.kind.leaves_nodes,
                 )
             )
     return RunTimes(phases=phases, effective=tuple(effective), ineffective=tuple(ineffective))

@@ -1,0 +1,57 @@
+"""When a failure was noticed, and that there is none to notice where the nodes go on serving."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from brokerproof.checks import load_scenario
+from brokerproof.run.directory import Run
+from brokerproof_judging.measurements.detection import measure_detection
+from brokerproof_judging.measurements.run_times import EffectiveFault, Span
+from brokerproof_judging.measurements.samples import Samples
+
+ROOT = Path(__file__).resolve().parents[4]
+SECOND = 1_000_000
+BOOKIE = "bookie-eu-1"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_bookie_loss.yaml", ROOT / "topologies")
+    return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology)
+
+
+def sample(run: Run, last_alive_s: int) -> Samples:
+    """The list of bookies every second of 60, from which the target is gone after some of them."""
+    (cluster,) = run.topology.clusters
+    others = [name for name, node in run.topology.nodes.items() if node.role == "bookie" and name != BOOKIE]
+    values = [
+        (second * SECOND, json.dumps([*others, *([BOOKIE] if second <= last_alive_s else [])])) for second in range(60)
+    ]
+    return Samples(series={(f"cluster:{cluster}", "alive:bookie"): values})
+
+
+def make_fault(*, leaves_nodes: bool) -> EffectiveFault:
+    return EffectiveFault(
+        name="f", targets=(BOOKIE,), span=Span(start_us=0, end_us=60 * SECOND), leaves_nodes=leaves_nodes
+    )
+
+
+@pytest.mark.parametrize("leaves_nodes", [False, True])
+def test_a_node_that_left_the_list_was_noticed_whatever_the_fault(run: Run, leaves_nodes: bool) -> None:
+    assert measure_detection(run, sample(run, 7), make_fault(leaves_nodes=leaves_nodes)).value == 8
+
+
+def test_a_failure_that_nobody_noticed_took_at_least_until_the_last_sample(run: Run) -> None:
+    found = measure_detection(run, sample(run, 60), make_fault(leaves_nodes=False))
+    assert (found.value, found.at_least) == (59, True)
+
+
+def test_where_the_nodes_go_on_serving_there_is_nothing_to_notice(run: Run) -> None:
+    found = measure_detection(run, sample(run, 60), make_fault(leaves_nodes=True))
+    assert (found.value, found.evidence) == (
+        None,
+        "the fault leaves its nodes in service, so that there is none to miss",
+    )
