@@ -180,8 +180,9 @@ def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
         _check_able(system, Ability.COPIES, "targets.now", remedy="choose the nodes by name, region or role")
     if not list_possible_targets(targets, topology):
         chosen = targets.model_dump(mode="json", exclude_defaults=True, exclude={"count"})
+        words = " and ".join(f"{name} `{value}`" for name, value in chosen.items())
         raise InputError(
-            f"no node of `{scenario.topology}` has {' and '.join(f'{name} `{value}`' for name, value in chosen.items())}",
+            f"no node of `{scenario.topology}` has {words}",
             field="targets",
             remedy="leave one of them out",
         )
