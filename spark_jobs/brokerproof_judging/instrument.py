@@ -1,7 +1,9 @@
 """Whether the instrument was whole, and what is not claimed where it was not.
 
 An error of Brokerproof is no evidence against the messaging system. Where a step broke, or a table is not the one that
-its job sealed, no bound is called held or broken. Where a table of messages is not whole, no anomaly is claimed either.
+its job sealed, no bound is called held or broken; nor where a fault may still be in force at the end, because then the
+cluster is measured together with what Brokerproof did to it. Where a table of messages is not whole, no anomaly is
+claimed either.
 """
 
 from __future__ import annotations
@@ -63,24 +65,31 @@ def _drop_repetitions(sentences: Sequence[str]) -> list[str]:
 
 
 def withhold_claims(
-    suites: Mapping[str, SuiteJudgement], instrument: Instrument, problems: Sequence[str] = ()
+    suites: Mapping[str, SuiteJudgement],
+    instrument: Instrument,
+    problems: Sequence[str] = (),
+    *,
+    faults_undone: bool = True,
 ) -> dict[str, SuiteJudgement]:
     """The suites, of which those are `unknown` that a broken instrument has passed or failed.
 
     `problems` are those of the whole evidence. A standard expectation claims nothing where there is any: no row of a
-    table says by itself that it is missing, as a message does that is `unproven`.
+    table says by itself that it is missing, as a message does that is `unproven`. `faults_undone` says whether that is
+    proven of every fault that heals.
     """
-    return {name: _withhold(name, suite, instrument, problems) for name, suite in suites.items()}
+    return {name: _withhold(name, suite, instrument, problems, faults_undone) for name, suite in suites.items()}
 
 
-def _withhold(name: str, suite: SuiteJudgement, instrument: Instrument, problems: Sequence[str]) -> SuiteJudgement:
+def _withhold(
+    name: str, suite: SuiteJudgement, instrument: Instrument, problems: Sequence[str], faults_undone: bool
+) -> SuiteJudgement:
     claimed = [check for check in suite.expectations if check.verdict in DECISIVE]
     own, standard = [check for check in claimed if not check.table], [check for check in claimed if check.table]
-    withheld = [check for check in own if _is_in_doubt(name, check.name, instrument)]
+    withheld = [check for check in own if _is_in_doubt(name, check.name, instrument, faults_undone)]
     if problems or not instrument.is_whole:
         withheld += standard
     # A suite without expectations claims nothing else than what it says itself.
-    in_doubt = bool(withheld) or (not suite.expectations and _is_in_doubt(name, "", instrument))
+    in_doubt = bool(withheld) or (not suite.expectations and _is_in_doubt(name, "", instrument, faults_undone))
     if not in_doubt or suite.worst not in DECISIVE:
         return suite
     names = {check.name for check in withheld}
@@ -88,7 +97,9 @@ def _withhold(name: str, suite: SuiteJudgement, instrument: Instrument, problems
         check.model_copy(update={"verdict": Verdict.UNKNOWN}) if check.name in names else check
         for check in suite.expectations
     )
-    reason = "the instrument was not whole" if not instrument.is_whole else "the evidence is not whole"
+    reason = "the evidence is not whole" if faults_undone else "nothing proves that every fault was undone"
+    if not instrument.is_whole:
+        reason = "the instrument was not whole"
     if any(check.verdict is Verdict.FAILED for check in checks):
         # What the others found is proven by evidence of their own.
         why = f"{suite.why} Nothing is claimed of {', '.join(sorted(names))}, because {reason}."
@@ -97,7 +108,7 @@ def _withhold(name: str, suite: SuiteJudgement, instrument: Instrument, problems
     return suite.model_copy(update={"verdict": Verdict.UNKNOWN, "why": why, "expectations": checks})
 
 
-def _is_in_doubt(suite: str, check: str, instrument: Instrument) -> bool:
+def _is_in_doubt(suite: str, check: str, instrument: Instrument, faults_undone: bool) -> bool:
     """Whether one of Brokerproof's own expectations rests on what is not whole."""
     on_messages = suite in _ON_MESSAGES or check in list(Anomaly)
-    return not (instrument.messages_are_whole if on_messages else instrument.is_whole)
+    return not (instrument.messages_are_whole if on_messages else instrument.is_whole and faults_undone)

@@ -71,7 +71,8 @@ def _judge(
         jobs.end()
         replacement.discard()
     with watch.time_step("suites"):
-        suites = withhold_claims(evaluate(spark, run, expectations), instrument, problems)
+        evaluated = evaluate(spark, run, expectations)
+        suites = withhold_claims(evaluated, instrument, problems, faults_undone=evidence.undone.given)
     verdict, why = conclude(counts, problems, suites, instrument)
     return Judgement(
         verdict=verdict,

@@ -44,6 +44,16 @@ def make_suites(verdict: Verdict) -> dict[Suite, SuiteJudgement]:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PASSED, Verdict.FAILED])
+def test_where_a_fault_may_still_be_in_force_no_bound_is_claimed_and_messages_are(verdict: Verdict) -> None:
+    judged = withhold_claims(make_suites(verdict), WHOLE, ["stop_1 was not undone"], faults_undone=False)
+    for name, suite in judged.items():
+        assert suite.worst is (verdict if name in ON_MESSAGES else Verdict.UNKNOWN)
+    assert judged[Suite.PLACEMENT].why.startswith(
+        f"Nothing is claimed, because nothing proves that every fault was undone; it would have {verdict}: "
+    )
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASSED, Verdict.FAILED])
 @pytest.mark.parametrize(
     ("instrument", "in_doubt"),
     [(WHOLE, set()), (BROKEN_STEP, set(Suite) - ON_MESSAGES), (BROKEN_TABLE, set(Suite))],
