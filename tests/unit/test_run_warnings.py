@@ -257,6 +257,44 @@ def test_the_subjects_of_every_metric_are_known_but_those_of_the_owner(tmp_path:
     assert unknown == {"owner_in_region"}
 
 
+@pytest.mark.parametrize(("kind", "targets", "foreseen"), [
+    ("kill", {"role": "bookie", "count": 1}, False),
+    ("unload", {"now": "topic_owner"}, True),
+    ("start", {"role": "bookie", "count": 1}, True),
+])  # fmt: skip
+def test_a_condition_that_cannot_come_true_is_foreseen(
+    tmp_path: Path, kind: str, targets: dict[str, Any], foreseen: bool
+) -> None:
+    first = {"name": "first", "kind": kind, "targets": targets}
+    second = {"name": "second", "kind": "kill", "targets": {"role": "bookie", "count": 1}, "at_s": 9}
+    found = warn(tmp_path, {"faults": [first, {**second, "when": {"unhealthy": "first", "for_s": 2}}], "bounds": {}})
+    assert ("faults.1.when.unhealthy" in [field for field, _ in found]) is foreseen
+
+
+@pytest.mark.parametrize(
+    ("topology", "namespace", "region", "met"),
+    [
+        ("sync_active_passive_wan", "mytenant/eu", "eu", True),
+        ("sync_active_passive_wan", "mytenant/eu", "us", True),
+        ("sync_active_passive_wan", "mytenant/eu", "witness", False),
+        # The other cluster's owner is in the other region.
+        ("geo_replication", "world/global", "eu", False),
+    ],
+)
+@pytest.mark.parametrize("phase", ["steady", "recovery"])
+def test_an_owner_in_a_region_without_anybody_who_serves_is_foreseen(
+    tmp_path: Path, topology: str, namespace: str, region: str, met: bool, phase: str
+) -> None:
+    found = warn(
+        tmp_path,
+        {
+            "topology": topology, "workload.namespace": namespace, "workload.subscriptions": [], "faults": [],
+            "bounds": {}, "owner": {phase: region},
+        },
+    )  # fmt: skip
+    assert [field for field, _ in found] == ([] if met else [f"owner.{phase}"])
+
+
 def test_a_system_is_asked_for_what_only_it_knows() -> None:
     scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_datacenter_loss_tuned.yaml", ROOT / "topologies")
     failover = PULSAR.estimate_failover(scenario, topology, ["broker-eu-1"])
@@ -287,6 +325,7 @@ def test_every_example_of_the_guide_gets_its_warning_and_its_scenario_gets_none(
     assert list_warnings(*load_scenario(file, ROOT / "topologies")) == []
     # What depends on more than the file is tested elsewhere.
     assert [field for field, _, condition in rows if condition] == [
+        "bounds.detect_s",
         "bounds.publish_latency_max_ms.max",
         "workload.rate",
     ]
