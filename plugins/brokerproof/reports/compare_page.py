@@ -8,7 +8,7 @@ from typing import Any
 from brokerproof.reports.pages import Page, render
 from brokerproof.results.numbers import NOTHING, format_value
 from brokerproof.results.regressions import RULE
-from brokerproof.results.run_difference import NumberDifference, RunDifference
+from brokerproof.results.run_difference import NumberDifference, RunDifference, WordDifference
 from brokerproof.results.run_groups import GroupBy
 from brokerproof.results.trends import ScenarioTrend
 
@@ -42,13 +42,18 @@ def _write_headline(difference: RunDifference) -> str:
     """What came out otherwise and is no noise, first of all what got worse."""
     worse = [one.name for one in difference.measurements if one.larger_than_noise and one.worse]
     better = [one.name for one in difference.measurements if one.larger_than_noise and one.worse is False]
-    words = [one.name for one in difference.words if one.larger_than_noise]
     parts = [
-        *([f"another {', '.join(words)}"] if words else []),
+        *(_tell_word(one) for one in difference.words if one.larger_than_noise),
         *([f"worse: {', '.join(dict.fromkeys(worse))}"] if worse else []),
         *([f"better: {', '.join(dict.fromkeys(better))}"] if better else []),
     ]
     return "; ".join(parts) if parts else "nothing differs by more than noise, as far as is known"
+
+
+def _tell_word(word: WordDifference) -> str:
+    if word.name == "as expected":
+        return "B is as expected and A was not" if word.b == "yes" else "B is not as expected and A was"
+    return f"{word.name} {word.b or 'unknown'} instead of {word.a or 'unknown'}"
 
 
 def _list_numbers(numbers: Sequence[NumberDifference]) -> Iterator[dict[str, Any]]:

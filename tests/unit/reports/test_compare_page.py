@@ -36,7 +36,8 @@ def compare(directory: Path, **last: Any) -> str:
 def test_what_differs_by_more_than_noise_comes_first_with_the_reason(tmp_path: Path) -> None:
     html = compare(tmp_path, rto_s=80.0, lost=4)
     assert "worse: rto_s, longest_ack_gap_s" in html
-    assert "another verdict" in html
+    assert "B is not as expected and A was" in html
+    assert "verdict failed instead of passed" in html
     assert html.index("<code>rto_s</code>") < html.index("<code>stored</code>")
     assert '<td class="number">80 s</td>' in html
     assert "more than noise" in html
