@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from brokerproof.reports.pages import Page, render
+from brokerproof.reports.pages import NOISE_WORDS, Page, render
 from brokerproof.results.numbers import NOTHING, format_value
 from brokerproof.results.regressions import RULE
 from brokerproof.results.run_difference import NumberDifference, RunDifference, WordDifference
 from brokerproof.results.run_groups import GroupBy
 from brokerproof.results.trends import ScenarioTrend
-
-_JUDGED = {True: "more than noise", False: "within noise", None: "nobody knows"}
 
 
 def render_comparison(difference: RunDifference, page: Page) -> str:
@@ -25,7 +23,7 @@ def render_comparison(difference: RunDifference, page: Page) -> str:
             "difference": difference,
             "headline": _write_headline(difference),
             "numbers": list(_list_numbers(numbers)),
-            "words": [(word, _JUDGED[word.larger_than_noise]) for word in difference.words],
+            "words": [(word, NOISE_WORDS[word.larger_than_noise]) for word in difference.words],
             "rule": RULE,
         },
     )
@@ -66,7 +64,7 @@ def _list_numbers(numbers: Sequence[NumberDifference]) -> Iterator[dict[str, Any
             "a": format_value(one.a, one.unit),
             "b": format_value(one.b, one.unit),
             "relative": NOTHING if one.relative is None else f"{one.relative:+.0%}",
-            "noise": _JUDGED[one.larger_than_noise],
+            "noise": NOISE_WORDS[one.larger_than_noise],
             "bad": bool(one.larger_than_noise and one.worse),
             "why": one.why,
         }

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from brokerproof.reports.pages import Page, render
+from brokerproof.reports.pages import NOISE_WORDS, Page, render
 from brokerproof.results.numbers import NOTHING, format_value
 from brokerproof.results.run_groups import GROUP_RULE, GroupBy, GroupedMeasurement, RunGroup
 
 # How many groups have a column; the others are named only.
 _COLUMNS = 6
-_JUDGED = {True: "more than noise", False: "within noise", None: "nobody knows"}
 
 
 def render_groups(scenario: str, by: GroupBy, groups: Sequence[RunGroup], page: Page) -> str:
@@ -78,7 +77,7 @@ def _make_cell(one: GroupedMeasurement | None, *, is_largest: bool) -> dict[str,
     return {
         "median": format_value(one.median, one.unit),
         "range": ", ".join(filter(None, [spread, f"{one.n} {'run' if one.n == 1 else 'runs'}"])),
-        "judged": "" if is_largest or one.difference == 0 else _JUDGED[one.larger_than_noise],
+        "judged": "" if is_largest or one.difference == 0 else NOISE_WORDS[one.larger_than_noise],
         "bad": bool(one.larger_than_noise and one.worse),
         "why": one.why,
     }

@@ -25,6 +25,8 @@ from brokerproof.results.numbers import format_count, format_seconds
 
 _HERE = Path(__file__).resolve().parent
 STATIC = _HERE / "static"
+# How pages say whether a difference is larger than noise; None where too few runs tell.
+NOISE_WORDS = {True: "more than noise", False: "within noise", None: "nobody knows"}
 
 
 @dataclass(frozen=True, kw_only=True)
