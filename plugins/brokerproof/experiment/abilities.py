@@ -26,6 +26,7 @@ class Ability(StrEnum):
     REPLICATED_SUBSCRIPTIONS = "replicated_subscriptions"
     MOVING_SUBSCRIPTIONS = "moving_subscriptions"
     DEDUPLICATION = "deduplication"
+    IMAGES = "images"
 
     @property
     def meaning(self) -> str:
@@ -46,4 +47,5 @@ _MEANINGS = {
     Ability.REPLICATED_SUBSCRIPTIONS: "make what a subscription acknowledged known to another cluster",
     Ability.MOVING_SUBSCRIPTIONS: "let a subscription go on in another cluster",
     Ability.DEDUPLICATION: "store a message once that its producer sends again",
+    Ability.IMAGES: "be started from an image",
 }

@@ -15,6 +15,7 @@ from brokerproof.experiment.suite_name import SuiteName
 from brokerproof.experiment.verdict import RUN_VERDICTS, Verdict
 from brokerproof.experiment.workload import Workload
 from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel, suggest_name
+from brokerproof.settings import from_environment
 
 # The version that the messaging system itself prefers.
 DEFAULT_VERSION = "default"
@@ -118,7 +119,10 @@ class Scenario(FrozenModel):
         default_factory=dict,
         description="configuration keys of the messaging system, by role; they win over the topology's",
     )
-    runtime: str = "process"
+    runtime: str = Field(
+        default_factory=lambda: from_environment().runtime,
+        description="where nodes live; $BROKERPROOF_RUNTIME by default",
+    )
     version: str = Field(DEFAULT_VERSION, description="version of the messaging system")
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     tighten: list[Anomaly] = Field(

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from brokerproof.errors import InputError, NodeError
 from brokerproof.experiment.abilities import Ability
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+# How many targets are asked about at the same time; each takes a thread, which mostly waits.
+_ASKED_AT_ONCE = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,14 @@ class Surroundings:
         """Do something to all targets at once; a datacenter does not die node by node."""
         with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
             list(pool.map(act, names))
+
+    def ask_each(self, names: Sequence[str], ask: Callable[[str], Answer]) -> dict[str, Answer]:
+        """The answers about all targets, by name, asked side by side because each may take as long as its time-out.
+
+        Raises what the first question that fails raises, in the order of the names.
+        """
+        with ThreadPoolExecutor(max_workers=max(1, min(_ASKED_AT_ONCE, len(names)))) as pool:
+            return dict(zip(names, pool.map(ask, names), strict=True))
 
     def start(self, name: str) -> None:
         """Start a node unless it runs. Raises NodeError where it cannot be started."""

@@ -23,7 +23,7 @@ class _NodeEndingKind(FaultKind):
     """A kind of fault that ends nodes and is undone by starting them."""
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        evidence = {name: around.runtime.evidence_of_death(around.specs[name]) for name in targets}
+        evidence = around.ask_each(targets, lambda name: around.runtime.evidence_of_death(around.specs[name]))
         return json.dumps(evidence) if all(evidence.values()) else None
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:

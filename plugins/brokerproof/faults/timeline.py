@@ -38,7 +38,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.tables import FaultState
-from brokerproof.runtimes.protocols import Runtime
+from brokerproof.runtimes.protocols import Runtime, SeesOthersActs
 from brokerproof.runtimes.registry import require_supervision
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, SegmentCopies
 from brokerproof.systems.registry import find_system, name_topic
@@ -134,8 +134,13 @@ class Timeline:
             errors += [error for error in self._settle() if not isinstance(error, DeadlineError | AdminError)]
         finally:
             self._pool.shutdown(wait=False, cancel_futures=True)
+            disturbance = self._find_disturbance()
+            errors += disturbance
             problems = tuple(self.problems)
-            write_record(self.run, FaultsUndone(undone=undone, problems=problems, at=self.clock.now_us()))
+            write_record(
+                self.run,
+                FaultsUndone(undone=undone, problems=problems, undisturbed=not disturbance, at=self.clock.now_us()),
+            )
         if errors:
             raise errors[0]
 
@@ -504,6 +509,16 @@ class Timeline:
             attempt(self._await_repair, "")
         attempt(lambda: self._record_copies("end", self._find_copies()), "where the copies are in the end is unknown: ")
         return errors
+
+    def _find_disturbance(self) -> list[Exception]:
+        """Why a node may not have ended by itself or by a fault; empty where all did, or where nobody can tell."""
+        if isinstance(self.runtime, SeesOthersActs):
+            try:
+                self.runtime.check_nobody_interfered()
+            except Exception as error:
+                self.problems.append(_describe(error))
+                return [error]
+        return []
 
     def _await_repair(self) -> None:
         def is_repaired() -> bool:

@@ -25,8 +25,8 @@ from brokerproof.machine.files import write_whole
 
 # The variable of every process that belongs to a run, and of every one that serves all runs.
 MARK, SERVICE_MARK = "BROKERPROOF_NODE", "BROKERPROOF_SERVICE"
-# Start times are counted from the boot, whose own time moves a little when the clock is set.
-_SAME_S = 1.0
+# How far start times may differ as numbers and be the same; the kernel counts in hundredths of a second.
+_SAME_S = 0.005
 _END_TIMEOUT_S = 10.0
 
 
@@ -72,7 +72,7 @@ def start_process(
             start_new_session=True,
             pass_fds=descriptors,
         )
-    created = psutil.Process(process.pid).create_time()
+    created = read_start(process.pid)
     write_whole(record, json.dumps({"pid": process.pid, "created": created, **facts}))
     return process
 
@@ -86,15 +86,28 @@ def find_recorded_process(record: Path) -> psutil.Process | None:
     return find_process(content["pid"], content["created"])
 
 
+def read_start(pid: int) -> float:
+    """When a process started, in seconds since the machine's boot. Raises psutil.NoSuchProcess where there is none.
+
+    Unlike the time of day this never changes: not when the clock is set, nor when a virtual machine catches up.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        raise psutil.NoSuchProcess(pid) from None
+    # Field 22, see proc_pid_stat(5); the second one is a name in brackets, which may hold anything.
+    return int(stat[stat.rindex(b")") + 2 :].split()[19]) / os.sysconf("SC_CLK_TCK")
+
+
 def find_process(pid: int, created: float) -> psutil.Process | None:
-    """The process with this pid that was started then (seconds since 1970), None if it has ended.
+    """The process with this pid that was started then (as `read_start` tells it), None if it has ended.
 
     A pid is given again; only together with the start time it is one process. A child of this process that has ended is
     reaped.
     """
     try:
         process = psutil.Process(pid)
-        if abs(process.create_time() - created) >= _SAME_S:
+        if abs(read_start(pid) - created) > _SAME_S:
             return None
         if process.status() != psutil.STATUS_ZOMBIE:
             return process

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -74,11 +75,12 @@ class Slot:
         self.close()
 
 
-def take(*, timeout_s: float) -> Slot:
-    """Take a slot, waiting for a free one. Raises MachineError where none becomes free."""
+def take(*, timeout_s: float, besides: Collection[int] = ()) -> Slot:
+    """Take a slot that is none of `besides`, waiting for a free one. Raises MachineError where none becomes free."""
 
     def find_first_free() -> Slot | None:
-        return next((slot for number in range(count_slots()) if (slot := _lock(number)) is not None), None)
+        numbers = (number for number in range(count_slots()) if number not in besides)
+        return next((slot for number in numbers if (slot := _lock(number)) is not None), None)
 
     try:
         return clock.wait_until(find_first_free, timeout_s=timeout_s, what="a free slot", every_s=1.0)

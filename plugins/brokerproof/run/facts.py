@@ -29,6 +29,9 @@ class RunFacts(StrictModel):
     views: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="by node: the address at which it sees each node of another region"
     )
+    host_ports: dict[str, list[int]] = Field(
+        default_factory=dict, description="by node: ports of this machine's loopback that may lead to it"
+    )
     machine: dict[str, Any] | None = Field(None, description="the machine, where that is not the one that records it")
     versions: dict[str, str | None] = Field(
         default_factory=dict,

@@ -232,7 +232,7 @@ class TimelineProcess(Record):
     KIND = "timeline_process"
 
     pid: int
-    # Seconds since 1970: a pid is given again.
+    # Seconds since the machine's boot: a pid is given again.
     created: float
     # The machine: nobody else can look whether the process lives.
     host: str
@@ -274,6 +274,8 @@ class FaultsUndone(Record):
 
     undone: bool
     problems: tuple[str, ...]
+    # Whether nobody outside the run ended a node, as far as the runtime can tell; older runs were not asked.
+    undisturbed: bool = True
     at: Moment
 
 
