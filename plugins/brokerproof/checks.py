@@ -22,8 +22,9 @@ from brokerproof.experiment.topology import Topology, read_topology
 from brokerproof.experiment.yaml_models import apply_overrides, parse, read_yaml, suggest_name
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.targets import list_possible_targets
-from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, SupervisesNodes
-from brokerproof.runtimes.registry import RUNTIMES, runtimes_that_can
+from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, RunsImages, SupervisesNodes
+from brokerproof.runtimes.registry import RUNTIMES, load_runtime, runtimes_that_can
+from brokerproof.settings import variable
 from brokerproof.suites.suite_file import read_suite
 from brokerproof.suites.suite_names import ENDING
 from brokerproof.systems.destinations import list_clusters_reached
@@ -60,6 +61,9 @@ def load_scenario(
         raise InputError(
             f"is `{scenario.name}`, not the file's name", file=str(path), field="name", remedy="leave it out"
         )
+    if "runtime" not in scenario.model_fields_set:
+        # It is the setting's, and no file is to blame.
+        _check_known(scenario.runtime, RUNTIMES, "runtime", variable("runtime"))
     try:
         topology = load_topology(scenario.topology, topologies, scenario.overrides)
         system = find_system(topology)
@@ -133,6 +137,8 @@ def check(scenario: Scenario, topology: Topology) -> None:
     system = find_system(topology)
     _check_known(scenario.version, system.versions(), "pinned version", "version")
     _check_known(scenario.runtime, RUNTIMES, "runtime", "runtime")
+    if issubclass(load_runtime(scenario.runtime), RunsImages):
+        _check_able(system, Ability.IMAGES, "runtime", remedy="use `runtime: process`")
     if topology.links:
         _check_runtime(scenario, EmulatesLinks, field="runtime", otherwise="a topology without `links`")
     if topology.restarted_after_s:
@@ -283,8 +289,8 @@ def _check_able(system: System, ability: Ability, field: str, *, remedy: str) ->
 
 
 def _check_runtime(scenario: Scenario, ability: type, *, field: str, otherwise: str) -> None:
-    able = runtimes_that_can(ability)
-    if scenario.runtime not in able:
+    if not issubclass(load_runtime(scenario.runtime), ability):
+        able = runtimes_that_can(ability)
         raise InputError(
             f"the runtime `{scenario.runtime}` cannot {MEANINGS[ability]}",
             field=field,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,19 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.directories import Directories
-from brokerproof.errors import NodeError
+from brokerproof.errors import BrokerproofError, NodeError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.timeline import Timeline
 from brokerproof.machine import slots
 from brokerproof.machine.disk_space import check_disk_space
 from brokerproof.machine.files import remove_abandoned_files
-from brokerproof.machine.processes import end_processes, find_marked_processes
+from brokerproof.machine.processes import end_processes, find_marked_processes, read_start
 from brokerproof.machine.versions import read_installed_versions, read_package_version
 from brokerproof.monitor import start_monitor
 from brokerproof.network import Plan, make_shapes
@@ -30,9 +29,15 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ClustersConfigured, RunReleased, TimelineProcess, read_record, write_record
 from brokerproof.run.seals import seal_tables
-from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.runtimes.protocols import NodeSpec, RunsProcesses, Runtime, SupervisesNodes
-from brokerproof.runtimes.registry import RUNTIMES, make_runtime, require_links, require_supervision
+from brokerproof.runtimes.registry import (
+    load_runtime,
+    make_all_runtimes,
+    make_runtime,
+    remove_left_elsewhere,
+    require_links,
+    require_supervision,
+)
 from brokerproof.runtimes.supervision import find_supervisors
 from brokerproof.systems.protocols import Provisioning
 from brokerproof.systems.registry import find_system, make_administration, make_observation, make_provisioning
@@ -41,6 +46,7 @@ log = logging.getLogger(__name__)
 
 _SLOT_TIMEOUT_S = 1800.0
 _MONITOR_TIMEOUT_S = 10.0
+_STARTS_AT_ONCE = 8
 
 
 def reserve(
@@ -51,6 +57,7 @@ def reserve(
     topologies: Path | Directories,
     overrides: Mapping[str, Any] | None = None,
     triggered_at: int | None = None,
+    report: str | None = None,
     slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
     """Check the scenario, make the run's directory, take a slot of the machine and start the monitor.
@@ -65,6 +72,7 @@ def reserve(
         run_id=run_id,
         overrides=overrides,
         triggered_at=triggered_at,
+        report=report,
         slot_timeout_s=slot_timeout_s,
     )
 
@@ -77,6 +85,7 @@ def begin(
     run_id: str,
     overrides: Mapping[str, Any] | None = None,
     triggered_at: int | None = None,
+    report: str | None = None,
     slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
     """Make the run's directory, take a slot of the machine and start the monitor.
@@ -84,26 +93,50 @@ def begin(
     Raises MachineError where the disk is too full, or where no slot becomes free in time.
     """
     check_disk_space(Path(directory))
-    with slots.take(timeout_s=slot_timeout_s) as slot:
-        if slot.run is not None:
-            # That run died. Its processes must not use the addresses of this run's nodes.
-            end_run(slot.run)
+    with _take_clean_slot(slot_timeout_s) as slot:
         slot.assign(directory)
+        addresses = load_runtime(scenario.runtime).assign_addresses(topology, slot.number)
         run = Run.create(
             directory,
             run_id=run_id,
             scenario=scenario,
             topology=topology,
             slot=slot.number,
-            addresses=assign_addresses(topology, slot.number),
-            views=assign_views(topology, slot.number),
+            addresses=addresses.nodes,
+            views=addresses.views,
+            host_ports=addresses.host_ports,
             triggered_at=triggered_at,
+            report=report,
             settings=dict(overrides or {}),
             versions=_read_versions(topology),
             sealed=True,
         )
         start_monitor(run, slot)
     return run
+
+
+def _take_clean_slot(timeout_s: float) -> slots.Slot:
+    """A slot of which nothing is left of the run before, whose nodes must not use the addresses of this run's.
+
+    Where what that run left cannot be ended now, as in an engine that does not answer, another slot is taken. Raises
+    MachineError or NodeError where there is no other one.
+    """
+    problems: dict[int, BrokerproofError] = {}
+    while True:
+        slot = slots.take(timeout_s=timeout_s, besides=problems)
+        try:
+            if slot.run is not None:
+                end_run(slot.run)
+        except BaseException as error:
+            slot.close()
+            if not isinstance(error, BrokerproofError):
+                raise
+            log.warning("slot %d cannot be used: %s", slot.number, error)
+            problems[slot.number] = error
+            if len(problems) == slots.count_slots():
+                raise
+        else:
+            return slot
 
 
 def _read_versions(topology: Topology) -> dict[str, str | None]:
@@ -161,8 +194,8 @@ def break_it(run: Run) -> None:
 
     Where this process is killed, the monitor tells load and consumers to end.
     """
-    me = psutil.Process()
-    write_record(run, TimelineProcess(pid=me.pid, created=me.create_time(), host=socket.gethostname()))
+    pid = os.getpid()
+    write_record(run, TimelineProcess(pid=pid, created=read_start(pid), host=socket.gethostname()))
     runtime = make_runtime(run)
     link = require_links(runtime).network() if run.topology.links else None
     timeline = Timeline(
@@ -212,15 +245,24 @@ def down(below: Path | None = None) -> list[str]:
     `below` limits it to the runs whose directories are below that one.
     """
     ended = _end_marked_processes(below)
+    problems: list[BrokerproofError] = []
     for directory in slots.list_runs():
         if below is not None and not Path(directory).is_relative_to(below):
             continue
         # A slot that is still held belongs to a run that is just starting.
         if (slot := slots.take_back(directory, timeout_s=0)) is not None:
             with slot:
-                end_run(directory)
-                slot.clear()
-    return ended
+                try:
+                    end_run(directory)
+                except BrokerproofError as error:
+                    # What other runs left has to go all the same; this slot stays recorded.
+                    problems.append(error)
+                else:
+                    slot.clear()
+    if problems:
+        raise problems[0]
+    # Of runs whose directories are gone, nothing else tells.
+    return ended + remove_left_elsewhere(below)
 
 
 def end_run(directory: str) -> list[str]:
@@ -231,8 +273,7 @@ def end_run(directory: str) -> list[str]:
     here = Path(directory).absolute()
     ended = _end_marked_processes(here)
     # Every runtime is asked, because nothing says in which one a run was that died early.
-    for make in RUNTIMES.values():
-        runtime = make(here / "nodes")
+    for runtime in make_all_runtimes(here / "nodes"):
         ended += runtime.release()
         runtime.forget()
     remove_abandoned_files(here)
@@ -252,8 +293,8 @@ def _start(
     status: LiveStatus,
 ) -> None:
     """Start a group of nodes side by side and wait for their health."""
-    for spec in specs:
-        runtime.start(spec)
+    with ThreadPoolExecutor(max_workers=_STARTS_AT_ONCE) as pool:
+        list(pool.map(runtime.start, specs))
     waiting = {spec.name: spec for spec in specs}
     deadline = time.monotonic() + max((spec.start_timeout_s for spec in specs), default=0)
     while waiting:

@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
+from ipaddress import IPv4Network
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Self
@@ -22,6 +23,8 @@ from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 
 PREFIX = "BROKERPROOF_"
+# What each cluster takes of the addresses for containers.
+_SLOT_BITS = 16
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -90,6 +93,29 @@ class Settings(BaseSettings):
         default_factory=_default_leases,
         description="the directory that shows which slots of this machine are held, one for all checkouts",
         json_schema_extra={"default": "`/tmp/brokerproof-UID`"},
+    )
+    image: str = Field(
+        "brokerproof:latest",
+        description="the image of Brokerproof itself, which `make image` builds; links between regions of containers "
+        "run in it",
+        json_schema_extra={"default": "`brokerproof:latest`"},
+    )
+    container_subnets: IPv4Network = Field(
+        IPv4Network("10.208.0.0/12"),
+        description="the addresses that networks of containers take, 16 bits for each cluster",
+        json_schema_extra={"default": "`10.208.0.0/12`"},
+    )
+    container_ports: int = Field(
+        21_000,
+        description="the first port of this machine's loopback at which brokers in containers are published, 500 for "
+        "each cluster",
+        json_schema_extra={"default": "`21000`"},
+    )
+    runtime: str = Field(
+        "process",
+        description="the runtime of scenarios that name none: `process`, or `docker` where all nodes live in "
+        "containers",
+        json_schema_extra={"default": "`process`"},
     )
     spark_driver_memory: str = Field(
         "1g", description="the memory of each Spark driver", json_schema_extra={"default": "`1g`"}
@@ -179,6 +205,26 @@ class Settings(BaseSettings):
                 f"`{value}` is no number of days",
                 remedy="write a whole number from 1 on, like `30`, or leave it unset to keep everything",
             )
+        return value
+
+    @field_validator("container_subnets", mode="before")
+    @classmethod
+    def _is_a_network(cls, value: Any) -> Any:
+        try:
+            network = IPv4Network(value)
+        except ValueError:
+            network = None
+        if network is None or network.prefixlen > _SLOT_BITS:
+            raise InputError(
+                f"`{value}` is no range of networks", remedy=f"write it like `10.208.0.0/12`, up to `/{_SLOT_BITS}`"
+            )
+        return network
+
+    @field_validator("container_ports", mode="before")
+    @classmethod
+    def _is_a_port(cls, value: Any) -> Any:
+        if not (re.fullmatch(r"\d{4,5}", str(value).strip()) and 1024 <= int(value) <= 60_000):
+            raise InputError(f"`{value}` is no first port", remedy="write a number from 1024 to 60000, like `21000`")
         return value
 
     @field_validator("spark_driver_memory")

@@ -17,11 +17,25 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
+from brokerproof.runtimes.protocols import LivesElsewhere
+from brokerproof.runtimes.registry import load_runtime
 from brokerproof.systems.registry import load_system, make_clients
 
 log = logging.getLogger(__name__)
 
 _MESSAGES = 50
+
+
+def prepare_for(scenario: Scenario, topology: Topology, say: Callable[[str], None]) -> None:
+    """Prepare for a run: this machine, or, where its nodes live elsewhere, see that they can.
+
+    Raises InputError for a version that is not pinned, MachineError where something is missing.
+    """
+    runtime = load_runtime(scenario.runtime)
+    if issubclass(runtime, LivesElsewhere):
+        runtime.require(topology)
+    else:
+        prepare(topology.system, scenario.version, say)
 
 
 def prepare(system: str, version: str, say: Callable[[str], None]) -> None:

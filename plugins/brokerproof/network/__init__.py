@@ -25,15 +25,18 @@ process listens there and passes everything on. What is emulated, and what is no
   cut is.
 """
 
+from brokerproof.network.control_address import AddressOfControl
 from brokerproof.network.link_samples import sample_links
 from brokerproof.network.plan import Plan
 from brokerproof.network.probe import accepts_connection
-from brokerproof.network.process import Link, start_link
+from brokerproof.network.process import ADDRESS_TAKEN, Link, has_link, list_files_of_link, record_link, start_link
 from brokerproof.network.protocols import Network
 from brokerproof.network.routes import Route
 from brokerproof.network.shape import Condition, Shape, make_shapes, matches
 
 __all__ = [
+    "ADDRESS_TAKEN",
+    "AddressOfControl",
     "Condition",
     "Link",
     "Network",
@@ -41,8 +44,11 @@ __all__ = [
     "Route",
     "Shape",
     "accepts_connection",
+    "has_link",
+    "list_files_of_link",
     "make_shapes",
     "matches",
+    "record_link",
     "sample_links",
     "start_link",
 ]

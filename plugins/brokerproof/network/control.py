@@ -1,27 +1,33 @@
-"""The control socket of the link process, a unix socket: each request and each answer is a line of JSON."""
+"""The control socket of the link process: each request and each answer is a line of JSON."""
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from brokerproof.errors import BrokerproofError, InputError, MachineError
+from brokerproof.errors import BrokerproofError, InputError
 from brokerproof.experiment.yaml_models import FrozenModel, parse, suggest_name
+from brokerproof.network.control_address import AddressOfControl, PathOfControl
 from brokerproof.network.network import EmulatedNetwork
 from brokerproof.network.poller import IN, OUT, Poller
 from brokerproof.network.shape import Condition
 
-# sun_path holds 108 bytes on Linux, the last of them a zero.
-_LONGEST_PATH = 107
 _LONGEST_REQUEST = 1_048_576
+
+
+class Request(BaseModel):
+    """One line: what is asked and the secret of the address; all other fields are what the request is about."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    secret: str = ""
+    request: str = ""
 
 
 class Selection(FrozenModel):
@@ -44,48 +50,29 @@ class RemovalRequest(FrozenModel):
     id: str
 
 
-def socket_path(directory: Path) -> Path:
-    """The path of the control socket of the link process whose directory is given.
-
-    It is in the directory itself. Where that path is too long for a unix socket, it is in a directory of this user,
-    below the temporary one, under a name made from the path. Raises MachineError where neither can be used.
-    """
-    path = directory / "control.sock"
-    if len(os.fsencode(path)) <= _LONGEST_PATH:
-        return path
-    short = Path(tempfile.gettempdir()) / f"brokerproof-link-{os.getuid()}"
-    short.mkdir(mode=0o700, exist_ok=True)
-    status = short.lstat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise MachineError(f"{short} is not this user's alone; remove it, or set TMPDIR to a directory of your own")
-    path = short / f"{hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}.sock"
-    if len(os.fsencode(path)) > _LONGEST_PATH:
-        raise MachineError(f"{path} is too long for a unix socket; set TMPDIR to a shorter directory")
-    return path
-
-
 class Control:
-    """Answers requests about a network; every peer that may open the socket is trusted."""
+    """Answers requests about a network, of whoever knows the secret of its address."""
 
-    def __init__(self, path: Path, network: EmulatedNetwork, poller: Poller) -> None:
-        self._network, self._poller = network, poller
-        path.unlink(missing_ok=True)
-        self._socket = socket.socket(socket.AF_UNIX)
+    def __init__(self, address: PathOfControl | AddressOfControl, network: EmulatedNetwork, poller: Poller) -> None:
+        """Raises OSError where nothing can listen at the address."""
+        self._network, self._poller, self._secret = network, poller, address.secret
+        self._socket = address.listen()
         self._socket.setblocking(False)
-        self._socket.bind(str(path))
-        path.chmod(0o600)
         self._socket.listen(64)
         poller.watch(self._socket.fileno(), IN, self._accept)
 
     def answer(self, line: bytes) -> dict[str, Any]:
-        """The answer to a request: `{"ok": …}` or `{"error": sentence}`."""
+        """The answer to a request: `{"ok": …}` or `{"error": sentence}`, whatever the line holds."""
+        # Whoever reaches the address may send anything, and an exception would end the process with every route.
+        # Unlike `json`, pydantic refuses text that UTF-8 cannot encode, and deep nesting without a RecursionError.
         try:
-            request = json.loads(line)
-            if not isinstance(request, dict):
-                raise ValueError("it is something else")
-        except ValueError as error:
-            return {"error": f"the request is no JSON object ({error})"}
-        name, content = str(request.pop("request", "")), request
+            request = Request.model_validate_json(line)
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False)[0]["msg"]
+            return {"error": f"the request is no JSON object whose `request` and `secret` are texts ({problem})"}
+        if not hmac.compare_digest(request.secret.encode(), self._secret.encode()):
+            return {"error": "the request does not hold the secret of this link process"}
+        name, content = request.request, request.model_extra or {}
         handlers = self._handlers()
         try:
             if name not in handlers:

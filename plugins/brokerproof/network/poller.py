@@ -18,6 +18,8 @@ from collections.abc import Callable
 
 IN = select.EPOLLIN
 OUT = select.EPOLLOUT
+# select takes no time that is beyond the kernel's; a bandwidth of almost nothing asks for such a wait.
+_LONGEST_WAIT_S = 3600.0
 
 
 class Poller:
@@ -75,7 +77,7 @@ class Poller:
             wait = timers[0][0] - time.monotonic()
             # epoll waits whole milliseconds; select on the epoll waits microseconds.
             if wait > 0:
-                select.select([self._epoll], [], [], wait)
+                select.select([self._epoll], [], [], min(wait, _LONGEST_WAIT_S))
             events = self._epoll.poll(0)
         self.woke_at = time.monotonic()
         for fd, happened in events:

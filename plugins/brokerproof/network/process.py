@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import Any
 from brokerproof import clock
 from brokerproof.errors import DeadlineError, InputError, MachineError, NodeError, RunError
 from brokerproof.experiment.yaml_models import parse
-from brokerproof.machine.files import write_whole
+from brokerproof.machine.files import PRIVATE, write_whole
 from brokerproof.machine.processes import Mark, find_recorded_process, start_process
+from brokerproof.network.control_address import AddressOfControl, PathOfControl
 from brokerproof.network.network import Effect, Metrics, State
 from brokerproof.network.plan import Plan
 from brokerproof.network.routes import Route
@@ -24,6 +24,8 @@ from brokerproof.network.shape import Condition
 NAME = "link"
 PLAN_FILE = "link.json"
 READY_FILE = "ready.json"
+# Where a link process in a container listens for requests.
+CONTROL_FILE = "control.json"
 # Exit status when an address is taken; the last line of the log says which.
 ADDRESS_TAKEN = 3
 _ANSWER_TIMEOUT_S = 10.0
@@ -46,7 +48,7 @@ class Link:
                 f"no link process was started in {self.directory}; the run has one only if its topology has links"
             ) from None
         self.pid: int = ready["pid"]
-        self._path: str = ready["control"]
+        self._control = _parse_control(ready["control"])
 
     def ping(self) -> int:
         """The pid of the process that answers."""
@@ -90,10 +92,9 @@ class Link:
 
     def _ask(self, request: str, content: dict[str, Any] | None = None) -> Any:
         try:
-            with socket.socket(socket.AF_UNIX) as peer:
-                peer.settimeout(_ANSWER_TIMEOUT_S)
-                peer.connect(self._path)
-                peer.sendall(json.dumps({"request": request, **(content or {})}).encode() + b"\n")
+            with self._control.connect(_ANSWER_TIMEOUT_S) as peer:
+                asked = {"request": request, "secret": self._control.secret, **(content or {})}
+                peer.sendall(json.dumps(asked).encode() + b"\n")
                 with peer.makefile("rb") as answers:
                     line = answers.readline()
             if not line:
@@ -107,6 +108,31 @@ class Link:
         if "error" in answer:
             raise InputError(answer["error"])
         return answer["ok"]
+
+
+def _parse_control(content: Any) -> PathOfControl | AddressOfControl:
+    if "path" in content:
+        return parse(PathOfControl, content, file=READY_FILE)
+    return parse(AddressOfControl, content, file=READY_FILE)
+
+
+def has_link(nodes: Path) -> bool:
+    """Whether a link process was started for the nodes in this directory."""
+    return (nodes / NAME / READY_FILE).exists()
+
+
+def list_files_of_link(plan: Plan, control: AddressOfControl) -> dict[str, str]:
+    """What the directory of a link process in a container has to hold, by name."""
+    return {PLAN_FILE: plan.model_dump_json(), CONTROL_FILE: control.model_dump_json()}
+
+
+def record_link(nodes: Path, pid: int, control: PathOfControl | AddressOfControl) -> Link:
+    """Say where the link process of a run is found, once it listens."""
+    directory = nodes.absolute() / NAME
+    directory.mkdir(parents=True, exist_ok=True)
+    content = json.dumps({"pid": pid, "control": control.model_dump()})
+    write_whole(directory / READY_FILE, content, permissions=PRIVATE)
+    return Link(nodes)
 
 
 def start_link(nodes: Path, plan: Plan) -> Link:

@@ -1,29 +1,26 @@
 """The `process` runtime: nodes are processes of this machine, each on a loopback address of its own.
 
 A node's directory is `nodes/<name>/` of the run: its files, its data directories, `node.json`, which names them for
-a caller without the spec, `log/node.log` and `pid.json`, the record of its process (machine/processes.py). Its file
-`wanted` is there from its start until somebody takes it down. A node that is wanted and does not run ended by itself.
+a caller without the spec, `log/node.log` and `pid.json`, the record of its process (machine/processes.py).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
-import re
 import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 from brokerproof.clock import wait_until
 from brokerproof.errors import DeadlineError, MachineError, NodeError
+from brokerproof.experiment.topology import Topology
 from brokerproof.machine.files import write_whole
 from brokerproof.machine.processes import (
     MARK,
@@ -35,24 +32,26 @@ from brokerproof.machine.processes import (
     start_process,
 )
 from brokerproof.network import Link, Plan, start_link
-from brokerproof.runtimes.protocols import NodeSpec, Program
-from brokerproof.runtimes.restarts import RestartEvent
-from brokerproof.runtimes.supervision import SupervisedNode, Supervision
+from brokerproof.runtimes.addresses import assign_addresses, assign_views
+from brokerproof.runtimes.log_tail import pick_last_lines
+from brokerproof.runtimes.protocols import Addresses, NodeSpec, Program
+from brokerproof.runtimes.supervised_runtime import SupervisedRuntime
 
 _PROGRAM_TIMEOUT_S = 60.0
 # The directory, and in marks the name, of programs that belong to no node.
 _PROGRAMS = "initialize"
-_ERROR = re.compile(r" (ERROR|FATAL) |^Caused by: |^\S*(Exception|Error)\b")
 
 
 log = logging.getLogger(__name__)
 
 
-class ProcessRuntime:
+class ProcessRuntime(SupervisedRuntime):
     """The nodes of one run as processes in sessions of their own, which outlive the process that started them."""
 
-    def __init__(self, nodes: Path) -> None:
-        self.nodes = nodes.absolute()
+    @staticmethod
+    def assign_addresses(topology: Topology, slot: int) -> Addresses:
+        """Loopback addresses."""
+        return Addresses(nodes=assign_addresses(topology, slot), views=assign_views(topology, slot))
 
     def directory(self, name: str) -> Path:
         """The node's directory."""
@@ -73,14 +72,8 @@ class ProcessRuntime:
         for port in spec.ports:
             _check_free(spec.name, spec.address, port)
 
-    def start(self, spec: NodeSpec) -> None:
-        """Start the process, after the node's `format` program where it has no data; output goes to log/node.log."""
-        with self._lock(spec.name):
-            self._start(spec)
-
     def _start(self, spec: NodeSpec) -> None:
-        if self.is_alive(spec.name):
-            raise NodeError(f"node {spec.name} runs already")
+        """Start the process, after the node's `format` program where it has no data; output goes to log/node.log."""
         directory = self.directory(spec.name)
         if spec.format is not None and not any(any((directory / folder).iterdir()) for folder in spec.data):
             self._run_for(spec, spec.format, "formats its empty data directories")
@@ -92,12 +85,11 @@ class ProcessRuntime:
             environment=_environment(spec.environment),
             working_directory=directory,
         )
-        write_whole(self._wanted(spec.name), "")
 
     def stop(self, name: str, *, grace_s: float) -> None:
         """SIGTERM, and SIGKILL after `grace_s` seconds."""
         with self._lock(name):
-            self._wanted(name).unlink(missing_ok=True)
+            self._want_no_more(name)
             for process in self._processes(name):
                 send_signal(process, signal.SIGCONT)
                 send_signal(process, signal.SIGTERM)
@@ -109,7 +101,7 @@ class ProcessRuntime:
     def kill(self, name: str) -> None:
         """SIGKILL."""
         with self._lock(name):
-            self._wanted(name).unlink(missing_ok=True)
+            self._want_no_more(name)
             for process in self._processes(name):
                 send_signal(process, signal.SIGKILL)
         wait_until(
@@ -177,53 +169,19 @@ class ProcessRuntime:
         """The link process of the run."""
         return Link(self.nodes)
 
-    def supervise(self, specs: Iterable[NodeSpec], after_s: Mapping[str, float]) -> None:
-        """Start the supervisor of the run."""
-        Supervision(self.nodes).begin(SupervisedNode(spec=spec, after_s=after_s[spec.name]) for spec in specs)
-
-    def check_supervision(self) -> None:
-        """The process of the supervisor runs."""
-        Supervision(self.nodes).check()
-
-    def end_supervision(self) -> None:
-        """End the supervisor of the run, if it has one."""
-        Supervision(self.nodes).end()
-
-    def list_restart_events(self) -> list[RestartEvent]:
-        """What the supervisor recorded."""
-        return Supervision(self.nodes).list_events()
-
-    def has_ended_by_itself(self, name: str) -> bool | None:
-        """Whether the node does not run though nobody took it down; None where somebody starts it or takes it down."""
-        with self._lock(name, wait=False) as locked:
-            return self._has_ended_by_itself(name) if locked else None
-
-    def start_again(self, spec: NodeSpec) -> bool:
-        """Start the node if it has ended by itself; whether that was so, and nobody just acted on the node."""
-        with self._lock(spec.name, wait=False) as locked:
-            if not locked or not self._has_ended_by_itself(spec.name):
-                return False
-            self._start(spec)
-            return True
-
     def pids(self) -> dict[str, int]:
         """Pids of the nodes that run, by name."""
         names = [file.parent.name for file in self.nodes.glob("*/node.json")]
         return {name: process.pid for name in names for process in self._processes(name)}
 
     def log_tail(self, name: str, lines: int = 15) -> str:
-        """The last lines of log/node.log, after the last errors that stand before them.
-
-        A node may end with a page of usage, and the reason above it.
-        """
+        """The last lines of log/node.log."""
         log = self.directory(name) / "log" / "node.log"
         if not log.exists():
             return "(no log)"
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 65_536))
-            text = file.read().decode(errors="replace").splitlines()
-        errors = [line for line in text[:-lines] if _ERROR.search(line)]
-        return "\n".join([*errors[-lines // 3 :], *text[-lines:]])
+            return pick_last_lines(file.read().decode(errors="replace"), lines)
 
     def release(self) -> list[str]:
         """End every node of the run by force, after the supervisor, which would start them again."""
@@ -240,37 +198,20 @@ class ProcessRuntime:
             if self.is_alive(directory.name):
                 continue
             try:
-                self._wanted(directory.name).unlink(missing_ok=True)
+                self._want_no_more(directory.name)
             except OSError as error:
                 log.warning("%s stays: %s", self._wanted(directory.name), error)
             for folder in (*json.loads(file.read_text(encoding="utf-8"))["data"], "tmp"):
                 if (directory / folder).is_dir():
                     shutil.rmtree(directory / folder, onerror=_log_not_removed)
 
-    @contextmanager
-    def _lock(self, name: str, *, wait: bool = True) -> Iterator[bool]:
-        """Let nobody else start the node or take it down meanwhile; whether that holds, as it always does with `wait`.
-
-        The lock belongs to the node's directory, across processes and threads.
-        """
-        directory = os.open(self.directory(name), os.O_RDONLY)
-        try:
-            yield _lock_file(directory, wait=wait)
-        finally:
-            os.close(directory)
-
-    def _wanted(self, name: str) -> Path:
-        return self.directory(name) / "wanted"
-
-    def _has_ended_by_itself(self, name: str) -> bool:
-        return self._wanted(name).exists() and not self.is_alive(name)
-
     def _write_files(self, name: str, files: Mapping[str, str]) -> None:
         directory = self.directory(name)
         for file, content in files.items():
             path = directory / file
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content.replace("{node}", str(directory)), encoding="utf-8")
+            text = content.replace("{node}", str(directory)).replace("{host}", socket.gethostname())
+            path.write_text(text, encoding="utf-8")
 
     def _command(self, name: str, command: Sequence[str]) -> list[str]:
         return [part.replace("{node}", str(self.directory(name))) for part in command]
@@ -304,14 +245,6 @@ class ProcessRuntime:
     def _processes(self, name: str) -> Iterator[psutil.Process]:
         if process := find_recorded_process(self.directory(name) / "pid.json"):
             yield process
-
-
-def _lock_file(descriptor: int, *, wait: bool) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from brokerproof.experiment.topology import Topology
 from brokerproof.network import Network, Plan
 from brokerproof.runtimes.restarts import RestartEvent
 
@@ -19,10 +20,13 @@ class NodeSpec:
     role: str
     region: str
     address: str
+    # What holds its programs, where the runtime runs images; elsewhere it is not looked at.
+    image: str = ""
     # Program and arguments; `{node}` stands for the node's directory.
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    # Content of files, by path below the node's directory; `{node}` as above.
+    # Content of files, by path below the node's directory; `{node}` as above, `{host}` stands for the name of the
+    # machine as the node sees it.
     files: Mapping[str, str] = field(default_factory=dict)
     # The program that makes empty data directories usable, if it takes one; it runs before the node's own program.
     format: tuple[str, ...] | None = None
@@ -31,6 +35,14 @@ class NodeSpec:
     # Directories below the node's that hold what it stores: `wipe` empties them, `forget` removes them.
     data: tuple[str, ...] = ("data",)
     ports: tuple[int, ...] = ()
+    # Ports that `host_ports` of this machine lead to, by the latter: {port of the machine: port of the node}.
+    published: Mapping[int, int] = field(default_factory=dict)
+    # A program that ends well where the node serves, for runtimes that ask by themselves, and the most memory that it
+    # needs; the process runtime looks at neither.
+    health: tuple[str, ...] = ()
+    memory_mb: int | None = None
+    # Where it answers with its metrics in Prometheus' format: port and path; None where it does not.
+    metrics: tuple[int, str] | None = None
     start_timeout_s: float = 90.0
 
 
@@ -40,11 +52,25 @@ class Program:
 
     # What it does, to complete the sentence "… failed".
     purpose: str
+    image: str = ""
     # Program and arguments; `{node}` stands for a directory of its own.
     command: tuple[str, ...]
     # Content of files, by path below that directory; `{node}` as above.
     files: Mapping[str, str]
     timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addresses:
+    """Where the nodes of a run are found."""
+
+    # By node.
+    nodes: Mapping[str, str]
+    # The address at which each node or place sees each node of another region: {viewer: {node: address}}. Empty for a
+    # topology without links, in which everybody sees a node at its own address.
+    views: Mapping[str, Mapping[str, str]]
+    # By node, ports of this machine's loopback that are its own, where nodes are not on this machine's own addresses.
+    host_ports: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -53,6 +79,10 @@ class Runtime(Protocol):
 
     def __init__(self, nodes: Path) -> None:
         """`nodes` is the directory of a run's nodes."""
+
+    @staticmethod
+    def assign_addresses(topology: Topology, slot: int) -> Addresses:
+        """The addresses of a run that holds this slot. Raises MachineError where the topology needs more than fit."""
 
     def prepare(self, spec: NodeSpec) -> None:
         """Write the node's files. Raises MachineError where an address or port is taken or the disk is full."""
@@ -103,6 +133,14 @@ class RunsProcesses(Protocol):
 
 
 @runtime_checkable
+class RunsImages(Protocol):
+    """A runtime whose nodes are started from images, which hold their programs."""
+
+    def read_image_file(self, image: str, path: str) -> str:
+        """The content of a text file in an image. Raises MachineError where there is no such image or file."""
+
+
+@runtime_checkable
 class PausesNodes(Protocol):
     """A runtime that can freeze a node."""
 
@@ -148,6 +186,31 @@ class SupervisesNodes(Protocol):
 
     def list_restart_events(self) -> list[RestartEvent]:
         """Every end and every start that the service manager saw and did, in the order of time."""
+
+
+@runtime_checkable
+class SeesOthersActs(Protocol):
+    """A runtime in which others can end a node, and which can tell that from an end of the node's own."""
+
+    def check_nobody_interfered(self) -> None:
+        """Raises NodeError where somebody outside the run ended a node that was to run: nothing of it is its own."""
+
+
+@runtime_checkable
+class LivesElsewhere(Protocol):
+    """A runtime whose nodes are no processes that this machine's user can find."""
+
+    @staticmethod
+    def require(topology: Topology) -> None:
+        """Raises MachineError where nodes of this topology could not live there now."""
+
+    @staticmethod
+    def remove_left(below: Path | None) -> list[str]:
+        """End and remove what is left of all runs that had one of these slots, or of those with a directory below.
+
+        Returns the names of the nodes that still ran. Raises MachineError where whoever holds it does not answer; there
+        may be nobody.
+        """
 
 
 # What each ability is, to complete the sentence "the runtime cannot …".

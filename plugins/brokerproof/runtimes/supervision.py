@@ -1,4 +1,4 @@
-"""The supervisor of the process runtime from outside: how it is started, found again and ended.
+"""The supervisor of a run's nodes from outside: how it is started, found again and ended.
 
 It stands for the service managers of a run's nodes. Beside the nodes' directories are its plan (`supervision.json`),
 its record (`supervisor.json`), its log, and what it saw and did (`restarts.jsonl`). It starts nodes only as long as its
@@ -53,16 +53,17 @@ class Supervision:
     def __init__(self, nodes: Path) -> None:
         self._nodes, self._plan = nodes, nodes / _PLAN
 
-    def begin(self, supervised: Iterable[SupervisedNode]) -> None:
+    def begin(self, supervised: Iterable[SupervisedNode], runtime: str) -> None:
         """Start the supervisor, in a session of its own, and wait until it watches the nodes.
 
-        Raises NodeError where it was started before, or does not start.
+        `runtime` is where the class of the nodes' runtime is, as MODULE:CLASS. Raises NodeError where it was started
+        before, or does not start.
         """
         if self._plan.exists():
             raise NodeError(f"the supervisor of {self._nodes} was started already")
         write_whole(self._plan, json.dumps([asdict(node) for node in supervised], indent=1))
         process = start_process(
-            [sys.executable, "-m", "brokerproof.runtimes.supervisor", str(self._nodes)],
+            [sys.executable, "-m", "brokerproof.runtimes.supervisor", str(self._nodes), runtime],
             mark=Mark(self._nodes, _NAME),
             record=self._nodes / _RECORD,
             log=self._nodes / _LOG,

@@ -1,4 +1,4 @@
-"""The supervisor: `python -m brokerproof.runtimes.supervisor NODES` is the service manager of a run's nodes.
+"""The supervisor, the service manager of a run's nodes: `python -m brokerproof.runtimes.supervisor NODES MODULE:CLASS`.
 
 It starts a node again that ended by itself, a fixed time after that, as often as it ends. There is no back-off and no
 limit. systemd's own limit, five starts in ten seconds, is never reached with `after_s` from 2.5 s on.
@@ -10,19 +10,18 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
 from brokerproof.clock import SYSTEM_CLOCK, Clock
 from brokerproof.errors import BrokerproofError
-from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.runtimes.restarts import RestartEvent, RestartRecord, RestartStep
+from brokerproof.runtimes.supervised_runtime import SupervisedRuntime
 from brokerproof.runtimes.supervision import SupervisedNode, Supervision
 
 log = logging.getLogger(__name__)
-
-_LOOK_EVERY_S = 0.1
 
 
 class RestartableNodes(Protocol):
@@ -88,16 +87,19 @@ class Supervisor:
         self._events.add(event)
 
 
-def main(nodes: Path) -> None:
-    """Watch the nodes until somebody ends the supervision."""
+def main(nodes: Path, runtime: str) -> None:
+    """Watch the nodes of a runtime, given as MODULE:CLASS, until somebody ends the supervision."""
     supervision = Supervision(nodes)
-    supervisor = Supervisor(ProcessRuntime(nodes), supervision.read_plan(), supervision.events)
+    module, _, name = runtime.partition(":")
+    make: type[SupervisedRuntime] = getattr(import_module(module), name)
+    watched = make(nodes)
+    supervisor = Supervisor(watched, supervision.read_plan(), supervision.events)
     supervision.events.begin()
     while supervision.is_in_force:
         supervisor.look()
-        SYSTEM_CLOCK.sleep(_LOOK_EVERY_S)
+        SYSTEM_CLOCK.sleep(watched.look_every_s)
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

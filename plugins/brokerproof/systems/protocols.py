@@ -283,6 +283,9 @@ class System(Protocol):
     def examine(self, version: str) -> list[Finding]:
         """What this machine has and lacks for a version; changes nothing."""
 
+    def list_images(self, version: str) -> list[str]:
+        """The images that nodes of a version are started from, by name and tag; none without `Ability.IMAGES`."""
+
     def provisioning(self, run: Run) -> Provisioning:
         """What starts the run's nodes."""
 

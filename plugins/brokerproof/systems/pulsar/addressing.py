@@ -9,8 +9,8 @@ cut link does not stop the measurement.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from brokerproof.experiment.topology import Topology, name_brokers_place, name_clients_place
@@ -26,6 +26,10 @@ BOOKIE_HTTP_PORT = 8000
 BROKER_HTTP_PORT = 8080
 # Where a broker listens for clients in its own region, because no two listeners may have one address and port.
 CLIENTS_PORT = 6652
+
+# Where a broker in a container listens for clients on this machine, at a port of which it is published.
+HOST_LISTENER, HOST_PORT = "host", 6653
+_HOST_BINDING = f"{HOST_LISTENER}:pulsar://0.0.0.0:{HOST_PORT}"
 
 # Found by name, at the one port that others need in other regions. Nodes of one ensemble need two more of each other.
 _NAMED: Mapping[str, int] = {Role.METADATA: METADATA_PORT, Role.BOOKIE: BOOKIE_PORT}
@@ -43,11 +47,14 @@ class Addressing:
     topology: Topology
     addresses: Mapping[str, str]
     views: Mapping[str, Mapping[str, str]]
+    # By node: the ports of this machine that lead to its service and to its admin REST.
+    host_ports: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
     def from_run(cls, run: Run) -> Addressing:
         """The addresses that the run reserved."""
-        return cls(topology=run.topology, addresses=run.facts.addresses, views=run.facts.views)
+        facts = run.facts
+        return cls(topology=run.topology, addresses=facts.addresses, views=facts.views, host_ports=facts.host_ports)
 
     @cached_property
     def hosts(self) -> Mapping[str, str]:
@@ -96,9 +103,17 @@ class Addressing:
         }
 
     def configure_listeners(self, broker: str) -> dict[str, str]:
-        """The configuration with which a broker announces its addresses, one for each place."""
+        """The configuration with which a broker announces its addresses: one for each place, and one for this machine
+        where its own ones are not here."""
         if not self.topology.links:
-            return {}
+            if broker not in self.host_ports:
+                return {}
+            return {
+                "advertisedListeners": f"internal:pulsar://{self.addresses[broker]}:{BROKER_PORT},"
+                + self._advertise_to_host(broker),
+                "bindAddresses": _HOST_BINDING,
+                "internalListenerName": "internal",
+            }
         here = self.topology.nodes[broker].region
         brokers = {
             name_brokers_place(region): self._find_address(name_brokers_place(region), broker)
@@ -110,13 +125,27 @@ class Addressing:
             if region != here
         }
         seen = [f"{name_listener(place)}:pulsar://{at}:{BROKER_PORT}" for place, at in (brokers | clients).items()]
+        bindings = []
+        if broker in self.host_ports:
+            seen.append(self._advertise_to_host(broker))
+            bindings.append(_HOST_BINDING)
         own = f"{name_listener(name_clients_place(here))}:pulsar://{self.addresses[broker]}:{CLIENTS_PORT}"
         return {
             "advertisedListeners": ",".join([*seen, own]),
-            "bindAddresses": own,
+            "bindAddresses": ",".join([own, *bindings]),
             "internalListenerName": name_listener(name_brokers_place(here)),
             "brokerClient_listenerName": name_listener(name_brokers_place(here)),
         }
+
+    def publish(self, broker: str) -> dict[int, int]:
+        """{port of this machine: port of the broker}."""
+        if broker not in self.host_ports:
+            return {}
+        service, admin = self.host_ports[broker]
+        return {service: HOST_PORT, admin: BROKER_HTTP_PORT}
+
+    def _advertise_to_host(self, broker: str) -> str:
+        return f"{HOST_LISTENER}:pulsar://127.0.0.1:{self.host_ports[broker][0]}"
 
     def routes(self) -> list[Route]:
         """Every way from one region to another."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from ipaddress import ip_address
+from typing import TypedDict
 
 from brokerproof.experiment.topology import Cluster, Node, Topology
 from brokerproof.machine.disk_space import FULL_SHARE
 from brokerproof.runtimes.protocols import NodeSpec, Program
-from brokerproof.systems.pulsar import class_data_archive, ensemble, metadata_store
+from brokerproof.systems.pulsar import ensemble, metadata_store
 from brokerproof.systems.pulsar.addressing import (
     BOOKIE_HTTP_PORT,
     BOOKIE_PORT,
@@ -23,9 +23,9 @@ from brokerproof.systems.pulsar.addressing import (
     METADATA_PORT,
     Addressing,
 )
-from brokerproof.systems.pulsar.distribution import Distribution
 from brokerproof.systems.pulsar.policies import BookiePlacement, RepairPlacement, parse_policies
 from brokerproof.systems.pulsar.roles import Role
+from brokerproof.systems.pulsar.software import Software
 
 _REGION_AWARE = "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy"
 
@@ -70,6 +70,17 @@ _HEALTH: Mapping[str, str] = {
     Role.BROKER: f"http://{{}}:{BROKER_HTTP_PORT}/admin/v2/brokers/health",
 }
 
+_READY: Mapping[str, str] = {**_HEALTH, Role.BROKER: f"http://{{}}:{BROKER_HTTP_PORT}/admin/v2/brokers/ready"}
+
+_METRICS_PORTS: Mapping[str, int] = {
+    Role.METADATA: METADATA_METRICS_PORT,
+    Role.BOOKIE: BOOKIE_HTTP_PORT,
+    Role.BROKER: BROKER_HTTP_PORT,
+}
+
+# What a JVM takes beside its heap and its direct memory, in MiB: classes, code, threads, and a bookie's RocksDB.
+_BESIDE_HEAP_MB = 512
+
 _LOG4J = """\
 Configuration:
   status: ERROR
@@ -86,12 +97,17 @@ Configuration:
 """
 
 
+class _Watch(TypedDict):
+    health: tuple[str, ...]
+    memory_mb: int
+    metrics: tuple[int, str]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where everything is: the distribution, Java, and each node's address."""
+    """Where everything is: Pulsar's programs, and each node's address."""
 
-    distribution: Distribution
-    java: Path
+    software: Software
     addressing: Addressing
 
     @property
@@ -153,7 +169,12 @@ def make_initialization(layout: Layout, cluster_name: str) -> Program:
     )
     # It runs beside the nodes and not as one of them, so it has no names of its own for them.
     files = {"conf/hosts": "127.0.0.1 localhost\n", "conf/log4j2.yaml": "Configuration:\n  status: ERROR\n"}
-    return Program(purpose=f"writing the metadata of cluster {cluster_name}", command=command, files=files)
+    return Program(
+        purpose=f"writing the metadata of cluster {cluster_name}",
+        image=layout.software.image,
+        command=command,
+        files=files,
+    )
 
 
 def make_health_url(spec: NodeSpec) -> str:
@@ -164,11 +185,7 @@ def make_health_url(spec: NodeSpec) -> str:
 def make_ready_url(spec: NodeSpec) -> str:
     """The URL at which a node says that it serves. It has no side effects, whereas a broker's health check publishes a
     message, which could be stored in any region before the racks are known."""
-    return (
-        f"http://{spec.address}:{BROKER_HTTP_PORT}/admin/v2/brokers/ready"
-        if spec.role == Role.BROKER
-        else make_health_url(spec)
-    )
+    return _READY[spec.role].format(spec.address)
 
 
 def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node) -> NodeSpec:
@@ -190,6 +207,7 @@ def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node
         role=node.role,
         region=node.region,
         address=address,
+        image=layout.software.image,
         command=(
             *_make_java_command(layout, Role.METADATA, heap_mb=layout.topology.heap_mb[Role.METADATA]),
             "-Dzookeeper.4lw.commands.whitelist=*",
@@ -203,6 +221,7 @@ def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node
         },
         # ZooKeeper reads its number beside its data, from where it is wiped with it.
         format=("cp", "{node}/conf/myid", "{node}/data/myid") if members else None,
+        **_watch(node.role, address, layout.topology.heap_mb[Role.METADATA], direct_mb=64),
         ports=(
             *(METADATA_PORT, METADATA_ADMIN_PORT, METADATA_METRICS_PORT),
             *((ensemble.ELECTION_PORT, ensemble.PEER_PORT) if members else ()),
@@ -215,10 +234,9 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
     address = layout.addresses[name]
     settings: dict[str, object] = {
         "bookiePort": BOOKIE_PORT,
-        # Without all three of them, the bookie listens on every address.
-        "listeningInterface": "lo",
+        # Without all three of them, the bookie listens on every address: of a container there are no others.
+        **({"listeningInterface": "lo", "allowLoopback": "true"} if ip_address(address).is_loopback else {}),
         "advertisedAddress": layout.addressing.hosts[name],
-        "allowLoopback": "true",
         "journalDirectory": "{node}/data/journal",
         "ledgerDirectories": "{node}/data/ledgers",
         "indexDirectories": "{node}/data/index",
@@ -260,6 +278,7 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         role=node.role,
         region=node.region,
         address=address,
+        image=layout.software.image,
         command=(
             *_make_java_command(layout, Role.BOOKIE, heap_mb=heap, direct_mb=heap),
             *_METADATA_DRIVERS,
@@ -274,6 +293,7 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
             *reset,
             *("bookieformat", "-nonInteractive", "-force", "-deleteCookie"),
         ),
+        **_watch(node.role, address, heap, direct_mb=heap),
         ports=(BOOKIE_PORT, BOOKIE_HTTP_PORT),
     )
 
@@ -288,7 +308,8 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         "configurationMetadataStoreUrl": f"zk:{layout.configuration_url(cluster_name)}",
         "clusterName": cluster_name,
         "advertisedAddress": address,
-        "bindAddress": address,
+        # In a container, its ports are published at whichever address the engine takes.
+        "bindAddress": "0.0.0.0" if layout.addressing.publish(name) else address,
         "brokerServicePort": BROKER_PORT,
         "webServicePort": BROKER_HTTP_PORT,
         "bookkeeperClientRegionawarePolicyEnabled": str(placement.bookies is BookiePlacement.REGION_AWARE).lower(),
@@ -315,6 +336,7 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         role=node.role,
         region=node.region,
         address=address,
+        image=layout.software.image,
         command=(
             *_make_java_command(layout, Role.BROKER, heap_mb=heap, direct_mb=heap),
             *_METADATA_DRIVERS,
@@ -324,34 +346,42 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
             "{node}/conf/broker.conf",
         ),
         files=_make_files(layout, name, "broker.conf", settings),
+        **_watch(node.role, address, heap, direct_mb=heap),
+        published=layout.addressing.publish(name),
         ports=(BROKER_PORT, BROKER_HTTP_PORT, *((CLIENTS_PORT,) if layout.topology.links else ())),
     )
 
 
+def _watch(role: str, address: str, heap_mb: int, *, direct_mb: int) -> _Watch:
+    """What others than Brokerproof see of a node: whether it serves, how much memory it may take, its metrics."""
+    return {
+        "health": ("curl", "--fail", "--silent", "--show-error", _READY[role].format(address)),
+        "memory_mb": heap_mb + direct_mb + _BESIDE_HEAP_MB,
+        "metrics": (_METRICS_PORTS[role], "/metrics"),
+    }
+
+
 def _make_java_command(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
-    """The command of a JVM with the class data of a role. The class data fits every size of heap."""
-    archive = class_data_archive.archive(
-        role, java=layout.java, version=layout.distribution.version, heap_mb=layout.topology.heap_mb[role]
-    )
+    """The command of a JVM with the class data of a role."""
     return (
-        str(layout.java),
-        *((f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()),
+        layout.software.java,
+        *layout.software.list_class_data_options(role, layout.topology.heap_mb[role]),
         f"-Xmx{heap_mb}m",
         f"-XX:MaxDirectMemorySize={direct_mb}m",
         *_SMALL,
         *_JVM,
         # A broker learns its own region from its local host name; this file maps the machine's name to the node.
         "-Djdk.net.hosts.file={node}/conf/hosts",
-        *("-cp", layout.distribution.classpath),
+        *("-cp", layout.software.classpath),
     )
 
 
 def _make_files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
     hosts = {"localhost": "127.0.0.1", **layout.addressing.map_hosts(node)}
     return {
-        f"conf/{name}": fill_configuration(layout.distribution.read_shipped(name), settings),
+        f"conf/{name}": fill_configuration(layout.software.read_shipped(name), settings),
         # The node's address is looked up backwards too, and the first name found has to be the machine's.
-        "conf/hosts": f"{layout.addresses[node]} {socket.gethostname()}\n"
+        "conf/hosts": f"{layout.addresses[node]} {{host}}\n"
         + "".join(f"{address} {host}\n" for host, address in hosts.items()),
         "conf/log4j2.yaml": _LOG4J,
     }

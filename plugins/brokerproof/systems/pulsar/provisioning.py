@@ -8,16 +8,16 @@ from functools import cached_property
 import httpx
 
 from brokerproof.errors import AdminError
-from brokerproof.machine.java import find_java_home
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Program
-from brokerproof.systems.pulsar import class_data_archive, metadata_store, nodes
+from brokerproof.runtimes.registry import make_runtime
+from brokerproof.systems.pulsar import metadata_store, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.admin import parse_json, parse_text, request
 from brokerproof.systems.pulsar.answers import COMMAND_DONE, HEALTHY
-from brokerproof.systems.pulsar.distribution import provide_distribution
 from brokerproof.systems.pulsar.roles import Role
+from brokerproof.systems.pulsar.software import ImageSoftware, LocalSoftware, provide_software
 
 
 class PulsarProvisioning:
@@ -29,13 +29,13 @@ class PulsarProvisioning:
         self._http = httpx.Client(timeout=httpx.Timeout(5.0, connect=1.0), trust_env=False)
 
     @cached_property
+    def _software(self) -> LocalSoftware | ImageSoftware:
+        return provide_software(self.run.scenario.version, make_runtime(self.run))
+
+    @cached_property
     def layout(self) -> nodes.Layout:
-        """Fetches the distribution if the cache lacks it."""
-        return nodes.Layout(
-            distribution=provide_distribution(self.run.scenario.version),
-            java=find_java_home() / "bin" / "java",
-            addressing=self._addressing,
-        )
+        """Fetches the distribution if the nodes need it on this machine and the cache lacks it."""
+        return nodes.Layout(software=self._software, addressing=self._addressing)
 
     def specs(self) -> Mapping[str, NodeSpec]:
         """Every node of the topology, by name."""
@@ -80,16 +80,12 @@ class PulsarProvisioning:
 
     def learn(self, pids: Mapping[str, int]) -> None:
         """Class data archives of the roles that lack one."""
+        if not isinstance(self._software, LocalSoftware):
+            return
         for role in Role:
-            path = class_data_archive.archive(
-                role,
-                java=self.layout.java,
-                version=self.layout.distribution.version,
-                heap_mb=self.topology.heap_mb[role],
-            )
             node = next((name for name in pids if self.topology.nodes[name].role == role), None)
-            if node is not None and not path.exists():
-                class_data_archive.dump(path, java=self.layout.java, pid=pids[node])
+            if node is not None:
+                self._software.learn(role, self.topology.heap_mb[role], pids[node])
 
     def _is_well(self, role: str, url: str) -> bool:
         try:

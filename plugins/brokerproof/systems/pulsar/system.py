@@ -90,6 +90,12 @@ class Pulsar:
         """The distribution."""
         return [examine(version)]
 
+    def list_images(self, version: str) -> list[str]:
+        """The official one."""
+        from brokerproof.systems.pulsar.software import name_image
+
+        return [name_image(version)]
+
     def provisioning(self, run: Run) -> Provisioning:
         """JVM processes from the distribution."""
         from brokerproof.systems.pulsar.provisioning import PulsarProvisioning

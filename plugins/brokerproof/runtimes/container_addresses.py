@@ -1,0 +1,103 @@
+"""The addresses of a run's containers, from the number of the slot that the run holds.
+
+Each slot has a range of its own, and in it each region has a subnet, which is the network of its nodes: first the nodes
+themselves, then the addresses at which they see nodes of other regions across links, then what the engine gives to
+whoever joins the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from brokerproof.errors import MachineError
+from brokerproof.experiment.topology import Topology
+from brokerproof.runtimes.protocols import Addresses
+
+_SLOT_PREFIX, _REGION_PREFIX, _JOINING_PREFIX = 16, 20, 21
+# The first is the engine's own.
+_FIRST_NODE = 11
+_FIRST_VIEW = 256
+# Of this machine's loopback: for all slots, for each slot, and in it for each node. With the settings' own first port,
+# they end below those that connections get by themselves.
+_HOST_PORTS, _HOST_PORTS_OF_SLOT, _HOST_PORTS_OF_NODE = 11_000, 500, 2
+_LAST_PORT = 65_535
+# Where the engine's own addresses begin.
+_FIRST_JOINING = 2048
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """The network of a region."""
+
+    whole: IPv4Network
+
+    @classmethod
+    def around(cls, address: str) -> Subnet:
+        """The subnet that an assigned address is in."""
+        return cls(IPv4Network((address, _REGION_PREFIX), strict=False))
+
+    @property
+    def gateway(self) -> IPv4Address:
+        """The engine's own address."""
+        return self.whole[1]
+
+    @property
+    def joining(self) -> IPv4Network:
+        """The part from which the engine gives addresses to whoever joins."""
+        return IPv4Network((self.whole[_FIRST_JOINING], _JOINING_PREFIX))
+
+    def take(self, first: int, count: int, last: int, what: str) -> Iterator[str]:
+        """So many addresses from `first` on. Raises MachineError where they reach `last`."""
+        if first + count > last:
+            raise MachineError(f"{what}; the network of a region has room for {last - first}")
+        return (str(self.whole[first + number]) for number in range(count))
+
+
+def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Network, first_port: int) -> Addresses:
+    """Addresses out of `subnets`, ports from `first_port` on. Raises MachineError where the addresses are too few."""
+    ranges = 2 ** (_SLOT_PREFIX - subnets.prefixlen)
+    if slot >= ranges:
+        raise MachineError(
+            f"slot {slot} has no addresses: {subnets} holds {ranges} ranges of 16 bits; set "
+            "BROKERPROOF_CONTAINER_SUBNETS to a larger one, or BROKERPROOF_MAX_CLUSTERS to less"
+        )
+    mine = IPv4Network((int(subnets[0]) + (slot << (32 - _SLOT_PREFIX)), _SLOT_PREFIX))
+    regions = list(topology.regions)
+    free = list(mine.subnets(new_prefix=_REGION_PREFIX))
+    if len(regions) > len(free):
+        raise MachineError(f"the topology has {len(regions)} regions; a slot has networks for {len(free)}")
+    networks = {region: Subnet(subnet) for region, subnet in zip(regions, free, strict=False)}
+    nodes: dict[str, str] = {}
+    for region, network in networks.items():
+        members = [name for name, node in topology.nodes.items() if node.region == region]
+        room = network.take(_FIRST_NODE, len(members), _FIRST_VIEW, f"region {region} has {len(members)} nodes")
+        nodes.update(zip(members, room, strict=True))
+    views = _assign_views(topology, networks) if topology.links else {}
+    return Addresses(nodes=nodes, views=views, host_ports=_assign_host_ports(topology, slot, first_port))
+
+
+def _assign_host_ports(topology: Topology, slot: int, first_port: int) -> dict[str, list[int]]:
+    """None at all where there are too few: nobody needs them to run a scenario."""
+    first, count = first_port + slot * _HOST_PORTS_OF_SLOT, len(topology.nodes) * _HOST_PORTS_OF_NODE
+    if count > _HOST_PORTS_OF_SLOT or first + count > min(first_port + _HOST_PORTS, _LAST_PORT):
+        return {}
+    return {
+        name: list(range(at, at + _HOST_PORTS_OF_NODE))
+        for name, at in zip(topology.nodes, range(first, first + count, _HOST_PORTS_OF_NODE), strict=True)
+    }
+
+
+def _assign_views(topology: Topology, networks: Mapping[str, Subnet]) -> dict[str, dict[str, str]]:
+    regions = {**{name: node.region for name, node in topology.nodes.items()}, **topology.places}
+    views: dict[str, dict[str, str]] = {}
+    for region, network in networks.items():
+        seen = [name for name, node in topology.nodes.items() if node.region != region]
+        viewers = [viewer for viewer, home in regions.items() if home == region]
+        count = len(viewers) * len(seen)
+        what = f"{len(viewers)} nodes and places of region {region} see {len(seen)} nodes of other regions"
+        room = network.take(_FIRST_VIEW, count, _FIRST_JOINING, what)
+        for viewer in viewers:
+            views[viewer] = {target: next(room) for target in seen}
+    return views

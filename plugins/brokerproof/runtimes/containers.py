@@ -1,0 +1,480 @@
+"""The `docker` runtime: nodes are containers of the official image, each region is a network of its own.
+
+A node has its address in the network of its region, and a leg in the network of each other region: that is the way
+between them. It is called like itself there. Its directory is /node of the container; what it stores is on volumes.
+The directory `nodes/<name>/` of the run keeps its configuration, and its log when the run has ended. `containers.json`
+says that the engine was asked for something, so that a run of another runtime needs no engine.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+import signal
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import requests
+from docker.errors import APIError, NotFound
+
+from brokerproof.clock import wait_until
+from brokerproof.errors import MachineError, NodeError
+from brokerproof.experiment.topology import Topology
+from brokerproof.machine import slots
+from brokerproof.machine.files import stage_file
+from brokerproof.network import Link, Plan, has_link
+from brokerproof.runtimes import engine
+from brokerproof.runtimes.container_addresses import Subnet, assign_container_addresses
+from brokerproof.runtimes.engine import (
+    METRICS_ADDRESS,
+    METRICS_PATH,
+    NODE,
+    REGION,
+    ROLE,
+    RUNNING,
+    Container,
+    RunInEngine,
+    list_running_nodes,
+    translate_errors,
+)
+from brokerproof.runtimes.gateway import start_gateway
+from brokerproof.runtimes.log_tail import pick_last_lines
+from brokerproof.runtimes.protocols import Addresses, NodeSpec, Program
+from brokerproof.runtimes.supervised_runtime import SupervisedRuntime
+from brokerproof.settings import from_environment
+
+log = logging.getLogger(__name__)
+
+_PROGRAM_TIMEOUT_S = 60.0
+# What the engine says where another network has some of the addresses.
+_TAKEN = ("overlaps", "already in use")
+# Enough to find the errors before the last lines.
+_TAIL_LINES_READ = 400
+# Statuses of a program that SIGKILL, SIGTERM or SIGINT ended.
+_ENDED_BY_SIGNAL = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGINT})
+# What a connection to nobody comes to.
+_SILENCE = frozenset({errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ETIMEDOUT})
+# Requests to the engine at a time.
+_AT_ONCE = 8
+
+
+class ContainerRuntime(SupervisedRuntime):
+    """The nodes of one run as containers, which outlive the process that started them."""
+
+    # Each look is a request to the engine.
+    look_every_s = 0.25
+
+    def __init__(self, nodes: Path) -> None:
+        super().__init__(nodes)
+        self._mine = RunInEngine(self.nodes)
+
+    @staticmethod
+    def assign_addresses(topology: Topology, slot: int) -> Addresses:
+        """Out of the subnets that the settings leave to containers."""
+        settings = from_environment()
+        return assign_container_addresses(topology, slot, settings.container_subnets, settings.container_ports)
+
+    def read_image_file(self, image: str, path: str) -> str:
+        """From a container that is made for it and never started."""
+        self._mine.begin()
+        with self._made(Container(name="read", image=image, command=("true",))) as container:
+            return engine.read_text_file(self._mine.client, container, path)
+
+    def prepare(self, spec: NodeSpec) -> None:
+        """Make the network of its region, its volumes, and its container with its files."""
+        self._mine.begin()
+        directory = self.nodes / spec.name
+        directory.mkdir(parents=True, exist_ok=True)
+        for file, content in spec.files.items():
+            path = directory / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(engine.fill(content, spec.name), encoding="utf-8")
+        self._provide_network(spec.region, Subnet.around(spec.address))
+        with translate_errors(f"the container of node {spec.name} cannot be made"):
+            self._make_node(spec)
+
+    def _start(self, spec: NodeSpec) -> None:
+        """Start the container, after the node's `format` program where its volumes are empty."""
+        client, name = self._mine.client, self._mine.name(spec.name)
+        with translate_errors(f"node {spec.name} cannot be started"):
+            if not self._state(spec.name):
+                # Somebody removed its container; what it stored is on its volumes.
+                self._require_volumes(spec)
+                self._make_node(spec)
+            folders = (f"{engine.HOME}/{folder}" for folder in spec.data)
+            if spec.format is not None and all(engine.is_empty(client, name, folder) for folder in folders):
+                self._run_for(spec, spec.format, "formats its empty volumes")
+            # Across links, the way to other regions is the link alone.
+            if not has_link(self.nodes):
+                self._mine.join_all_networks(name)
+            client.start(name)
+
+    def stop(self, name: str, *, grace_s: float) -> None:
+        """SIGTERM, and SIGKILL after `grace_s` seconds."""
+        with self._lock(name), translate_errors(f"node {name} cannot be stopped"):
+            self._want_no_more(name)
+            self._unpause(name)
+            with engine.allow_absence():
+                self._mine.client.stop(self._mine.name(name), timeout=max(1, round(grace_s)))
+        self._wait_for_death(name)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        with self._lock(name), translate_errors(f"node {name} cannot be killed"):
+            self._want_no_more(name)
+            try:
+                self._mine.client.kill(self._mine.name(name))
+            except APIError as error:
+                state = self._state(name)
+                if not state.get("Running"):
+                    return
+                if not state.get("Paused"):
+                    raise error
+                # The engine kills no frozen container; it is killed in the moment in which it thaws.
+                self._unpause(name)
+                try:
+                    self._mine.client.kill(self._mine.name(name))
+                except APIError:
+                    if self.is_alive(name):
+                        raise
+        self._wait_for_death(name)
+
+    def pause(self, name: str) -> None:
+        """Freeze the container's control group."""
+        with translate_errors(f"node {name} cannot be frozen"):
+            self._mine.client.pause(self._mine.name(name))
+
+    def resume(self, name: str) -> None:
+        """Thaw it."""
+        with translate_errors(f"node {name} cannot go on"):
+            self._unpause(name)
+
+    def is_paused(self, name: str) -> bool:
+        """Whether the engine says that it is frozen."""
+        return bool(self._state(name).get("Paused"))
+
+    def wipe(self, spec: NodeSpec) -> None:
+        """Remove the container with its volumes, and make both anew."""
+        if self.is_alive(spec.name):
+            raise NodeError(f"node {spec.name} still runs; its data is not wiped under it")
+        client = self._mine.client
+        with translate_errors(f"the volumes of node {spec.name} cannot be wiped"):
+            engine.remove_container(client, self._mine.name(spec.name))
+            for folder in spec.data:
+                client.remove_volume(self._volume(spec.name, folder))
+            self._make_node(spec)
+
+    def reset(self, spec: NodeSpec) -> None:
+        """Run the node's `reset` program in a container with its volumes."""
+        if spec.reset is not None:
+            with translate_errors(f"node {spec.name} cannot be reset"):
+                self._run_for(spec, spec.reset, "makes the cluster accept it after its disks were wiped")
+
+    def execute(self, program: Program) -> None:
+        """Run the program in a container of its own that is in every network of the run."""
+        problem = f"{program.purpose} failed"
+        with translate_errors(problem):
+            wanted = Container(
+                name="program", image=program.image, command=program.command, files=program.files, folders=("tmp",)
+            )
+            failure = self._run(wanted, timeout_s=program.timeout_s)
+        if failure:
+            raise NodeError(f"{problem}: {failure}")
+
+    def is_alive(self, name: str) -> bool:
+        """Whether the engine says that the container runs."""
+        return bool(self._state(name).get("Running"))
+
+    def evidence_of_death(self, spec: NodeSpec) -> str | None:
+        """The engine says that the container has ended, or there is none, and nothing answers at the first port."""
+        state = self._state(spec.name)
+        if state.get("Running"):
+            return None
+        said = _describe_end(state)
+        if not spec.ports:
+            return said
+        port = spec.ports[0]
+        return f"{said}, {spec.address}:{port} does not answer" if not _answers(spec.address, port) else None
+
+    def check_nobody_interfered(self) -> None:
+        """A container that was to run is there, and neither the kernel nor a person ended it."""
+        for name in sorted(path.parent.name for path in self.nodes.glob("*/wanted")):
+            state = self._state(name)
+            if not state.get("Running") and (how := _tell_interference(state)):
+                raise NodeError(f"somebody outside the run ended node {name}: {how}")
+
+    def start_links(self, plan: Plan) -> Link:
+        """Start the link process in a container that is in the network of every region."""
+        with translate_errors("the link between the regions cannot be started"):
+            return start_gateway(self._mine, self.nodes, plan)
+
+    def network(self) -> Link:
+        """The link process of the run."""
+        return Link(self.nodes)
+
+    def log_tail(self, name: str, lines: int = 15) -> str:
+        """The last lines that the engine kept of what the container printed."""
+        with translate_errors(f"the log of node {name} cannot be read"):
+            try:
+                text: bytes = self._mine.client.logs(self._mine.name(name), tail=_TAIL_LINES_READ)
+            except NotFound:
+                return "(no log)"
+        return pick_last_lines(text.decode(errors="replace"), lines)
+
+    def release(self) -> list[str]:
+        """Keep the logs, remove every container and network of the run; the names of the nodes that still ran."""
+        if not self._mine.has_begun():
+            # Of a run whose directory is gone, labels tell.
+            return [] if self.nodes.parent.exists() else self.remove_left(self.nodes.parent)
+        self.end_supervision()
+        with translate_errors("what the run left in the engine cannot be removed"):
+            containers = self._mine.list_containers()
+            with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+                list(pool.map(self._end, containers))
+            self._mine.remove_networks()
+        return list_running_nodes(containers)
+
+    def forget(self) -> None:
+        """Remove the run's volumes."""
+        if self._mine.has_begun():
+            with translate_errors("the run's volumes cannot be removed"):
+                self._mine.remove_volumes()
+
+    @staticmethod
+    def require(topology: Topology) -> None:
+        """An engine answers, and the image is here that links need."""
+        client = engine.find_engine()
+        if topology.links:
+            engine.provide_image(client, from_environment().image, is_ours=True)
+
+    @staticmethod
+    def remove_left(below: Path | None) -> list[str]:
+        """By labels, also where the run's directory is gone."""
+        if not engine.is_there():
+            return []
+        with translate_errors("what runs left in the engine cannot be removed"):
+            left = [Path(nodes) for nodes in engine.list_runs()]
+            return [
+                name
+                for nodes in left
+                if below is None or nodes.is_relative_to(below)
+                for name in _remove_all(RunInEngine(nodes))
+            ]
+
+    def _state(self, name: str) -> Mapping[str, Any]:
+        """What the engine says of the container, nothing where there is none."""
+        with translate_errors(f"the state of node {name} cannot be read"):
+            try:
+                state: Mapping[str, Any] = self._mine.client.inspect_container(self._mine.name(name))["State"]
+            except NotFound:
+                return {}
+        return state
+
+    def _unpause(self, name: str) -> None:
+        if self._state(name).get("Paused"):
+            try:
+                self._mine.client.unpause(self._mine.name(name))
+            except APIError:
+                # It may have ended meanwhile.
+                if self._state(name).get("Paused"):
+                    raise
+
+    def _wait_for_death(self, name: str) -> None:
+        wait_until(lambda: not self.is_alive(name), timeout_s=10, what=f"node {name} to be gone", every_s=0.01)
+
+    def _volume(self, node: str, folder: str) -> str:
+        return self._mine.name(f"{node}-{re.sub(r'[^A-Za-z0-9]+', '-', folder)}")
+
+    def _provide_network(self, region: str, subnet: Subnet) -> None:
+        name = self._mine.name(region)
+        if any(network["Name"] == name for network in self._mine.list_networks()):
+            return
+        pool = {
+            "Subnet": str(subnet.whole),
+            "IPRange": str(subnet.joining),
+            "Gateway": str(subnet.gateway),
+        }
+        with translate_errors(f"the network of region {region} cannot be made"):
+            try:
+                self._mine.create_network(region, pool=pool, labels={REGION: region})
+            except APIError as error:
+                if not any(words in str(error.explanation) for words in _TAKEN):
+                    raise
+                if not self._remove_who_had(subnet):
+                    raise MachineError(
+                        f"the network {subnet.whole} of region {region} overlaps another one of this machine; set "
+                        "BROKERPROOF_CONTAINER_SUBNETS to a range that is free"
+                    ) from error
+                self._mine.create_network(region, pool=pool, labels={REGION: region})
+        log.info("network %s is %s", name, subnet.whole)
+
+    def _remove_who_had(self, subnet: Subnet) -> bool:
+        """Remove what a run left that had these addresses before and is dead; whether there was one."""
+        going_on = {str(Path(run).absolute() / "nodes") for run in slots.list_held_runs()}
+        for directory in engine.list_runs():
+            other = RunInEngine(Path(directory))
+            if directory not in (str(self.nodes), *going_on) and any(
+                subnet.whole.overlaps(IPv4Network(pool["Subnet"]))
+                for network in other.list_networks()
+                for pool in network["IPAM"]["Config"] or []
+            ):
+                log.warning("removing what %s left", directory)
+                _remove_all(other)
+                return True
+        return False
+
+    def _require_volumes(self, spec: NodeSpec) -> None:
+        """Raises NodeError where a volume of the node is gone: nobody may take an empty one for what it stored."""
+        for volume in (self._volume(spec.name, folder) for folder in spec.data):
+            try:
+                self._mine.client.inspect_volume(volume)
+            except NotFound:
+                raise NodeError(f"somebody outside the run removed the volume {volume} of node {spec.name}") from None
+
+    def _make_node(self, spec: NodeSpec) -> None:
+        for folder in spec.data:
+            self._mine.client.create_volume(self._volume(spec.name, folder), labels=dict(self._mine.labels))
+        self._mine.create(
+            replace(
+                self._describe(spec, spec.command),
+                labels={NODE: spec.name, ROLE: spec.role, REGION: spec.region, **_label_metrics(spec)},
+                network=self._mine.name(spec.region),
+                address=spec.address,
+                published=spec.published,
+                healthcheck=_check_of(spec.health),
+            )
+        )
+
+    def _describe(self, spec: NodeSpec, command: Sequence[str]) -> Container:
+        """A container with what a node has: its files, volumes and limits."""
+        return Container(
+            name=spec.name,
+            image=spec.image,
+            command=command,
+            environment=spec.environment,
+            files=spec.files,
+            folders=("tmp",),
+            volumes={self._volume(spec.name, folder): folder for folder in spec.data},
+            memory_mb=spec.memory_mb,
+        )
+
+    @contextmanager
+    def _made(self, wanted: Container) -> Iterator[str]:
+        """A container that is removed in the end."""
+        with translate_errors(f"a container of {wanted.image} cannot be made"):
+            engine.remove_container(self._mine.client, self._mine.name(wanted.name))
+            container = self._mine.create(wanted)
+        try:
+            yield container
+        finally:
+            engine.remove_container(self._mine.client, container)
+
+    def _run_for(self, spec: NodeSpec, command: Sequence[str], purpose: str) -> None:
+        program = replace(self._describe(spec, command), name=f"{spec.name}-program")
+        if failure := self._run(program, timeout_s=_PROGRAM_TIMEOUT_S):
+            raise NodeError(f"the program of node {spec.name} that {purpose} failed: {failure}")
+
+    def _run(self, program: Container, *, timeout_s: float) -> str:
+        """Run a program in every network of the run to its end: why it failed, nothing where it did not."""
+        client = self._mine.client
+        networks = [network["Name"] for network in self._mine.list_networks()]
+        with self._made(replace(program, network=networks[0])) as container:
+            self._mine.join_all_networks(container)
+            client.start(container)
+            try:
+                status = int(client.wait(container, timeout=timeout_s)["StatusCode"])
+            except requests.RequestException:
+                return f"it did not end in {timeout_s:.0f} s"
+            if status == 0:
+                return ""
+            last_lines = client.logs(container, tail=15).decode(errors="replace")
+            return f"it ended with status {status} and says\n{last_lines}"
+
+    def _end(self, container: Mapping[str, Any]) -> None:
+        """End and remove a container, and keep the log of a node."""
+        try:
+            if container["State"] == "paused":
+                self._mine.client.unpause(container["Id"])
+            if container["State"] in RUNNING:
+                self._mine.client.kill(container["Id"])
+        except APIError as error:
+            # It may have ended meanwhile; where it has not, its removal below ends it or fails.
+            log.info("%s could not be killed: %s", container["Id"], error)
+        if node := container["Labels"].get(NODE):
+            try:
+                self._keep_log(container["Id"], node)
+            except OSError as error:
+                # The disk is full, for example; the container has to go all the same.
+                log.warning("the log of %s is not kept: %s", node, error)
+        engine.remove_container(self._mine.client, container["Id"])
+
+    def _keep_log(self, container: str, node: str) -> None:
+        path = self.nodes / node / "log" / "node.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with engine.allow_absence(), stage_file(path) as unfinished, unfinished.open("wb") as file:
+            for block in self._mine.client.logs(container, stream=True, follow=False):
+                file.write(block)
+
+
+def _label_metrics(spec: NodeSpec) -> dict[str, str]:
+    if spec.metrics is None:
+        return {}
+    port, path = spec.metrics
+    return {METRICS_ADDRESS: f"{spec.address}:{port}", METRICS_PATH: path}
+
+
+def _describe_end(state: Mapping[str, Any]) -> str:
+    """How a container that does not run ended, from what the engine says of it; nothing where there is none."""
+    if not state:
+        return "no container"
+    return "container not started" if state["Status"] == "created" else f"container ended with {state['ExitCode']}"
+
+
+def _remove_all(run: RunInEngine) -> list[str]:
+    """Remove what the engine holds of a run; the names of the nodes that still ran."""
+    running = list_running_nodes(run.list_containers())
+    run.remove_containers()
+    run.remove_networks()
+    run.remove_volumes()
+    return running
+
+
+def _check_of(health: Sequence[str]) -> dict[str, Any] | None:
+    second = 10**9
+    if not health:
+        return None
+    return {
+        "test": ["CMD", *health],
+        "interval": 15 * second,
+        "timeout": 10 * second,
+        "retries": 3,
+        "start_period": 60 * second,
+    }
+
+
+def _tell_interference(state: Mapping[str, Any]) -> str | None:
+    """How somebody else ended a container that does not run, from what the engine says of it; None for its own end."""
+    if not state:
+        return "its container was removed"
+    if state.get("OOMKilled"):
+        return "the kernel killed it, because its container had no memory left"
+    code = int(state["ExitCode"])
+    return f"a signal ended its container, with {code}" if code in _ENDED_BY_SIGNAL else None
+
+
+def _answers(address: str, port: int) -> bool:
+    """Raises OSError where nobody knows, as without a way to the address."""
+    try:
+        socket.create_connection((address, port), timeout=0.5).close()
+    except OSError as error:
+        if isinstance(error, TimeoutError) or error.errno in _SILENCE:
+            return False
+        raise
+    return True

@@ -1,0 +1,366 @@
+"""Docker's engine, as far as a run uses it: what belongs to the run, told by labels.
+
+Everything that is made here carries the labels of its run, so that whoever comes after a crash finds it, and nothing of
+anybody else is ever touched.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+
+from brokerproof.errors import MachineError, NodeError
+from brokerproof.machine.files import write_whole
+from brokerproof.settings import from_environment
+
+log = logging.getLogger(__name__)
+
+_LABEL = "org.brokerproof."
+# Whose slots its run took one of (machine/slots.py), and which run's it is: the directory of its nodes.
+SLOTS, RUN = f"{_LABEL}slots", f"{_LABEL}run"
+NODE, ROLE, REGION = f"{_LABEL}node", f"{_LABEL}role", f"{_LABEL}region"
+# Where a node's files are in its container.
+HOME = "/node"
+# Where Prometheus scrapes a node (deploy/prometheus.yaml reads these labels).
+METRICS_ADDRESS, METRICS_PATH = f"{_LABEL}metrics.address", f"{_LABEL}metrics.path"
+# Containers of no run that have to reach the nodes of all, because Brokerproof or its clients run in them. The value is
+# that of the label for slots.
+CLIENTS = f"{_LABEL}clients"
+# States of a container that has not ended.
+RUNNING = frozenset({"running", "paused"})
+_TIMEOUT_S = 60
+_MIB = 2**20
+# What the engine answers meanwhile, with the status 409.
+_BEING_REMOVED = ("already in progress", "marked for removal")
+SOCKET = "/var/run/docker.sock"
+_REMEDY = "start Docker, or say in DOCKER_HOST where it listens"
+
+
+@lru_cache(maxsize=8)
+def connect(host: str | None = None) -> docker.APIClient:
+    """The engine at `host`, written as in `DOCKER_HOST`, or of this machine. Raises MachineError where none answers."""
+    environment = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
+    if host:
+        environment["DOCKER_HOST"] = host
+    with translate_errors(f"Docker's engine {f'at {host} ' if host else ''}cannot be used"):
+        return docker.from_env(timeout=_TIMEOUT_S, environment=environment).api
+
+
+def find_engine() -> docker.APIClient:
+    """The engine that the environment names now."""
+    return connect(os.environ.get("DOCKER_HOST"))
+
+
+@contextmanager
+def translate_errors(problem: str) -> Iterator[None]:
+    """Raises MachineError where the engine does not answer, NodeError where it refuses something."""
+    try:
+        yield
+    except APIError as error:
+        raise NodeError(f"{problem}: Docker says {error.explanation or error}") from error
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise MachineError(f"{problem}: {_find_reason(error)}; {_REMEDY}") from error
+
+
+def _find_reason(error: BaseException) -> str:
+    """What the operating system said, which the libraries wrap several times; else what they say."""
+    wrapped: BaseException | None = error
+    while wrapped is not None:
+        if isinstance(wrapped, OSError) and wrapped.strerror:
+            return wrapped.strerror
+        wrapped = wrapped.__cause__ or wrapped.__context__
+    return str(error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """A container to be made. `{node}` in its command and files stands for its directory, `{host}` for its name."""
+
+    # As it is called in its run, and calls itself.
+    name: str
+    image: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    # Content by path, and directories, below its directory.
+    files: Mapping[str, str] = field(default_factory=dict)
+    folders: Sequence[str] = ()
+    # Directories below its directory, by volume.
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    # The network that it is made in, and its address there, which the engine chooses where none is given.
+    network: str | None = None
+    address: str | None = None
+    # {port of this machine's loopback: port of the container}
+    published: Mapping[int, int] = field(default_factory=dict)
+    memory_mb: int | None = None
+    healthcheck: Mapping[str, Any] | None = None
+    # It was built here, and nobody else's of its name is fetched.
+    is_ours: bool = False
+    # As root it has these; without, it is the user of the image.
+    capabilities: Sequence[str] = ()
+
+
+class RunInEngine:
+    """What the engine holds of one run."""
+
+    def __init__(self, nodes: Path) -> None:
+        """`nodes` is the directory of the run's nodes."""
+        self.labels: Mapping[str, str] = {SLOTS: _name_slots(), RUN: str(nodes)}
+        self._record = nodes / "containers.json"
+        self.prefix = f"brokerproof-{nodes.parent.name}"
+        self._filters = {"label": [f"{name}={value}" for name, value in self.labels.items()]}
+
+    @property
+    def client(self) -> docker.APIClient:
+        """The engine that the run began in, whichever the environment names now."""
+        return connect(self._host)
+
+    @cached_property
+    def _host(self) -> str | None:
+        try:
+            host: str | None = json.loads(self._record.read_text(encoding="utf-8"))["host"]
+        except (FileNotFoundError, KeyError):
+            return os.environ.get("DOCKER_HOST")
+        return host
+
+    def has_begun(self) -> bool:
+        """Whether the engine was ever asked for something of the run."""
+        return self._record.exists()
+
+    def begin(self) -> None:
+        """Record that the engine is asked for something, and which engine that is."""
+        if not self.has_begun():
+            # One that does not answer holds nothing of the run, and must not be asked for it later.
+            connect(self._host)
+            self._record.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._record, json.dumps({**self.labels, "host": self._host}))
+
+    def name(self, of: str) -> str:
+        """What a container, network or volume of the run is called."""
+        return f"{self.prefix}-{of}"
+
+    def create(self, wanted: Container) -> str:
+        """Make a container and put its files into it; its id. Raises MachineError where its image cannot be had."""
+        client = self.client
+        described = provide_image(client, wanted.image, is_ours=wanted.is_ours)
+        owner = 0 if wanted.capabilities else _find_owner(described)
+        joins = {}
+        if wanted.network:
+            joins[wanted.network] = client.create_endpoint_config(ipv4_address=wanted.address, aliases=[wanted.name])
+        container: str = client.create_container(
+            wanted.image,
+            command=[fill(part, wanted.name) for part in wanted.command],
+            # The command is whole; an image may have an entry point of its own.
+            entrypoint=[],
+            name=self.name(wanted.name),
+            hostname=wanted.name,
+            user=str(owner),
+            environment={"LANG": "C.UTF-8", **wanted.environment},
+            working_dir=HOME,
+            labels={**self.labels, **wanted.labels},
+            ports=list(wanted.published.values()),
+            volumes=[f"{HOME}/{folder}" for folder in wanted.volumes.values()],
+            host_config=client.create_host_config(
+                binds={volume: {"bind": f"{HOME}/{folder}"} for volume, folder in wanted.volumes.items()},
+                network_mode=wanted.network or "none",
+                port_bindings={port: ("127.0.0.1", here) for here, port in wanted.published.items()},
+                mem_limit=wanted.memory_mb * _MIB if wanted.memory_mb else None,
+                cap_add=list(wanted.capabilities),
+            ),
+            networking_config=client.create_networking_config(joins) if joins else None,
+            healthcheck=wanted.healthcheck,
+        )["Id"]
+        files = {path: fill(content, wanted.name) for path, content in wanted.files.items()}
+        folders = (*wanted.folders, *wanted.volumes.values())
+        client.put_archive(container, "/", pack(HOME, owner, folders, files))
+        return container
+
+    def join_all_networks(self, container: str) -> None:
+        """Connect a container to the networks that it is not in."""
+        joined = self.client.inspect_container(container)["NetworkSettings"]["Networks"]
+        for network in self.list_networks():
+            if network["Name"] not in joined:
+                self.client.connect_container_to_network(container, network["Id"])
+
+    def create_network(self, name: str, *, pool: Mapping[str, str], labels: Mapping[str, str]) -> None:
+        """Make a network that containers of clients are in from the beginning. Raises APIError."""
+        made = self.client.create_network(
+            self.name(name), driver="bridge", ipam={"Config": [pool]}, labels={**self.labels, **labels}
+        )
+        for container in self.client.containers(filters={"label": [f"{CLIENTS}={self.labels[SLOTS]}"]}):
+            self.client.connect_container_to_network(container["Id"], made["Id"])
+
+    def list_containers(self) -> list[dict[str, Any]]:
+        """All of them, also those that do not run."""
+        found: list[dict[str, Any]] = self.client.containers(all=True, filters=self._filters)
+        return found
+
+    def list_networks(self) -> list[dict[str, Any]]:
+        """All of them."""
+        found: list[dict[str, Any]] = self.client.networks(filters=self._filters)
+        return found
+
+    def remove_containers(self) -> None:
+        """End and remove all containers."""
+        for container in self.list_containers():
+            remove_container(self.client, container["Id"])
+
+    def remove_networks(self) -> None:
+        """Remove all networks; whoever is still in one, as clients are, leaves it.
+
+        A client that does not run now could never start again with a network that is gone.
+        """
+        clients = self.client.containers(all=True, filters={"label": [f"{CLIENTS}={self.labels[SLOTS]}"]})
+        for network in self.list_networks():
+            stopped = [one["Id"] for one in clients if network["Name"] in one["NetworkSettings"]["Networks"]]
+            with allow_absence():
+                running = self.client.inspect_network(network["Id"])["Containers"]
+                for container in {*running, *stopped}:
+                    with allow_absence():
+                        self.client.disconnect_container_from_network(container, network["Id"], force=True)
+                self.client.remove_network(network["Id"])
+
+    def remove_volumes(self) -> None:
+        """Remove all volumes."""
+        for volume in self.client.volumes(filters=self._filters)["Volumes"] or []:
+            with allow_absence():
+                self.client.remove_volume(volume["Name"], force=True)
+
+
+def fill(text: str, host: str) -> str:
+    """A text of a node with its directory, and the name of the machine as it sees it."""
+    return text.replace("{node}", HOME).replace("{host}", host)
+
+
+def _find_owner(image: Mapping[str, Any]) -> int:
+    """The user of the image's programs, who has to own what they write; root where the image names none by number."""
+    user = (image["Config"].get("User") or "0").split(":")[0]
+    return int(user) if user.isdigit() else 0
+
+
+def is_there() -> bool:
+    """Whether the environment names an engine, or this machine has one that this user may ask; perhaps none answers."""
+    return "DOCKER_HOST" in os.environ or os.access(SOCKET, os.R_OK | os.W_OK)
+
+
+def _name_slots() -> str:
+    return str(from_environment().leases)
+
+
+def list_running_nodes(containers: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names of the nodes among containers that run or are frozen."""
+    return sorted(one["Labels"][NODE] for one in containers if one["State"] in RUNNING and NODE in one["Labels"])
+
+
+def remove_container(client: docker.APIClient, container: str) -> None:
+    """End and remove a container; its named volumes stay."""
+    with allow_absence():
+        client.remove_container(container, force=True)
+
+
+def list_runs() -> list[str]:
+    """The directories of the nodes of every run that had one of these slots and that the engine holds something of."""
+    client, filters = find_engine(), {"label": [f"{SLOTS}={_name_slots()}", RUN]}
+    held = [
+        *client.containers(all=True, filters=filters),
+        *client.networks(filters=filters),
+        *(client.volumes(filters=filters)["Volumes"] or []),
+    ]
+    return sorted({one["Labels"][RUN] for one in held})
+
+
+def provide_image(client: docker.APIClient, image: str, *, is_ours: bool = False) -> Mapping[str, Any]:
+    """The image's description; one that is not ours is fetched where the engine lacks it. Raises MachineError."""
+    try:
+        return _inspect(client, image)
+    except ImageNotFound:
+        if is_ours:
+            raise MachineError(
+                f"the image {image} is not here: build it with `make image`, or name another one in BROKERPROOF_IMAGE"
+            ) from None
+    log.info("fetching the image %s, once", image)
+    try:
+        client.pull(*image.rsplit(":", 1))
+        return _inspect(client, image)
+    except (DockerException, requests.RequestException) as error:
+        raise MachineError(
+            f"the image {image} is not here and cannot be fetched: {error}; connect to the network once, or load the "
+            "image with `docker load`"
+        ) from error
+
+
+def _inspect(client: docker.APIClient, image: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = client.inspect_image(image)
+    return found
+
+
+def pack(directory: str, owner: int, folders: Sequence[str], files: Mapping[str, str]) -> bytes:
+    """An archive for `put_archive` at `/`: a directory with folders and text files below it, all of one owner."""
+    buffer = io.BytesIO()
+    made: set[str] = set()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+
+        def add(path: str, content: bytes | None) -> None:
+            entry = tarfile.TarInfo(path)
+            entry.uid = owner
+            entry.type, entry.mode = (tarfile.DIRTYPE, 0o755) if content is None else (tarfile.REGTYPE, 0o644)
+            entry.size = len(content or b"")
+            tar.addfile(entry, io.BytesIO(content or b""))
+
+        def add_folders(path: Path) -> None:
+            for folder in (*reversed(path.parents), path):
+                if (name := str(folder).lstrip("/")) not in (*made, "", "."):
+                    made.add(name)
+                    add(name, None)
+
+        root = Path(directory)
+        for folder in ("", *folders):
+            add_folders(root / folder)
+        for name, content in files.items():
+            add_folders((root / name).parent)
+            add(str(root / name).lstrip("/"), content.encode())
+    return buffer.getvalue()
+
+
+def read_text_file(client: docker.APIClient, container: str, path: str) -> str:
+    """The content of a file in a container that need not run. Raises NodeError where there is none."""
+    with translate_errors(f"{path} cannot be read"):
+        blocks, _ = client.get_archive(container, path)
+        with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as tar:
+            member = tar.extractfile(tar.next() or tarfile.TarInfo())
+            return "" if member is None else member.read().decode()
+
+
+def is_empty(client: docker.APIClient, container: str, directory: str) -> bool:
+    """Whether a directory in a container that need not run holds nothing. Only the beginning of it is read."""
+    blocks, _ = client.get_archive(container, directory)
+    # The directory itself is one entry of 512 bytes, and two blocks of zeros end the archive.
+    head = b"".join(islice(blocks, 4))
+    blocks.close()
+    return head[512:1024].strip(b"\0") == b""
+
+
+@contextmanager
+def allow_absence() -> Iterator[None]:
+    """What is asked for may be gone, because somebody else removed it or does so now."""
+    try:
+        yield
+    except NotFound:
+        pass
+    except APIError as error:
+        if error.status_code != 409 or not any(words in str(error.explanation) for words in _BEING_REMOVED):
+            raise
