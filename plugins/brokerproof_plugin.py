@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
-
-PREFIX = "/brokerproof"
+from brokerproof.orchestration.pages import PREFIX
 
 
 class LateApplication:

@@ -159,6 +159,11 @@ def build_parser() -> argparse.ArgumentParser:
 
     metrics = add_command("metrics", "print the last run of every scenario in Prometheus' text format")
     _add_output_file(metrics, "write them into this file, as node_exporter's textfile collector reads it")
+    metrics.add_argument(
+        "--listen",
+        metavar="ADDRESS:PORT",
+        help="answer Prometheus there until Ctrl-C, from the history as it is then",
+    )
 
     badge = add_command("badge", "print the last verdict of a scenario, or of all scenarios, as an SVG")
     badge.add_argument("scenario", nargs="?", metavar="SCENARIO", help="only this one")

@@ -205,9 +205,13 @@ def _give_reason(why: str) -> str:
 
 
 def _prove_undone(run: Run) -> Proof:
-    if all(fault.permanent for fault in run.scenario.faults):
-        return Proof(given=True, why="nothing had to be undone")
+    """What somebody outside the run did to a node is undone by nobody, whatever the scenario's own faults are."""
     record, unread = _read_proof(run, FaultsUndone)
+    disturbed = record is not None and not record.undisturbed
+    if not disturbed and all(fault.permanent for fault in run.scenario.faults):
+        return Proof(given=True, why="nothing had to be undone")
+    if record is not None and disturbed:
+        return Proof(given=False, why=_give_reason("; ".join(record.problems)))
     return unread if record is None else Proof(given=record.undone, why=_give_reason("; ".join(record.problems)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import httpx
 from brokerproof.clock import SYSTEM_CLOCK, Clock
 from brokerproof.errors import DeadlineError, InputError, shorten
 from brokerproof.orchestration.airflow_answers import AirflowError, AnswerWatch
-from brokerproof.orchestration.run_id import derive_run_id
+from brokerproof.orchestration.run_id import belongs_to
 
 FINISHED = ("success", "failed")
 # On a machine with a cluster, a request can wait for a minute. The caller does not block so long: another thread makes
@@ -149,8 +148,7 @@ class AirflowClient:
         """The DAG run of the run with this id (run_id.py), among the newest of all DAGs; None where there is none."""
         path = f"/api/v2/dags/~/dagRuns?order_by=-run_after&limit={_RUNS_LOOKED_THROUGH}"
         for run in self._get_field(path, "dag_runs"):
-            first_try = derive_run_id(run["dag_id"], run["dag_run_id"])
-            if re.fullmatch(re.escape(first_try) + r"(-\d+)?", run_id):
+            if belongs_to(run_id, run["dag_id"], run["dag_run_id"]):
                 return DagRun(dag_id=run["dag_id"], dag_run_id=run["dag_run_id"])
         return None
 

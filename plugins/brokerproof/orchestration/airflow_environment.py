@@ -9,6 +9,7 @@ from pathlib import Path
 
 from brokerproof.machine import slots
 from brokerproof.orchestration.airflow_credentials import USER, AirflowCredentials
+from brokerproof.orchestration.airflow_database import ASYNC_DATABASE_URL, build_database_environment
 from brokerproof.settings import Settings
 
 _AUTH_MANAGER = "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
@@ -43,6 +44,8 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
     environment = dict(os.environ)
     # Without compiled modules, every process of Airflow spends 3 s on compiling them again.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # It belongs to the other variable of the database, and goes with it where that is not given.
+    environment.pop(ASYNC_DATABASE_URL, None)
     environment.setdefault("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[8]"}))
     # Between two steps a run waits until the scheduler wakes up.
     environment.setdefault("AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME", "0.5")
@@ -73,7 +76,7 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__API__WORKERS": "1",
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{settings.airflow_home}/airflow.db",
+        **build_database_environment(settings.airflow_home, os.environ),
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.airflow_home / "logs"),
         **_LONGER_TIMEOUTS,
         **_SHORTER_TIMEOUTS,

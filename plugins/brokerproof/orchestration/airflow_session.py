@@ -24,7 +24,7 @@ _STOP_TIMEOUT_S = 10
 
 @dataclass(frozen=True, kw_only=True)
 class AirflowSession:
-    """The session, as the pid file of its supervisor describes it: `created` in seconds since the epoch."""
+    """The session, as the pid file of its supervisor describes it: `created` in seconds since the boot."""
 
     pid: int
     created: float
@@ -38,6 +38,10 @@ class AirflowSession:
     def is_supervised(self) -> bool:
         """Whether the supervisor itself still runs, and not another process with a recycled pid."""
         return find_process(self.pid, self.created) is not None
+
+    def read_beginning(self) -> float:
+        """When the supervisor was started, in seconds since 1970. Raises psutil.NoSuchProcess where it has ended."""
+        return psutil.Process(self.pid).create_time()
 
     def read_environment(self) -> dict[str, str] | None:
         """The environment of the supervisor; None where it is not this user's, or has just ended."""
@@ -102,10 +106,12 @@ class AirflowSession:
 
 
 def _runs(process: psutil.Process, component: str) -> bool:
+    """Whether a process is a component, or may become it: a program that is being loaded has no command line yet."""
     try:
-        return component in process.cmdline()
+        command = process.cmdline()
     except psutil.Error:
         return False
+    return not command or component in command
 
 
 def _measure_process(process: psutil.Process) -> int:

@@ -14,6 +14,8 @@ import sys
 import threading
 from pathlib import Path
 
+from brokerproof.orchestration.airflow_database import find_own_file
+
 _PAUSE_BEFORE_RESTART_S = 5
 
 
@@ -41,15 +43,21 @@ class Component:
 
 
 def migrate_database(home: Path) -> None:
-    """Migrate the database to this version of Airflow; exit with status 1 where that fails."""
+    """Migrate the database to this version of Airflow; exit with status 1 where that fails.
+
+    The embedded Airflow's own file is migrated once. A database elsewhere is looked at whenever Airflow starts, because
+    others can empty it or put an older one in its place.
+    """
+    own_file = find_own_file(home, os.environ)
     done = home / f"database-{importlib.metadata.version('apache-airflow-core')}"
-    if done.exists() and (home / "airflow.db").exists():
+    if own_file is not None and own_file.exists() and done.exists():
         return
     with (home / "logs" / "migration.log").open("ab") as log:
         status = subprocess.call([sys.executable, "-m", "airflow", "db", "migrate"], stdout=log, stderr=log)
     if status:
         sys.exit(f"`airflow db migrate` ended with status {status}, see {home / 'logs' / 'migration.log'}")
-    done.touch()
+    if own_file is not None:
+        done.touch()
 
 
 def main() -> None:

@@ -1,4 +1,7 @@
-"""The embedded Airflow: SQLite, LocalExecutor, loopback only, everything under one directory of this machine."""
+"""The embedded Airflow: LocalExecutor, loopback only, everything under one directory of this machine.
+
+So is its database, a file of SQLite, unless the user names another one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from brokerproof.clock import to_utc, wait_until
 from brokerproof.errors import DeadlineError, InputError, MachineError
-from brokerproof.machine.processes import SERVICE_MARK, Mark, find_marked_processes, start_process
+from brokerproof.machine.processes import SERVICE_MARK, Mark, find_marked_processes, read_start, start_process
 from brokerproof.orchestration.airflow_answers import AirflowGoneError, AnswerWatch
 from brokerproof.orchestration.airflow_client import AirflowClient
 from brokerproof.orchestration.airflow_credentials import USER, AirflowCredentials
@@ -31,6 +34,8 @@ from brokerproof.settings import Settings, from_environment, variable
 COMPONENTS = ("api-server", "scheduler", "dag-processor")
 _PORT_VARIABLE = "AIRFLOW__API__PORT"
 _DEFAULT_PORT = 8080
+# Where tasks ask their Airflow. Whoever has it set belongs to one.
+_SERVED = "AIRFLOW__CORE__EXECUTION_API_SERVER_URL"
 # Measured: 12 to 20 s on two cores once the database exists, and 7 s more the first time. Slow disks need longer.
 _AIRFLOW_START_TIMEOUT_S = 300
 # Whoever waits longer than this for something that is usually there at once is told what it is.
@@ -78,8 +83,9 @@ class EmbeddedAirflow:
 
         When two processes start it at once, one of them starts it and both get the same URL. Raises MachineError with
         the end of the log where a component did not start, and InputError where Airflow runs and searches other
-        directories for a user's files.
+        directories for a user's files, or where this process belongs to another Airflow.
         """
+        _check_that_no_other_is_served()
         self.home.mkdir(parents=True, exist_ok=True)
         self.home.chmod(0o700)
         with self._acquire_lock():
@@ -209,7 +215,7 @@ class EmbeddedAirflow:
         for process in list(find_marked_processes(self.home, variable=SERVICE_MARK)):
             with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
                 leader = os.getsid(process.pid)
-                created = psutil.Process(leader).create_time() if psutil.pid_exists(leader) else 0.0
+                created = read_start(leader) if psutil.pid_exists(leader) else 0.0
                 found |= AirflowSession(pid=leader, created=created, port=0).end_members()
         return found
 
@@ -230,7 +236,7 @@ class EmbeddedAirflow:
         Without this, Airflow would go on for a minute and a half as if their tasks were alive.
         """
         client = AirflowClient(session.url, USER, self.read_password())
-        for run_id in client.cancel_runs_started_before(session.created):
+        for run_id in client.cancel_runs_started_before(session.read_beginning()):
             self._notify(f"run {run_id} was interrupted when Airflow ended, and is cancelled")
 
     def _read_log_end(self) -> str:
@@ -241,6 +247,16 @@ class EmbeddedAirflow:
         last = max(written, key=lambda log: log.stat().st_mtime)
         end = " / ".join(last.read_text(errors="replace").splitlines()[-3:])
         return f"{last} ends: {end}"
+
+
+def _check_that_no_other_is_served() -> None:
+    """Raises InputError in a container of docker-compose.yaml, say: two Airflows would share a database."""
+    if os.environ.get(_SERVED):
+        raise InputError(
+            "this is a machine of an Airflow that runs elsewhere, and would share its database",
+            field=_SERVED,
+            remedy="start the run in the pages of that Airflow, or unset the variable",
+        )
 
 
 def _check_same_directories(wanted: Settings, session: AirflowSession) -> None:
@@ -271,8 +287,8 @@ def _is_healthy(session: AirflowSession) -> bool:
             datetime.fromisoformat(health[part][f"latest_{part}_heartbeat"]) for part in ("scheduler", "dag_processor")
         ]
         healthy = all(health[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
-        return healthy and min(beats) > to_utc(int(session.created * 1e6)) and _serves_tasks(session)
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return healthy and min(beats) > to_utc(int(session.read_beginning() * 1e6)) and _serves_tasks(session)
+    except (httpx.HTTPError, psutil.Error, ValueError, KeyError, TypeError):
         return False
 
 

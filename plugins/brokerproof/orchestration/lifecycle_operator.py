@@ -28,8 +28,16 @@ def _load_steps() -> Mapping[str, Callable[[Run], object]]:
     from brokerproof import lifecycle
 
     return {
-        "provision": lifecycle.provision,
+        "provision": _provision,
         "configure": lifecycle.configure,
         "break_it": lifecycle.break_it,
         "release": lifecycle.release,
     }
+
+
+def _provision(run: Run) -> None:
+    from brokerproof import lifecycle
+    from brokerproof.orchestration.images import fetch_images
+
+    fetch_images(run)
+    lifecycle.provision(run)

@@ -17,13 +17,16 @@ from urllib.parse import quote
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from airflow.models.dag import DagModel
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
+from sqlalchemy.orm import Session
 
 from brokerproof.errors import BrokerproofError
 from brokerproof.orchestration.run_id import derive_run_id
+from brokerproof.orchestration.task_logs import find_task_logs
 from brokerproof.reports.campaign_page import render_campaign, render_campaigns
 from brokerproof.reports.compare_page import render_choice, render_comparison
 from brokerproof.reports.exports import EXPORTS
@@ -152,10 +155,10 @@ def _read_campaigns(user: Any, stamp: str | None = None) -> list[Campaign]:
     return [one for one in seen if one.runs]
 
 
-def _show_run(run_id: str, request: Request, user: GetUserDep) -> HTMLResponse:
+def _show_run(run_id: str, request: Request, user: GetUserDep, session: SessionDep) -> HTMLResponse:
     with _open_history() as history:
         place = history.find_run_place(run_id) if history else None
-    return _render_run(place, run_id, request, user)
+    return _render_run(place, run_id, request, user, session)
 
 
 def _show_message(run_id: str, producer: str, seq: int, request: Request, user: GetUserDep) -> HTMLResponse:
@@ -247,7 +250,12 @@ def _require_directory(place: RunPlace) -> None:
 
 
 def _show_run_of_dag(
-    dag_id: str, dag_run_id: str, request: Request, user: GetUserDep, try_number: Annotated[int | None, Query()] = None
+    dag_id: str,
+    dag_run_id: str,
+    request: Request,
+    user: GetUserDep,
+    session: SessionDep,
+    try_number: Annotated[int | None, Query()] = None,
 ) -> HTMLResponse:
     """The newest try of a DAG run, or the one that was asked for."""
     _authorize(dag_id, user)
@@ -258,12 +266,10 @@ def _show_run_of_dag(
     with _open_history() as history:
         places = (history.find_run_place(name) for name in names) if history else iter(())
         place = next((found for found in places if found is not None), None)
-    return _render_run(place, dag_run_id, request, user, dag_run_id=dag_run_id)
+    return _render_run(place, dag_run_id, request, user, session)
 
 
-def _render_run(
-    place: RunPlace | None, name: str, request: Request, user: Any, *, dag_run_id: str | None = None
-) -> HTMLResponse:
+def _render_run(place: RunPlace | None, name: str, request: Request, user: Any, session: Session) -> HTMLResponse:
     if place is None:
         raise HTTPException(404, f"No run {name} is recorded; a run is recorded when its task `record` has ended.")
     _authorize(place.scenario, user)
@@ -275,16 +281,15 @@ def _render_run(
     page = _page(request)
     files = [(f"As a file: {name}", f"{page.root}runs/{quote(place.run_id)}/files/{name}") for name in EXPORTS]
     compare = ("Compare with another run", f"{page.root}compare?a={quote(place.run_id)}")
-    links = [compare, *files, *_list_airflow_links(page, place, dag_run_id)]
-    return HTMLResponse(render_run_page(report, page, links, worse=place.worse, suspected=place.suspected))
-
-
-def _list_airflow_links(page: Page, place: RunPlace, dag_run_id: str | None) -> Iterator[tuple[str, str]]:
-    """Airflow's own pages, which are beside Brokerproof's."""
+    # Airflow's own pages are beside Brokerproof's.
     dag = f"{page.root}../dags/{quote(place.scenario)}"
-    yield "The scenario in Airflow", dag
-    if dag_run_id is not None:
-        yield "Tasks and their logs in Airflow", f"{dag}/runs/{quote(dag_run_id)}"
+    in_airflow = [("The scenario in Airflow", dag)]
+    found = find_task_logs(session, place.scenario, place.run_id)
+    if found is not None:
+        in_airflow.append(("The run in Airflow", f"{dag}/{found.dag_run}"))
+    logs = [(task, f"{dag}/{address}") for task, address in found.tasks] if found else []
+    links = [compare, *files, *in_airflow]
+    return HTMLResponse(render_run_page(report, page, links, logs, worse=place.worse, suspected=place.suspected))
 
 
 def _page(request: Request, here: str = "", *, draws: bool = True) -> Page:

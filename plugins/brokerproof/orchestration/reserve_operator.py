@@ -13,6 +13,7 @@ from brokerproof import clock
 from brokerproof.checks import check_suites, load_scenario
 from brokerproof.machine import slots
 from brokerproof.orchestration.form import read_overrides
+from brokerproof.orchestration.pages import find_run_page
 from brokerproof.orchestration.run_id import derive_run_id
 from brokerproof.orchestration.step import fail_with_sentence
 from brokerproof.run.records import StepSeconds, write_record
@@ -64,6 +65,7 @@ class ReserveOperator(BaseOperator):
                 topologies=settings.topologies,
                 overrides=read_overrides(context["params"], unchanged),
                 triggered_at=clock.to_microseconds(dag_run.run_after),
+                report=find_run_page(run_id),
             )
         write_record(run, StepSeconds(step="reserve", started_at=started_at, finished_at=clock.now_us()))
         return run.directory

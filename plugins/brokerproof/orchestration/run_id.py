@@ -20,3 +20,8 @@ def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
     safe = re.sub(r"[^A-Za-z0-9_-]+", "", dag_run_id.replace(":", ""))
     name = safe if safe.startswith(scenario) else f"{scenario}-{safe}"
     return name if try_number == 1 else f"{name}-{try_number}"
+
+
+def belongs_to(run_id: str, scenario: str, dag_run_id: str) -> bool:
+    """Whether a run is one of the tries of a DAG run."""
+    return re.fullmatch(re.escape(derive_run_id(scenario, dag_run_id)) + r"(-([2-9]|[1-9]\d+))?", run_id) is not None

@@ -106,7 +106,7 @@ def _make_hook(
         conf=conf | _limit_tasks(master, job),
         driver_memory=settings.spark_driver_memory,
         application_args=list(arguments),
-        env_vars=build_spark_environment(settings, temporary),
+        env_vars=build_spark_environment(settings, temporary, local=local),
     )
 
 

@@ -12,6 +12,8 @@ from brokerproof.spark.class_data_archive import list_java_options
 # Up to this number of messages, the JVM's second compiler takes more time than it saves. Measured: without it, a job
 # that does next to nothing takes 11 s of CPU instead of 18.
 _FEW_MESSAGES = 3_000_000
+# The code cache would have 48 MiB with the first compiler only, and the code that Spark generates fills it.
+_FEW_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-XX:ReservedCodeCacheSize=240m")
 
 
 def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messages: int = 0) -> dict[str, str]:
@@ -29,43 +31,45 @@ def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messag
         "spark.sql.shuffle.partitions": "8",
         # Cached rows are read once or twice. The search for their best encoding takes longer than it saves.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        "spark.sql.warehouse.dir": str(settings.var / "spark-warehouse"),
     }
     if local:
         conf |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.warehouse.dir": str(settings.var / "spark-warehouse"),
         }
         # The parallel collector takes a tenth less CPU than the default one, measured on two cores. Without the second
         # option Java does not compile the methods of more than 8,000 bytes that Spark generates.
-        options = ["-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods", f"-Djava.io.tmpdir={temporary}"]
-        options += list_java_options()
+        options = ["-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods"]
+        own = [f"-Djava.io.tmpdir={temporary}", *list_java_options()]
         if messages < _FEW_MESSAGES:
             # For so few rows a task costs more than its work. `verify` sets a higher number for more rows.
             conf["spark.sql.shuffle.partitions"] = str(min(8, max(2, os.cpu_count() or 2)))
-            # The code cache would have 48 MiB with the first compiler only, and the code that Spark generates fills it.
-            options += ["-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-XX:ReservedCodeCacheSize=240m"]
-        conf["spark.driver.extraJavaOptions"] = " ".join(options)
+            options += _FEW_OPTIONS
+        conf["spark.driver.extraJavaOptions"] = " ".join((*options, *own))
+    elif messages < _FEW_MESSAGES:
+        conf |= {f"spark.{process}.extraJavaOptions": " ".join(_FEW_OPTIONS) for process in ("driver", "executor")}
     return conf
 
 
-def build_spark_environment(settings: Settings, temporary: Path) -> dict[str, str]:
-    """The environment of spark-submit: this Python, the Java that was installed with it, the project's modules.
+def build_spark_environment(settings: Settings, temporary: Path, *, local: bool) -> dict[str, str]:
+    """The environment of Spark's programs: this Python, the Java that was installed with it, the project's modules.
 
-    `temporary` is the directory for the files that only the job itself reads.
+    `temporary` is the directory for the files that only the job itself reads. `local` says that nobody else has to
+    reach it.
     """
     # Imported here: the search for Java takes a while, and every parse of the DAG files would pay for it.
     from brokerproof.machine.java import find_spark_java_home
 
-    return {
+    environment = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "JAVA_HOME": str(find_spark_java_home()),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": settings.python_path(os.environ.get("PYTHONPATH")),
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(temporary),
         "TMPDIR": str(temporary),
         # Great Expectations reports its use to its makers unless this is off.
         "GX_ANALYTICS_ENABLED": "false",
     }
+    return environment | ({"SPARK_LOCAL_IP": "127.0.0.1"} if local else {})

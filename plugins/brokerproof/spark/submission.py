@@ -35,7 +35,7 @@ def submit_locally(
                 *("--master", "local[*]", "--driver-memory", settings.spark_driver_memory, *conf_arguments),
                 *(str(settings.spark_jobs / f"{job}.py"), *arguments),
             ],
-            env={**os.environ, **build_spark_environment(settings, temporary)},
+            env={**os.environ, **build_spark_environment(settings, temporary, local=True)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

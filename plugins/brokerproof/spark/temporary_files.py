@@ -6,14 +6,14 @@ process that submitted the job, and the next job, or `down`, removes the directo
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
-from brokerproof.machine.processes import find_process
+from brokerproof.machine.processes import find_process, read_start
 
 
 @contextmanager
@@ -23,8 +23,7 @@ def temporary_directory(parent: Path) -> Iterator[Path]:
     It first removes what ended processes left. A process may have one directory at a time.
     """
     remove_abandoned_directories(parent)
-    me = psutil.Process()
-    mine = parent / f"{me.pid}-{me.create_time():.2f}"
+    mine = parent / f"{os.getpid()}-{read_start(os.getpid()):.2f}"
     mine.mkdir(parents=True, exist_ok=True)
     try:
         yield mine
@@ -34,12 +33,12 @@ def temporary_directory(parent: Path) -> Iterator[Path]:
 
 
 def remove_abandoned_directories(parent: Path) -> None:
-    """Remove the directories of processes that ended."""
+    """Remove the directories of processes that ended, and nothing that is named otherwise."""
     for directory in parent.glob("*"):
         if not _has_living_owner(directory.name):
             shutil.rmtree(directory, ignore_errors=True)
 
 
 def _has_living_owner(name: str) -> bool:
-    pid, _, created = name.partition("-")
-    return find_process(int(pid), float(created)) is not None
+    owner = re.fullmatch(r"(\d+)-(\d+\.\d+)", name)
+    return owner is None or find_process(int(owner[1]), float(owner[2])) is not None

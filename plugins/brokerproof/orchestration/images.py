@@ -1,0 +1,52 @@
+"""Fetches the images of a run's nodes through Airflow's Docker provider.
+
+Its hook logs in at the registry that the connection `docker_default` names. Without a user name there, or without such
+a connection, the images are fetched as everybody may.
+"""
+
+from __future__ import annotations
+
+import os
+
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from docker.errors import DockerException
+
+from brokerproof.errors import MachineError
+from brokerproof.run.directory import Run
+from brokerproof.runtimes.engine import SOCKET, provide_image, translate_errors
+from brokerproof.runtimes.protocols import RunsImages
+from brokerproof.runtimes.registry import load_runtime
+from brokerproof.systems.registry import find_system
+
+CONNECTION = "docker_default"
+
+
+def fetch_images(run: Run) -> None:
+    """Fetch those that the engine lacks. Nothing happens where the run's runtime has no images.
+
+    Raises MachineError where the engine or the registry does not answer, lets nobody in, or has no such image.
+    """
+    if not issubclass(load_runtime(run.scenario.runtime), RunsImages):
+        return
+    # It takes long to import.
+    from airflow.providers.docker.hooks.docker import DockerHook
+
+    host = os.environ.get("DOCKER_HOST", f"unix://{SOCKET}")
+    connection = CONNECTION if _has_credentials() else None
+    try:
+        client = DockerHook(docker_conn_id=connection, base_url=host, version="auto").get_conn()
+    except (AirflowException, DockerException) as error:
+        used = f"the engine at {host}" + (f" with Airflow's connection {connection}" if connection else "")
+        raise MachineError(f"{used} cannot be used: {error}") from error
+    with translate_errors("the images cannot be fetched"):
+        for image in find_system(run.topology).list_images(run.scenario.version):
+            provide_image(client, image)
+
+
+def _has_credentials() -> bool:
+    try:
+        connection = Connection.get(CONNECTION)
+    except AirflowNotFoundException:
+        return False
+    return bool(connection.host and connection.login)
