@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import signal
 
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import deliver_text
-from brokerproof.reports.metrics import render_metrics
+from brokerproof.errors import InputError
+from brokerproof.reports.metrics import render_metrics, serve_metrics
 from brokerproof.results.history import open_history
 from brokerproof.settings import Settings
 
+_ENDING = {signal.SIGTERM, signal.SIGINT}
+
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the metrics, or write them into a file, whole or not at all."""
+    """Print the metrics, write them into a file, whole or not at all, or answer whoever asks for them."""
     with open_history() as history:
+        if options.listen:
+            address, port = parse_listen(options.listen)
+            # Before there is another thread, which would inherit how they are treated.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+            with serve_metrics(history, address, port) as bound:
+                print(f"the metrics are at http://{address}:{bound}/metrics", flush=True)
+                signal.sigwait(_ENDING)
+            return ExitStatus.OK
         metrics = render_metrics(history)
     deliver_text(metrics, "metrics", options.output, as_json=options.json)
     return ExitStatus.OK
+
+
+def parse_listen(value: str) -> tuple[str, int]:
+    """Address and port. Raises InputError for anything else."""
+    address, _, port = value.rpartition(":")
+    if not address or not port.isdigit() or int(port) > 65535:
+        raise InputError(f"{value!r} is no address with a port", field="--listen", remedy="write 127.0.0.1:9101")
+    return address, int(port)

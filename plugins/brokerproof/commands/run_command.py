@@ -26,7 +26,7 @@ from brokerproof.orchestration.run_id import make_run_id
 from brokerproof.orchestration.scenario_run import ScenarioRun
 from brokerproof.settings import Settings
 from brokerproof.suites.suite_names import list_suites
-from brokerproof.warm_up import prepare
+from brokerproof.warm_up import prepare_for
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
@@ -46,7 +46,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         print_warning(str(warning))
     console = Console(stderr=True)
     with Progress(console, scenario.title) as progress:
-        prepare(topology.system, scenario.version, progress.print_sentence)
+        prepare_for(scenario, topology, progress.print_sentence)
         airflow = EmbeddedAirflow(settings, progress.print_sentence)
         url = airflow.start()
         client = airflow.connect()

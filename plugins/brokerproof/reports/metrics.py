@@ -7,13 +7,15 @@ for each verdict that there is, of which one is 1, so that an alert sees a chang
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import methodcaller
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.verdict import RUN_VERDICTS
 from brokerproof.results.history import History
@@ -60,8 +62,31 @@ def render_metrics(history: History, *, scenarios: Collection[str] | None = None
     return generate_latest(registry).decode("utf-8")
 
 
+@contextmanager
+def serve_metrics(history: History, address: str, port: int) -> Iterator[int]:
+    """Answer Prometheus from a thread for as long as the block runs; the port, a free one for 0.
+
+    A history that cannot be read when somebody asks is answered with status 500. Raises InputError where somebody else
+    has the port.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_LastRuns(history, None))
+    try:
+        server, thread = start_http_server(port, address, registry)
+    except OSError as error:
+        raise InputError(
+            f"nothing can listen at {address}:{port}: {error.strerror or error}", remedy="choose another port"
+        ) from None
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 class _LastRuns(Collector):
-    """Asks the history at each collection, which here is once."""
+    """Asks the history at each collection."""
 
     def __init__(self, history: History, scenarios: Collection[str] | None) -> None:
         self._history, self._scenarios = history, scenarios
@@ -81,7 +106,7 @@ class _LastRuns(Collector):
             runs,
             "regressed",
             "1 if something is worse than in the comparable runs before",
-            lambda run: bool(self._history.compare(run).marks),
+            self._is_worse,
         )
         yield _collect(runs, "acked_messages", "Messages that were acknowledged", lambda run: run.acked)
         yield _collect_anomalies(runs)
@@ -98,6 +123,13 @@ class _LastRuns(Collector):
         yield _collect(
             runs, "start_timestamp_seconds", "When somebody asked for the run", lambda run: run.started_at.timestamp()
         )
+
+    def _is_worse(self, run: RecordedRun) -> bool | None:
+        """None where the rule in the run's parameters cannot be used; the other scenarios have their samples."""
+        try:
+            return bool(self._history.compare(run).marks)
+        except InputError:
+            return None
 
 
 def _collect_verdicts(runs: Sequence[RecordedRun]) -> GaugeMetricFamily:

@@ -34,19 +34,20 @@ def render_run_page(
     report: RunReport,
     page: Page,
     links: Sequence[tuple[str, str]] = (),
+    logs: Sequence[tuple[str, str]] = (),
     *,
     worse: Sequence[str] = (),
     suspected: Sequence[str] = (),
 ) -> str:
-    """The page of a run; `links` are (text, address) of what belongs to it.
+    """The page of a run; `links` are (text, address) of what belongs to it, `logs` of the logs of its tasks.
 
     `worse` and `suspected` are sentences of the history, which knows the runs before.
     """
-    values = _list_values(report, links) | {"worse": worse, "suspected": suspected}
+    values = _list_values(report) | {"links": links, "logs": logs, "worse": worse, "suspected": suspected}
     return render("run.html.j2", page, values)
 
 
-def _list_values(report: RunReport, links: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _list_values(report: RunReport) -> dict[str, Any]:
     series = report.series
     seconds = report.outcome.seconds
     return {
@@ -68,7 +69,6 @@ def _list_values(report: RunReport, links: Sequence[tuple[str, str]]) -> dict[st
         },
         "scenario_text": _to_yaml(report.run.facts.scenario),
         "topology_text": _to_yaml(report.run.facts.topology),
-        "links": list(links),
         "tables": [(name, report.run.table(name)) for name in SCHEMAS],
     }
 

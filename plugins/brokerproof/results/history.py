@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ from brokerproof.results.history_database import (
     describe_url,
     lock_for_writing,
     make_engine,
+    make_reading_engine,
     parse_url,
     translate_errors,
 )
@@ -90,6 +91,7 @@ class History:
 
     def __init__(self, engine: Engine, *, samples: int = 50) -> None:
         self._engine = engine
+        self._reading = make_reading_engine(engine)
         self._samples = samples
 
     def __enter__(self) -> Self:
@@ -123,8 +125,7 @@ class History:
                 for sample in before.anomaly_samples
             ]
         row.marks = self._find_marks(row)
-        with self._begin() as session:
-            lock_for_writing(session.connection())
+        with self._begin_writing() as session:
             # In SQLite, a transaction that begins by reading cannot write while another process writes, so this one
             # begins with the deletion. The foreign keys delete the child rows too.
             session.execute(delete(RecordedRun).where(RecordedRun.run_id == row.run_id))
@@ -155,14 +156,13 @@ class History:
         if recorded is None or (recorded.run_dir != directory and Run(recorded.run_dir).exists("run.json")):
             return False
         values = {f"{part}_deleted_at": clock.to_utc(deletion.at), f"{part}_deleted_why": deletion.why}
-        with self._begin() as session:
-            lock_for_writing(session.connection())
+        with self._begin_writing() as session:
             session.execute(update(RecordedRun).where(RecordedRun.run_id == run_id).values(**values))
         return True
 
     def find_run(self, run_id: str) -> RecordedRun | None:
         """One run with all its rows, None where it is not recorded."""
-        with self._begin() as session:
+        with self._begin_reading() as session:
             return session.scalar(
                 select(RecordedRun)
                 .where(RecordedRun.run_id == run_id)
@@ -183,24 +183,24 @@ class History:
         )
         if scenarios:
             chosen = chosen.where(RecordedRun.scenario.in_(scenarios))
-        with self._begin() as session:
+        with self._begin_reading() as session:
             return list(
                 session.scalars(chosen.order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc()).limit(limit))
             )
 
     def list_trends(self, *, per_scenario: int = 30, scenarios: Sequence[str] | None = None) -> list[ScenarioTrend]:
         """The last runs of each scenario, with the values that people follow; of all scenarios or of some."""
-        with self._begin() as session:
+        with self._begin_reading() as session:
             return select_trends(session, per_scenario=per_scenario, scenarios=scenarios)
 
     def list_campaigns(self, *, stamp: str | None = None) -> list[Campaign]:
         """The newest campaigns, newest first, or the one of a stamp."""
-        with self._begin() as session:
+        with self._begin_reading() as session:
             return select_campaigns(session, stamp=stamp)
 
     def find_run_place(self, run_id: str) -> RunPlace | None:
         """Where a run is, None where it is not recorded. Nothing else of it is read."""
-        with self._begin() as session:
+        with self._begin_reading() as session:
             row = session.execute(
                 select(
                     RecordedRun.run_id,
@@ -237,7 +237,7 @@ class History:
             .options(selectinload(RecordedRun.measurements), selectinload(RecordedRun.anomaly_counts))
             .order_by(RecordedRun.scenario)
         )
-        with self._begin() as session:
+        with self._begin_reading() as session:
             return list(session.scalars(chosen))
 
     def list_asked_rates(self, since: datetime, limit: int = 500) -> list[AskedRate]:
@@ -250,13 +250,13 @@ class History:
             .order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc())
             .limit(limit)
         )
-        with self._begin() as session:
+        with self._begin_reading() as session:
             return [make_asked_rate(run, share) for run, share in session.execute(chosen)]
 
     def count_runs(self) -> dict[str, int]:
         """The number of recorded runs of each scenario, by name."""
         counted = select(RecordedRun.scenario, func.count().label("runs")).group_by(RecordedRun.scenario)
-        with self._begin() as session:
+        with self._begin_reading() as session:
             return {row.scenario: row.runs for row in session.execute(counted.order_by(RecordedRun.scenario))}
 
     def compare(self, run: RecordedRun) -> RunComparison:
@@ -270,7 +270,7 @@ class History:
             .order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc())
         )
         same = newest_first.where(RecordedRun.comparable == run.comparable)
-        with self._begin() as session:
+        with self._begin_reading() as session:
             return compare_run(
                 run,
                 baseline=session.scalars(
@@ -288,7 +288,7 @@ class History:
         Raises InputError where the rule in the parameters of b cannot be used.
         """
         needed = count_needed_runs(read_rule(b))
-        with self._begin() as session:
+        with self._begin_reading() as session:
             earlier = [
                 run
                 for digest in dict.fromkeys((a.comparable, b.comparable))
@@ -315,11 +315,17 @@ class History:
         return group_runs(self.list_runs([scenario], limit=limit), by)
 
     @contextmanager
-    def _begin(self) -> Iterator[Session]:
-        """A transaction. The objects that are read in it stay usable after it."""
-        with (
-            translate_errors(self._engine.url),
-            Session(self._engine, expire_on_commit=False) as session,
-            session.begin(),
-        ):
+    def _begin_writing(self) -> Iterator[Session]:
+        """The one transaction that writes. Its objects stay usable after it."""
+        with self._begin(self._engine) as session:
+            lock_for_writing(session.connection())
+            yield session
+
+    def _begin_reading(self) -> AbstractContextManager[Session]:
+        """A transaction that sees the history as it is at its first query. Its objects stay usable after it."""
+        return self._begin(self._reading)
+
+    @contextmanager
+    def _begin(self, engine: Engine) -> Iterator[Session]:
+        with translate_errors(engine.url), Session(engine, expire_on_commit=False) as session, session.begin():
             yield session

@@ -65,6 +65,18 @@ def make_engine(url: URL) -> Engine:
     return engine
 
 
+def make_reading_engine(engine: Engine) -> Engine:
+    """The same engine for transactions that only read: all their queries see one state of the database.
+
+    A run is read with several queries. By its default, PostgreSQL shows each of them what others have committed by
+    then, so a reader would see a run without its checks while another process records the run again. SQLite and MySQL
+    show one state anyway.
+    """
+    if engine.dialect.name != "postgresql":
+        return engine
+    return engine.execution_options(isolation_level="REPEATABLE READ")
+
+
 def lock_for_writing(connection: Connection) -> None:
     """Make this transaction wait until no other transaction of Brokerproof writes.
 
