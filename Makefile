@@ -8,10 +8,10 @@ SOURCES := plugins dags spark_jobs tests tools
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit processes systems generated chaos cluster e2e browser docs figures down clean
+.PHONY: help setup lock demo test check lint format types unit systems postgresql generated chaos containers platform cluster e2e browser flagship matrix docs figures compose-secrets image down clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## install everything in its locked version into .venv; does nothing the second time
 
@@ -42,7 +42,7 @@ demo: setup ## destroy a datacenter under load and prove what became of every me
 
 check: lint types unit ## before a commit: lint, types and unit
 
-test: check processes systems cluster e2e ## everything that CI checks
+test: check systems postgresql containers platform cluster e2e ## everything that CI checks
 
 lint: setup ## style, format, and which package may import which
 	$(BIN)/ruff check $(SOURCES)
@@ -61,11 +61,12 @@ types: setup ## static types
 unit: setup ## tests without a cluster
 	$(PYTEST) tests/unit --numprocesses 4
 
-processes: setup ## tests of clients, links and monitors as the real processes that they are, without a cluster
-	$(PYTEST) tests/processes --numprocesses 3
+# The generated scenarios take as long as all others together, and begin first.
+systems: setup ## tests of clients, links and monitors as processes, of the system for tests, and 20 generated scenarios
+	$(PYTEST) tests/generated tests/systems tests/processes --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-systems: setup ## tests of the messaging system that exists for tests only, and 20 generated scenarios on it
-	$(PYTEST) tests/systems tests/generated
+postgresql: setup ## tests of the history and of Airflow on a real PostgreSQL server, or say why there is none
+	$(PYTEST) tests/postgresql
 
 # The same seeds make the same scenarios: COUNT of them, from SEED on, AT_ONCE at a time, on SYSTEM.
 # 30 on Pulsar, one at a time: make generated SYSTEM=pulsar COUNT=30 AT_ONCE=1
@@ -82,6 +83,12 @@ chaos: setup ## kill random parts of the platform during 50 runs on the test sys
 	$(CHAOS) --system testlog --count 50 --seed $(SEED) --at-once 2
 	$(CHAOS) --system pulsar --count 10 --seed $(SEED)
 
+containers: setup ## tests of containers; they start an engine where none answers, or say why they cannot
+	$(PYTEST) tests/containers
+
+platform: setup ## tests of docker-compose.yaml on an engine, with images that they make; 8 minutes
+	$(PYTEST) tests/platform
+
 cluster: setup ## tests on a real embedded cluster
 	$(PYTEST) tests/cluster
 
@@ -91,12 +98,26 @@ e2e: setup ## tests on a real Airflow, those in a real browser among them where 
 browser: setup ## only the tests in a real browser; says so and does nothing where there is none
 	$(PYTEST) tests/e2e/browser
 
-docs: setup ## make the reference pages of docs/ and the suites of expectations/ from the code
+flagship: setup ## destroy a datacenter of a real cluster through Airflow and Spark, as a user types it; 4 minutes
+	$(PYTEST) tests/flagship
+
+matrix: setup ## run three scenarios on processes and on containers, and compare what they came to
+	$(BIN)/python tests/containers/runtime_matrix.py
+
+docs: setup ## make the reference pages of docs/, the suites of expectations/ and Grafana's dashboards from the code
 	$(BIN)/python tools/reference_pages.py
 	$(BIN)/python tools/expectation_suites.py
+	$(BIN)/python tools/grafana_dashboards.py
 
 figures: setup ## put what the last run of every scenario measured into README.md and docs/
 	$(BIN)/python tools/readme_figures.py
+
+compose-secrets: ## write the passwords and keys of docker-compose.yaml into .env, once
+	deploy/make_secrets.sh
+
+image: ## build the image of Brokerproof, which links between regions of containers run in
+	tag=$${BROKERPROOF_IMAGE:-$$(sed -n 's/^BROKERPROOF_IMAGE=//p' .env 2> /dev/null | tr -d "\"'")}; \
+	docker build --tag "$${tag:-brokerproof:latest}" $(BUILD_OPTIONS) .
 
 down: setup ## stop and heal everything that this machine still runs
 	$(BIN)/python -m brokerproof down

@@ -1,0 +1,40 @@
+# Brokerproof with Airflow and Spark, for docker-compose.yaml and for links between regions of containers.
+# `make image` builds it.
+FROM python:3.11-slim-bookworm
+
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends iproute2 procps \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --uid 10001 --create-home brokerproof
+
+WORKDIR /opt/brokerproof
+# Where the packages come from, as uv and pip name it. Docker passes proxies by itself.
+ARG PIP_INDEX_URL
+ARG UV_DEFAULT_INDEX
+COPY requirements.txt ./
+# uv, in its locked version, installs the rest in a fraction of pip's time. Modules are compiled here, because nobody may
+# write them later, and every process would compile them again.
+RUN awk '/^[^ #]/ { wanted = /^uv==/ } wanted' requirements.txt > uv.txt \
+ && pip install --no-cache-dir --require-hashes --requirement uv.txt \
+ && uv pip install --system --no-cache --compile-bytecode --require-hashes --requirement requirements.txt \
+ && rm uv.txt
+COPY pyproject.toml README.md ./
+COPY plugins plugins
+COPY spark_jobs spark_jobs
+COPY dags dags
+COPY topologies topologies
+COPY expectations expectations
+COPY deploy/airflow deploy/airflow
+COPY deploy/spark deploy/spark
+RUN pip install --no-cache-dir --no-deps --no-build-isolation --editable . \
+ && python -m compileall -q plugins spark_jobs dags \
+ && cyclonedx-py environment --output-file sbom.cdx.json \
+ && mkdir -p airflow/logs var cache \
+ && chown -R brokerproof airflow var cache
+
+ENV PYTHONPATH=/opt/brokerproof/plugins:/opt/brokerproof/spark_jobs \
+    PYTHONUNBUFFERED=1 \
+    AIRFLOW_HOME=/opt/brokerproof/airflow \
+    BROKERPROOF_CACHE=/opt/brokerproof/cache \
+    SPARK_CONF_DIR=/opt/brokerproof/deploy/spark
+USER 10001
