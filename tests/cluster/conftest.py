@@ -1,4 +1,4 @@
-"""Real clusters for the tests: one stretched over a link that all share, and small ones that tests break."""
+"""What tests of real clusters share, and small clusters that tests break; larger ones have a directory of their own."""
 
 from __future__ import annotations
 
@@ -20,14 +20,6 @@ from brokerproof.systems.registry import make_clients
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-# Of the link between the regions, in each direction.
-DELAY_MS = 20
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.cluster)
 
 
 @dataclass(frozen=True)
@@ -56,22 +48,9 @@ class ConfiguredRun:
 
 
 @pytest.fixture(scope="session")
-def stretched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConfiguredRun]:
-    # As `run` does before its first scenario on a machine.
+def prepared() -> None:
+    """As `run` does before its first scenario on a machine: every JVM then starts in half the time."""
     warm_up.prepare("pulsar", "4.0.8", print)
-    run = lifecycle.reserve(
-        ROOT / "dags" / "scenarios" / "sync_nominal.yaml",
-        directory=str(tmp_path_factory.mktemp("stretched") / "run"),
-        run_id="stretched",
-        topologies=ROOT / "topologies",
-        overrides={"topology": "sync_active_passive_wan", "overrides": {"links.0.delay_ms": DELAY_MS}},
-    )
-    try:
-        lifecycle.provision(run)
-        lifecycle.configure(run)
-        yield ConfiguredRun.from_runs(run, run)
-    finally:
-        lifecycle.release(run)
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from brokerproof.clock import wait_until
 from brokerproof.errors import InputError
 from installation import Installation
 
-pytestmark = pytest.mark.e2e
-
 
 def alive(pid: int) -> bool:
     """Whether a process runs; one that nobody asks for its exit status does not."""

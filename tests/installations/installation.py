@@ -58,6 +58,8 @@ class Installation:
                 "BROKERPROOF_DATABASE_URL": f"sqlite:///{home}/history.db",
                 # Any free one, because a developer's own Airflow may have the usual one.
                 "AIRFLOW__API__PORT": "0",
+                # That of this home, whatever database a developer's own Airflow has.
+                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "",
                 **environment,
             },
         )

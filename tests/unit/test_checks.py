@@ -71,6 +71,7 @@ def test_what_every_system_can_do_is_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "field", "problem"),
     [
+        ({"runtime": "docker"}, "runtime", "be started from an image"),
         (
             {"faults.0.kind": "unload", "faults.0.targets": {"now": "topic_owner"}},
             "faults.0.kind",
@@ -148,12 +149,21 @@ def test_a_node_that_coordinates_alone_neither_leads_nor_follows(tmp_path: Path,
 def test_what_a_runtime_cannot_do_is_refused_with_those_that_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], field: str, problem: str
 ) -> None:
-    monkeypatch.setitem(RUNTIMES, "elsewhere", Cannot)
+    monkeypatch.setitem(RUNTIMES, "elsewhere", f"{__name__}:Cannot")
     with pytest.raises(InputError) as caught:
         load(tmp_path, {"runtime": "elsewhere", **settings})
     assert (caught.value.field, caught.value.problem) == (field, f"the runtime `elsewhere` {problem}")
     assert "`runtime: process`" in caught.value.remedy
     load(tmp_path, settings)
+
+
+def test_an_unknown_runtime_is_blamed_on_whoever_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"\.yaml: runtime: no runtime is called `dokcer` \(did you mean `docker`\?\)"):
+        load(tmp_path, {"runtime": "dokcer"})
+    monkeypatch.setenv("BROKERPROOF_RUNTIME", "dokcer")
+    load(tmp_path, {"runtime": "process"})
+    with pytest.raises(InputError, match=r"^BROKERPROOF_RUNTIME: no runtime is called `dokcer`"):
+        load(tmp_path, {})
 
 
 def test_a_system_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

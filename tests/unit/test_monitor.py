@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 from brokerproof import clock, monitor
 from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
+from brokerproof.machine.processes import read_start
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample
 from brokerproof.run.records import (
@@ -97,7 +97,7 @@ def test_what_is_sampled_after_the_samples_were_asked_for_is_not_added_to_the_se
 def timeline(run: Run) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is said to do the timeline of the run."""
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    created = psutil.Process(process.pid).create_time()
+    created = read_start(process.pid)
     write_record(run, TimelineProcess(pid=process.pid, created=created, host=socket.gethostname()))
     yield process
     process.kill()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof.errors import InputError
+from brokerproof.experiment.scenario import Scenario
 from brokerproof.machine import slots
 from brokerproof.machine.processes import MARK, SERVICE_MARK
 from brokerproof.settings import Settings, from_environment, variable
@@ -27,6 +28,14 @@ NO_DAYS = "`{}` is no number of days (write a whole number from 1 on, like `30`,
         ("KEEP_TABLES_DAYS", "0", NO_DAYS.format("0")),
         ("KEEP_RUNS_DAYS", "a month", NO_DAYS.format("a month")),
         ("KEEP_FAILED_DAYS", "-1", NO_DAYS.format("-1")),
+        (
+            "CONTAINER_SUBNETS",
+            "10.0.0.0/24",
+            "`10.0.0.0/24` is no range of networks (write it like `10.208.0.0/12`, up to `/16`)",
+        ),
+        ("CONTAINER_SUBNETS", "many", "`many` is no range of networks (write it like `10.208.0.0/12`, up to `/16`)"),
+        ("CONTAINER_PORTS", "80", "`80` is no first port (write a number from 1024 to 60000, like `21000`)"),
+        ("CONTAINER_PORTS", "http", "`http` is no first port (write a number from 1024 to 60000, like `21000`)"),
         ("SPARK_DRIVER_MEMORY", "2 GB", "`2 GB` is no size (write it like `1g` or `800m`)"),
         ("HOME", "/", "holds no topologies/ (set it to Brokerproof's directory, not to /)"),
         ("SYSTEMS", "log", "`log` names no messaging system (write `name=module:attribute`, comma separated)"),
@@ -176,3 +185,12 @@ def test_no_variable_is_read_past_the_settings() -> None:
     files = [path for folder in folders for path in folder.rglob("*.py")]
     named = {name for path in files for name in re.findall(r"BROKERPROOF_[A-Z_]+[A-Z]", path.read_text())}
     assert named <= known
+
+
+def test_a_scenario_that_names_no_runtime_has_the_one_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = {"namespace": "a/b", "topic": "t", "rate": 1, "size": 16, "keys": 1, "producers": 1}
+    fields = {"name": "a", "title": "A", "description": "A.", "topology": "t", "workload": workload}
+    assert Scenario.model_validate(fields).runtime == "process"
+    monkeypatch.setenv("BROKERPROOF_RUNTIME", "docker")
+    assert Scenario.model_validate(fields).runtime == "docker"
+    assert Scenario.model_validate({**fields, "runtime": "process"}).runtime == "process"

@@ -18,7 +18,7 @@ EU, US = "cluster-eu", "cluster-us"
 
 
 @pytest.fixture(scope="package")
-def geo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConfiguredRun]:
+def geo(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConfiguredRun]:
     """A configured `geo_replication`, with a topic for tests beside that of the jobs."""
     run = lifecycle.reserve(
         ROOT / "dags" / "scenarios" / "geo_nominal.yaml",

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
 from installation import Installation
-from playwright.sync_api import Browser, Page, sync_playwright
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# On two cores, which the tasks of a run share with the browser, a page takes seconds.
-PATIENCE_MS = 60_000
+from own_browser import log_in, open_browser, open_page
+from playwright.sync_api import Browser, Page
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """The machine's Chromium: `BROKERPROOF_BROWSER`, which has to exist then, or the first that is found by name."""
-    executable = os.environ.get("BROKERPROOF_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
-    if executable is None:
-        pytest.skip(f"no browser: install one of {', '.join(NAMES)}, or name one in BROKERPROOF_BROWSER")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=executable,
-            # Chromium's sandbox refuses to run as root.
-            chromium_sandbox=os.geteuid() != 0,
-            args=["--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-        )
-        yield started
-        started.close()
+    """The machine's Chromium."""
+    with open_browser() as browser:
+        yield browser
 
 
 @pytest.fixture
 def stranger(running: Installation, browser: Browser) -> Iterator[Page]:
     """The first page that somebody sees who has not logged in."""
-    context = browser.new_context(base_url=running.airflow.read_status().url)
-    context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
-    page.goto("/")
-    yield page
-    context.close()
+    with open_page(browser, running.airflow.read_status().url) as page:
+        yield page
 
 
 @pytest.fixture
@@ -49,10 +30,3 @@ def page(running: Installation, stranger: Page) -> Page:
     log_in(stranger, running.airflow.read_password())
     stranger.get_by_text("Stats").first.wait_for()
     return stranger
-
-
-def log_in(page: Page, password: str) -> None:
-    """Fill the form in and send it."""
-    page.get_by_label("Username").fill("admin")
-    page.get_by_label("Password").fill(password)
-    page.get_by_role("button", name="Sign in").click()

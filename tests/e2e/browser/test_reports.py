@@ -16,12 +16,9 @@ from brokerproof.experiment.verdict import Verdict
 from brokerproof.orchestration.report_app import make_report_app
 from brokerproof.results.history import open_history
 from installation import SYSTEMS, Installation
+from own_browser import PATIENCE_MS
 from planted_runs import plant_run
 from playwright.sync_api import Locator, Page, Request, Route, expect
-
-from .conftest import PATIENCE_MS
-
-pytestmark = pytest.mark.e2e
 
 NIGHT = datetime(2026, 1, 20, 2, 0, tzinfo=UTC)
 STAMP = f"{NIGHT:%Y%m%dT%H%M%SZ}"
@@ -40,7 +37,7 @@ def recorded(installation: Installation) -> dict[str, str]:
     cases = {
         "passed": ("nominal", {}),
         "failed": ("losing", {"verdict": Verdict.FAILED, "lost": 12}),
-        "unknown": ("leader_loss", {"verdict": Verdict.UNKNOWN, "rto_s": None, "problems": [REASON]}),
+        "unknown": ("refusing", {"verdict": Verdict.UNKNOWN, "rto_s": None, "problems": [REASON]}),
         "regressed": ("repeating", {"rto_s": 60.0}),
     }
     newest: dict[str, str] = {}
@@ -130,7 +127,7 @@ def test_without_a_session_every_route_is_refused(running: Installation, recorde
 def test_the_overview_shows_in_a_glance_what_was_not_as_expected(strict: Page, recorded: dict[str, str]) -> None:
     strict.goto("/brokerproof/")
     expect(strict.get_by_role("heading", level=1)).to_contain_text("not as expected")
-    losing = strict.get_by_role("region", name="leader_loss", exact=True)
+    losing = strict.get_by_role("region", name="refusing", exact=True)
     expect(losing.locator(".cell")).to_have_count(NIGHTS)
     expect(losing.locator(".cell").last).to_have_attribute("title", re.compile("unknown"))
     expect(losing.locator(".cell").first).to_have_attribute("title", re.compile("passed"))
@@ -163,6 +160,8 @@ def test_a_filter_leaves_only_what_it_names(strict: Page, recorded: dict[str, st
 def test_the_page_of_a_failed_run_tells_what_was_lost(strict: Page, recorded: dict[str, str]) -> None:
     strict.goto(f"/brokerproof/runs/{recorded['failed']}")
     expect(strict.locator(".story")).to_contain_text("60,000 messages acked, 12 lost")
+    # Airflow does not know this run: nothing links to pages that there are not.
+    expect(strict.get_by_text("Logs of the tasks")).to_have_count(0)
     expect(strict.locator("#anomaly-samples tbody tr:visible")).to_have_count(15)
     strict.get_by_role("button", name=re.compile("^lost")).click()
     expect(strict.locator("#anomaly-samples tbody tr:visible")).to_have_count(3)
@@ -201,7 +200,7 @@ def test_the_files_of_a_run_and_the_metrics_are_there_after_the_log_in(strict: P
     assert "attachment" in file.headers["content-disposition"]
     assert request.get(f"/brokerproof/runs/{recorded['failed']}/files/run.json").status == 404
     metrics = request.get("/brokerproof/metrics").text()
-    assert re.search(r'brokerproof_last_run_as_expected{[^}]*scenario="leader_loss"[^}]*} 0', metrics)
+    assert re.search(r'brokerproof_last_run_as_expected{[^}]*scenario="refusing"[^}]*} 0', metrics)
 
 
 def test_a_raw_table_is_looked_at_and_taken_away(strict: Page, recorded: dict[str, str]) -> None:
@@ -227,7 +226,7 @@ def test_a_campaign_has_one_verdict_and_one_line_a_scenario(strict: Page, record
     strict.goto("/brokerproof/campaigns")
     strict.get_by_role("link", name=re.compile(STAMP)).click()
     expect(strict.get_by_role("heading", level=1)).to_contain_text(
-        "2 of 4 runs were not as expected: leader_loss, repeating."
+        "2 of 4 runs were not as expected: refusing, repeating."
     )
     expect(strict.locator("tbody tr")).to_have_count(4)
     expect(strict.get_by_role("row", name=re.compile("losing"))).to_contain_text("failed")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import socket
-
 import pytest
 from brokerproof import clock
 from brokerproof.errors import InputError
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.network import Condition, Plan
 from brokerproof.network.meter import Histogram
-from brokerproof.network.process import READY_FILE
 
 from .lab import Lab, both, one_way_s, partition, receive, shape, silent
 
@@ -122,29 +118,6 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(lab: Lab) -> None:
     with pytest.raises(InputError, match="no route leads from us-1 to us-2"):
         link.reset("r", ["us-1"], ["us-2"], both_ways=True)
     assert [condition.id for condition in link.state().conditions] == ["partition"]
-
-
-@pytest.mark.parametrize(
-    ("request_line", "answer"),
-    [
-        (b"nonsense", "no JSON object"),
-        (b"[]", "no JSON object"),
-        (b'{"request": "metrcs"}', "no request is called `metrcs` (did you mean `metrics`?)"),
-        (b'{"request": "condition add", "id": "a", "both_ways": true, "receivers": ["us-1"]}', "senders: is missing"),
-        (b'{"request": "condition remove", "name": "a"}', "condition remove"),
-    ],
-)
-def test_a_request_that_cannot_be_read_is_answered_in_a_sentence(lab: Lab, request_line: bytes, answer: str) -> None:
-    lab.start()
-    path = json.loads((lab.nodes / "link" / READY_FILE).read_text())["control"]
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.connect(path)
-        # Two requests in one write, the second in two parts: each gets its own answer.
-        peer.sendall(request_line + b"\n" + b'{"requ')
-        with peer.makefile("rb") as answers:
-            assert answer in json.loads(answers.readline())["error"]
-            peer.sendall(b'est": "ping"}\n')
-            assert "pid" in json.loads(answers.readline())["ok"]
 
 
 def test_a_condition_that_changes_nothing_is_refused() -> None:

@@ -95,6 +95,10 @@ class Testlog:
         """It needs nothing that Brokerproof does not need."""
         return []
 
+    def list_images(self, version: str) -> list[str]:
+        """None."""
+        return []
+
     def provisioning(self, run: Run) -> Provisioning:
         """Python processes."""
         return TestlogProvisioning(run)

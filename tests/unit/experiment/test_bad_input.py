@@ -77,7 +77,7 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
             "leave `standby` out of one of them",
         ),
         ({"version": "4.0.7"}, "version", "did you mean `4.0.8`?"),
-        ({"runtime": "docker"}, "runtime", "one of: process"),
+        ({"runtime": "dokcer"}, "runtime", "did you mean `docker`?"),
         ({"overrides": {"system": "kafka"}}, "system", "one of: pulsar"),
         ({"phases.steady_s": -1}, "phases.steady_s", "correct the value"),
         ({"bounds": {"rto": {"max": 5}}}, "bounds.rto", "did you mean `rto_s`?"),

@@ -17,7 +17,7 @@ import pytest
 from brokerproof import clock
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.clock import Clock
-from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, NodeError, RunError
+from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, MachineError, NodeError, RunError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.faults.kind import Surroundings
@@ -404,6 +404,40 @@ def test_a_node_that_does_not_freeze_is_a_problem_and_is_undone(tmp_path: Path) 
         execute(run, nodes)
     assert ("froze", "effective") not in states(run)
     assert "resume broker-eu-1" in nodes.log
+
+
+def test_a_node_that_somebody_else_ended_breaks_the_run_and_not_the_system(tmp_path: Path) -> None:
+    gone = {"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}, "permanent": True}
+    run, nodes = make(tmp_path, [gone])
+
+    def tell() -> None:
+        raise NodeError("somebody outside the run ended node bookie-us-1: its container was removed")
+
+    nodes.check_nobody_interfered = tell  # type: ignore[attr-defined]
+    with pytest.raises(NodeError, match="somebody outside the run ended node bookie-us-1"):
+        execute(run, nodes)
+    left = left_by(run)
+    assert not left.undisturbed
+    assert any("its container was removed" in problem for problem in left.problems)
+
+
+def test_who_ended_a_node_is_asked_where_the_timeline_broke_too(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [{"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}])
+    nodes.check_nobody_interfered = lambda: None  # type: ignore[attr-defined]
+    nodes.rate = 0
+    with pytest.raises(BrokerproofError):
+        execute(run, nodes)
+    assert left_by(run).undisturbed
+    run, nodes = make(tmp_path / "again", [{"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}])
+
+    def fail() -> None:
+        raise MachineError("Docker's engine cannot be used")
+
+    nodes.check_nobody_interfered = fail  # type: ignore[attr-defined]
+    nodes.rate = 0
+    with pytest.raises(BrokerproofError):
+        execute(run, nodes)
+    assert not left_by(run).undisturbed
 
 
 def test_a_runtime_that_cannot_freeze_says_so(tmp_path: Path) -> None:

@@ -59,6 +59,18 @@ def test_each_missing_piece_is_reported_in_a_sentence(tmp_path, kind, record, sa
     assert said in sentence
 
 
+@pytest.mark.parametrize("faults", [[], [{**FAULT, "permanent": True}], [FAULT]], ids=["none", "permanent", "healed"])
+def test_what_somebody_else_did_to_a_node_is_undone_by_nobody(tmp_path, faults):
+    history = History(faults=faults).clean()
+    removed = ("NodeError: somebody outside the run ended node bookie-eu-1: its container was removed",)
+    history.records[FaultsUndone] = FaultsUndone(undone=True, problems=removed, undisturbed=False, at=0)
+
+    (sentence,) = problems(history, tmp_path)
+
+    assert sentence.startswith("Nothing proves that every fault was undone: ")
+    assert "its container was removed" in sentence
+
+
 @pytest.mark.parametrize(
     ("kind", "file", "said"),
     [

@@ -24,6 +24,7 @@ from brokerproof.machine.processes import (
     find_process,
     find_recorded_process,
     read_mark,
+    read_start,
     start_process,
 )
 
@@ -148,22 +149,28 @@ def test_this_process_is_not_among_the_marked(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
 
 
-def test_a_process_is_itself_though_the_clock_moved_a_little() -> None:
-    me = psutil.Process()
-    assert find_process(me.pid, me.create_time()) == me
-    assert find_process(me.pid, me.create_time() + 0.5) == me
+def test_a_process_is_itself_though_the_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    me, created = psutil.Process(), read_start(os.getpid())
+    # The time of day of the boot is in whole seconds, and follows the clock.
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: 1.0)
+    assert psutil.Process().create_time() < 1e9
+    assert find_process(me.pid, created) == me
 
 
-@pytest.mark.parametrize("earlier_s", [2.0, 3600.0])
+@pytest.mark.parametrize("earlier_s", [0.01, 3600.0])
 def test_another_one_under_its_pid_is_not(earlier_s: float) -> None:
-    me = psutil.Process()
-    assert find_process(me.pid, me.create_time() - earlier_s) is None
+    assert find_process(os.getpid(), read_start(os.getpid()) - earlier_s) is None
+
+
+def test_the_start_of_a_process_that_is_not_there_is_not_told() -> None:
+    with pytest.raises(psutil.NoSuchProcess):
+        read_start(2**22 + 1)
 
 
 def test_one_that_ended_is_not_even_before_it_is_reaped() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = psutil.Process(child.pid)
-    created = process.create_time()
+    created = read_start(process.pid)
     assert find_process(child.pid, created) == process
     child.kill()
     deadline = time.monotonic() + 10

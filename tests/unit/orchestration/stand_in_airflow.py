@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import psutil
+from brokerproof.machine.processes import read_start
 
 TASKS = "/taskInstances"
 # How long a request hangs, in seconds, unless the test ends before.
@@ -56,7 +56,7 @@ class StandInAirflow:
         )
         session = {
             "pid": self._supervisor.pid,
-            "created": psutil.Process(self._supervisor.pid).create_time(),
+            "created": read_start(self._supervisor.pid),
             "port": self._server.server_port,
         }
         home.mkdir(parents=True)

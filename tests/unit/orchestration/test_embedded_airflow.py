@@ -12,7 +12,7 @@ import psutil
 import pytest
 from brokerproof.clock import wait_until
 from brokerproof.errors import InputError
-from brokerproof.machine.processes import SERVICE_MARK, Mark, start_process
+from brokerproof.machine.processes import SERVICE_MARK, Mark, read_start, start_process
 from brokerproof.orchestration import embedded_airflow
 from brokerproof.orchestration.airflow_answers import AirflowGoneError
 from brokerproof.orchestration.airflow_environment import build_airflow_environment
@@ -46,7 +46,7 @@ def test_stop_spares_another_process_with_a_recycled_pid(settings: Settings) -> 
     """The pid file names a process that lived an hour before the one that has its pid now."""
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     try:
-        created = psutil.Process(other.pid).create_time() - 3600
+        created = read_start(other.pid) - 3600
         write_pid_file(settings, json.dumps({"pid": other.pid, "created": created, "port": 1}))
         assert not EmbeddedAirflow(settings).read_status().running
         assert not EmbeddedAirflow(settings).stop()
@@ -118,7 +118,7 @@ def test_members_are_listed_after_their_leader_died(settings: Settings) -> None:
         "print(child.pid, flush=True)"
     )
     leader = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE, text=True)
-    created = psutil.Process(leader.pid).create_time()
+    created = read_start(leader.pid)
     assert leader.stdout is not None
     child = int(leader.stdout.readline())
     leader.wait()
@@ -251,7 +251,9 @@ def test_the_users_spark_connection_wins(settings: Settings, monkeypatch: pytest
     assert build_airflow_environment(settings, 1)["AIRFLOW_CONN_SPARK_DEFAULT"] == "spark://master:7077"
 
 
-def test_a_scheduler_that_ended_after_its_supervisor_is_missed(settings: Settings) -> None:
+def test_a_scheduler_that_ended_after_its_supervisor_is_missed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     starts = (
         "import subprocess, sys, time; "
         "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', 'scheduler']).pid, flush=True); "
@@ -264,16 +266,34 @@ def test_a_scheduler_that_ended_after_its_supervisor_is_missed(settings: Setting
     scheduler = psutil.Process(int(supervisor.stdout.readline()))
     airflow = EmbeddedAirflow(settings)
     airflow.check_scheduler()
-    created = psutil.Process(supervisor.pid).create_time()
+    created = read_start(supervisor.pid)
     write_pid_file(settings, json.dumps({"pid": supervisor.pid, "created": created, "port": 1}))
     try:
         airflow.check_scheduler()
         supervisor.kill()
         supervisor.wait()
         airflow.check_scheduler()
+        # Nobody knows of a process what it is before its program is loaded.
+        wait_until(scheduler.cmdline, timeout_s=10, what="the scheduler's program to be loaded")
+        with monkeypatch.context() as loading:
+            loading.setattr(psutil.Process, "cmdline", lambda _: [])
+            airflow.check_scheduler()
+        with monkeypatch.context() as another:
+            another.setattr(psutil.Process, "cmdline", lambda _: ["api-server"])
+            with pytest.raises(AirflowGoneError):
+                airflow.check_scheduler()
     finally:
         supervisor.kill()
         scheduler.kill()
     wait_until(lambda: not scheduler.is_running(), timeout_s=10, what="the scheduler to end")
     with pytest.raises(AirflowGoneError, match="so has the supervisor"):
         airflow.check_scheduler()
+
+
+def test_nothing_is_started_on_a_machine_of_another_airflow(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTION_API_SERVER_URL", "http://api-server:8080/execution/")
+    with pytest.raises(InputError, match="start the run in the pages of that Airflow"):
+        EmbeddedAirflow(settings).start()
+    assert not settings.airflow_home.exists()

@@ -166,6 +166,31 @@ class TestReserve:
         assert run.facts.overrides == {"workload.rate": 2000, "phases.steady_s": 5}
         assert run.facts.triggered_at == 1795219200_000_000
 
+    @pytest.mark.parametrize(
+        ("environment", "report"),
+        [
+            ({}, None),
+            (
+                {"AIRFLOW__API__BASE_URL": "https://airflow.example.com/"},
+                "https://airflow.example.com/brokerproof/runs/",
+            ),
+            # An embedded Airflow has another port when somebody follows the link.
+            ({"AIRFLOW__API__BASE_URL": "http://127.0.0.1:41001", "BROKERPROOF_SERVICE": "/home:airflow"}, None),
+        ],
+        ids=["without an address", "of a team", "embedded"],
+    )
+    def test_knows_the_page_of_the_run_where_people_reach_it(
+        self,
+        reserve: Callable[..., Run],
+        monkeypatch: pytest.MonkeyPatch,
+        environment: dict[str, str],
+        report: str | None,
+    ) -> None:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        run = reserve(self.context())
+        assert run.facts.report == (report and f"{report}{run.run_id}")
+
     def test_refuses_a_name_that_two_directories_have_before_anything_is_made(
         self, reserve: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

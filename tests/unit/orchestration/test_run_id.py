@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from brokerproof.orchestration.run_id import derive_run_id, make_run_id
+from brokerproof.orchestration.run_id import belongs_to, derive_run_id, make_run_id
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,11 @@ def test_a_run_id_is_valid_as_a_directory_name(dag_run_id: str, try_number: int,
 def test_a_made_run_id_is_derived_unchanged() -> None:
     made = make_run_id("s", datetime(2026, 11, 21, 1, 34, 39, tzinfo=UTC), "84af")
     assert made == "s-20261121T013439Z-84af" == derive_run_id("s", made)
+
+
+@pytest.mark.parametrize(
+    ("run_id", "belongs"),
+    [("s-x", True), ("s-x-2", True), ("s-x-10", True), ("s-x-1", False), ("s-x2", False), ("s-y", False), ("x", False)],
+)
+def test_every_try_belongs_to_its_dag_run(run_id: str, belongs: bool) -> None:
+    assert belongs_to(run_id, "s", "x") is belongs

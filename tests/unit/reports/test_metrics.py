@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
+from functools import partial
 
+import httpx
+import pytest
+from brokerproof.commands.metrics_command import parse_listen
+from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.reports.metrics import render_metrics
+from brokerproof.reports.metrics import render_metrics, serve_metrics
 from brokerproof.results.history import History
+from grafana_dashboards import RESULTS
 from prometheus_client.parser import text_string_to_metric_families
 
 RUN = {"topology": "stretched", "system": "pulsar", "version": "4.0.8", "runtime": "process"}
@@ -102,6 +109,21 @@ def test_a_run_that_is_worse_than_the_one_before_is_flagged(plant, judgement, sq
     assert read(sqlite_history, "regressed") == {("kill_region",): 1}
 
 
+def test_a_run_whose_rule_cannot_be_used_takes_no_sample_from_others(plant, judgement, sqlite_history, monkeypatch):
+    sqlite_history.record(plant("good", judged=judgement()))
+    sqlite_history.record(plant("bad", judged=judgement(), changes={"name": "other"}))
+    compare = sqlite_history.compare
+
+    def refuse_one(run):
+        if run.scenario == "other":
+            raise InputError("its rule cannot be used")
+        return compare(run)
+
+    monkeypatch.setattr(sqlite_history, "compare", refuse_one)
+    assert read(sqlite_history, "regressed") == {("kill_region",): 0}
+    assert read(sqlite_history, "as_expected") == {("kill_region",): 1, ("other",): 1}
+
+
 def test_a_label_with_quotes_is_read_back_as_it_was(plant, judgement, sqlite_history):
     subject = 'a "b"\\c\nd'
     sqlite_history.record(plant(judged=judgement(measured={("publish_latency_p99_ms", subject): 1.0})))
@@ -119,3 +141,36 @@ def test_no_sample_is_no_number(plant, judgement, sqlite_history):
     sqlite_history.record(plant(judged=judgement(measured={("rto_s", "a"): None})))
     families = text_string_to_metric_families(render_metrics(sqlite_history))
     assert not any(math.isnan(sample.value) for family in families for sample in family.samples)
+
+
+def test_grafanas_dashboard_asks_for_metrics_that_there_are(sqlite_history):
+    known = {family.name for family in text_string_to_metric_families(render_metrics(sqlite_history))}
+    expressions = [chart.expr for charts in RESULTS.values() for chart in charts]
+    asked = {name for expr in expressions for name in re.findall(r"brokerproof_\w+", expr)}
+    assert asked
+    assert asked <= known
+
+
+def test_who_asks_gets_what_the_history_holds_then(plant, judgement, sqlite_history):
+    with serve_metrics(sqlite_history, "127.0.0.1", 0) as port:
+        ask = partial(httpx.get, f"http://127.0.0.1:{port}/metrics", trust_env=False)
+        assert "brokerproof_last_run_as_expected{" not in ask().text
+        sqlite_history.record(plant(judged=judgement()))
+        assert "brokerproof_last_run_as_expected{" in ask().text
+    with pytest.raises(httpx.ConnectError):
+        ask()
+
+
+def test_a_port_that_somebody_else_has_is_said(sqlite_history):
+    with (
+        serve_metrics(sqlite_history, "127.0.0.1", 0) as port,
+        pytest.raises(InputError, match=f"nothing can listen at 127.0.0.1:{port}"),
+        serve_metrics(sqlite_history, "127.0.0.1", port),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("value", ["9101", "127.0.0.1", "127.0.0.1:", ":9101", "127.0.0.1:99999", "127.0.0.1:x"])
+def test_an_address_without_a_port_is_refused(value):
+    with pytest.raises(InputError, match="is no address with a port"):
+        parse_listen(value)

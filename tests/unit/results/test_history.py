@@ -141,7 +141,7 @@ def test_a_time_without_a_zone_is_refused(plant, judgement, sqlite_history, tmp_
     row = sqlite_history.record(plant(judged=judgement()))
     row.started_at = START.replace(tzinfo=None)
 
-    with pytest.raises(HistoryError, match="naive"), sqlite_history._begin() as session:
+    with pytest.raises(HistoryError, match="naive"), sqlite_history._begin_writing() as session:
         session.add(row)
 
 
@@ -277,7 +277,7 @@ def test_an_unknown_run_is_none(history):
 
 
 def test_sqlite_has_a_write_ahead_log_and_foreign_keys(sqlite_history):
-    with sqlite_history._begin() as session:
+    with sqlite_history._begin_writing() as session:
         settings = {
             name: session.scalar(text(f"PRAGMA {name}")) for name in ("journal_mode", "busy_timeout", "foreign_keys")
         }

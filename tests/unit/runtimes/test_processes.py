@@ -292,3 +292,9 @@ os.kill(os.getpid(), signal.SIGKILL)
     result = subprocess.run([sys.executable, "-c", code], env={**os.environ}, check=False)
     assert result.returncode == -signal.SIGKILL
     assert runtime.is_alive("n1")
+
+
+def test_a_nodes_files_name_its_directory_and_its_machine(runtime: ProcessRuntime) -> None:
+    runtime.prepare(spec(files={"conf/hosts": "{host} {node}"}))
+    directory = runtime.directory("n1")
+    assert (directory / "conf" / "hosts").read_text() == f"{socket.gethostname()} {directory}"

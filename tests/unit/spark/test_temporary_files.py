@@ -61,5 +61,12 @@ def test_a_directory_of_an_earlier_process_with_the_same_pid_is_removed(tmp_path
         assert list(tmp_path.iterdir()) == [directory]
 
 
+@pytest.mark.parametrize("name", ["spark-2f6e", "12", "12-x", "blockmgr-1.5"])
+def test_what_somebody_else_made_there_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    remove_abandoned_directories(tmp_path)
+    assert (tmp_path / name).is_dir()
+
+
 def test_a_missing_parent_directory_is_no_error(tmp_path: Path) -> None:
     remove_abandoned_directories(tmp_path / "missing")

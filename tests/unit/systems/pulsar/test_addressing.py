@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,11 @@ from brokerproof.checks import load_topology
 from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.topology import Topology
 from brokerproof.machine.disk_space import FULL_SHARE
-from brokerproof.machine.java import find_java_home
 from brokerproof.network import Plan, make_shapes
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.systems.pulsar import nodes
 from brokerproof.systems.pulsar.addressing import Addressing
+from brokerproof.systems.pulsar.software import ImageSoftware
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 
@@ -114,25 +113,15 @@ def test_more_viewers_than_addresses_is_reported(wan: Addressing) -> None:
         assign_views(load_topology("sync_active_passive_wan", TOPOLOGIES, nodes), 0)
 
 
-class Distribution:
-    """As much of a distribution as a node's files need."""
-
-    version, classpath = "4.0.8", "lib/*"
-
-    def read_shipped(self, name: str) -> str:
-        return ""
-
-
 def layout_of(addressing: Addressing) -> nodes.Layout:
-    java = find_java_home() / "bin" / "java"
-    return nodes.Layout(distribution=Distribution(), java=java, addressing=addressing)  # type: ignore[arg-type]
+    return nodes.Layout(software=ImageSoftware("4.0.8", lambda image, path: ""), addressing=addressing)
 
 
 def test_every_node_knows_where_to_find_the_others(wan: Addressing) -> None:
     specs = nodes.make_node_specs(layout_of(wan), "mycluster")
     hosts = [line.split() for line in specs["bookie-eu-1"].files["conf/hosts"].splitlines()]
     # The own address is looked up backwards too, and the machine's name has to be the first found.
-    assert hosts[0] == [wan.addresses["bookie-eu-1"], socket.gethostname()]
+    assert hosts[0] == [wan.addresses["bookie-eu-1"], "{host}"]
     assert {name: address for address, name in hosts[1:]} == {"localhost": "127.0.0.1", **wan.map_hosts("bookie-eu-1")}
     assert "advertisedAddress=bookie-eu-1\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
     assert "zkServers=metadata-1:2181\n" in specs["bookie-eu-1"].files["conf/bookkeeper.conf"]
@@ -154,7 +143,7 @@ def test_without_links_a_node_knows_nothing_of_the_others() -> None:
     addressing = addressing_of(load_topology("sync_active_passive", TOPOLOGIES))
     spec = nodes.make_node_specs(layout_of(addressing), "mycluster")["broker-eu-1"]
     address = addressing.addresses["broker-eu-1"]
-    assert spec.files["conf/hosts"] == f"{address} {socket.gethostname()}\n127.0.0.1 localhost\n"
+    assert spec.files["conf/hosts"] == f"{address} {{host}}\n127.0.0.1 localhost\n"
     assert "advertisedListeners" not in spec.files["conf/broker.conf"]
     assert spec.ports == (6650, 8080)
 
@@ -182,3 +171,24 @@ def test_without_links_a_cluster_is_registered_where_it_listens() -> None:
 def test_clusters_whose_brokers_are_in_two_regions_do_not_replicate_across_links() -> None:
     with pytest.raises(InputError, match=r"clusters.cluster-eu: is replicated with across links from brokers in eu"):
         load_topology("active_active", TOPOLOGIES, {"links": [{"between": ["eu", "us"], "delay_ms": 5}]})
+
+
+@pytest.mark.parametrize("name", ["sync_active_passive", "sync_active_passive_wan"])
+def test_a_broker_that_is_not_at_an_address_of_this_machine_has_a_listener_for_it(name: str) -> None:
+    topology = load_topology(name, TOPOLOGIES)
+    plain = addressing_of(topology)
+    ports = {"broker-eu-1": [21_000, 21_001]}
+    published = Addressing(topology=topology, addresses=plain.addresses, views=plain.views, host_ports=ports)
+    specs = nodes.make_node_specs(layout_of(published), "mycluster")
+    configuration = dict(
+        line.split("=", 1) for line in specs["broker-eu-1"].files["conf/broker.conf"].splitlines() if "=" in line
+    )
+    advertised = configuration["advertisedListeners"].split(",")
+    assert "host:pulsar://127.0.0.1:21000" in advertised
+    # The one for brokers is still the first: it is what the cluster knows the broker by.
+    assert configuration["internalListenerName"] == advertised[0].split(":")[0] or topology.links
+    assert "host:pulsar://0.0.0.0:6653" in configuration["bindAddresses"].split(",")
+    assert configuration["bindAddress"] == "0.0.0.0"
+    assert specs["broker-eu-1"].published == {21_000: 6653, 21_001: 8080}
+    assert specs["broker-eu-2"].published == {}
+    assert "host:" not in specs["broker-eu-2"].files["conf/broker.conf"]

@@ -18,6 +18,7 @@ from brokerproof.systems.pulsar import client, configuration, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
+from brokerproof.systems.pulsar.software import ImageSoftware
 from pydantic import TypeAdapter
 
 ROOT = Path(__file__).parents[4]
@@ -217,8 +218,7 @@ def test_only_the_topic_of_the_cluster_named_is_closed(run: Run) -> None:
 def layout(topology_name: str) -> nodes.Layout:
     topology = load_topology(topology_name, ROOT / "topologies")
     return nodes.Layout(
-        distribution=None,  # type: ignore[arg-type]
-        java=Path("java"),
+        software=ImageSoftware("4.0.8", lambda image, path: ""),
         addressing=Addressing(topology=topology, addresses=assign_addresses(topology, 0), views={}),
     )
 

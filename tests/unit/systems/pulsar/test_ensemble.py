@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +15,6 @@ from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError, InputError
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.machine.java import find_java_home
 from brokerproof.network import Plan, make_shapes
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
@@ -27,6 +25,7 @@ from brokerproof.systems.pulsar import nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.answers import SESSIONS
 from brokerproof.systems.pulsar.observation import PulsarObservation
+from brokerproof.systems.pulsar.software import ImageSoftware
 
 ROOT = Path(__file__).parents[4]
 TOPOLOGIES = ROOT / "topologies"
@@ -34,19 +33,9 @@ EU, US, WITNESS = "metadata-eu-1", "metadata-us-1", "metadata-witness-1"
 NOT_SERVING = {"command": "leader", "error": "This ZooKeeper instance is not currently serving requests"}
 
 
-class Distribution:
-    """As much of a distribution as a node's files need."""
-
-    version, classpath = "4.0.8", "lib/*"
-
-    def read_shipped(self, name: str) -> str:
-        return ""
-
-
 def layout_of(topology: Topology, slot: int = 0) -> nodes.Layout:
     return nodes.Layout(
-        distribution=Distribution(),  # type: ignore[arg-type]
-        java=find_java_home() / "bin" / "java",
+        software=ImageSoftware("4.0.8", lambda image, path: ""),
         addressing=Addressing(
             topology=topology, addresses=assign_addresses(topology, slot), views=assign_views(topology, slot)
         ),
@@ -160,7 +149,7 @@ def test_across_links_they_call_each_other_by_names_that_lead_through_the_link()
         # A node tells the others what stands there for itself: an address would lead them past the link.
         assert read_configuration(specs[name])["server.2"] == f"{US}:2888:3888"
         hosts = [line.split() for line in specs[name].files["conf/hosts"].splitlines()]
-        assert hosts[0] == [layout.addresses[name], socket.gethostname()]
+        assert hosts[0] == [layout.addresses[name], "{host}"]
         found = {host: address for address, host in hosts}
         assert found[name] == layout.addresses[name]
         for other in {EU, US, WITNESS} - {name}:

@@ -21,8 +21,8 @@ from brokerproof.systems.registry import load_system, make_clients, name_topic
 from brokerproof.warm_up import prepare
 from kazoo.client import KazooClient
 
-from . import conftest
-from .conftest import ConfiguredRun
+from .. import conftest
+from ..conftest import ConfiguredRun
 
 
 def publish(stretched: ConfiguredRun, count: int) -> list[Settled]:

@@ -1,4 +1,4 @@
-"""What a user types, on Pulsar: a real Airflow, a real Spark, a real cluster, and a real loss."""
+"""What a user types, on Pulsar: a real Airflow, a real Spark, a real cluster; tests/platform finds a real loss."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ import pytest
 from brokerproof.machine.processes import find_marked_processes
 from installation import PROJECT, Installation
 
-HERE = Path(__file__).parent
-# Short, but long enough for the metadata session's 30 s and the clients' back-off.
-SHORT = ("phases.steady_s=6", "phases.impact_s=75", "phases.recovery_s=8", "workload.rate=500")
+# Short, but long enough for metadata sessions, which are shorter too, and the clients' back-off.
+SHORT = (
+    *("phases.steady_s=6", "phases.impact_s=50", "phases.recovery_s=8", "workload.rate=500"),
+    *("settings.broker.metadataStoreSessionTimeoutMillis=10000", "settings.bookie.zkTimeout=10000"),
+)
 
 pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
 def on_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """A shipped scenario, and a control with fewer nodes than a shipped one needs."""
+    """A shipped scenario alone."""
     shipped = PROJECT / "dags" / "scenarios" / "sync_datacenter_loss.yaml"
     made = Installation.lay_out(
         tmp_path_factory.mktemp("real"),
-        topologies=[PROJECT / "topologies", HERE / "topologies"],
-        scenarios=[shipped, *(HERE / "scenarios").glob("*.yaml")],
+        topologies=[PROJECT / "topologies"],
+        scenarios=[shipped],
     )
     yield made
     made.brokerproof("airflow", "stop")
@@ -43,17 +45,9 @@ def run(installation: Installation, scenario: str, *settings: str) -> tuple[int,
 def test_a_destroyed_datacenter_loses_nothing_and_nothing_stays_behind(on_pulsar: Installation) -> None:
     status, result = run(on_pulsar, "sync_datacenter_loss", *SHORT)
     assert (status, result["verdict"]) == (0, "passed"), result["why"]
-    assert result["counts"]["acked"] > 0.95 * 500 * 89
+    assert result["counts"]["acked"] > 0.95 * 500 * 64
     assert result["counts"]["illegal"]["lost"] == 0
-    assert 20 < result["recovery"]["eu_destroyed"]["rto_s"] < 80
+    assert 8 < result["recovery"]["eu_destroyed"]["rto_s"] < 55
     assert not list(find_marked_processes(Path(result["run_dir"])))
     history = on_pulsar.brokerproof("history", "sync_datacenter_loss", "--json")
     assert [run["verdict"] for run in json.loads(history.stdout)] == ["passed"]
-
-
-@pytest.mark.timeout(1500)
-def test_a_control_loses_acknowledged_messages_and_they_are_found(on_pulsar: Installation) -> None:
-    status, result = run(on_pulsar, "control_bookie_destroyed")
-    assert (status, result["verdict"]) == (0, "failed"), result["why"]
-    assert result["counts"]["illegal"]["lost"] > 0
-    assert result["suites"]["completeness"] == "failed"

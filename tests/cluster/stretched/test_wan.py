@@ -29,7 +29,8 @@ from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
 from brokerproof.systems.registry import make_clients
 
-from .conftest import DELAY_MS, ConfiguredRun
+from ..conftest import ConfiguredRun
+from .conftest import DELAY_MS
 
 
 @pytest.fixture

@@ -1,0 +1,30 @@
+"""One cluster that is stretched over a link between two regions; the tests of this directory share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from brokerproof import lifecycle
+
+from ..conftest import ROOT, ConfiguredRun
+
+# Of the link between the regions, in each direction.
+DELAY_MS = 20
+
+
+@pytest.fixture(scope="package")
+def stretched(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConfiguredRun]:
+    run = lifecycle.reserve(
+        ROOT / "dags" / "scenarios" / "sync_nominal.yaml",
+        directory=str(tmp_path_factory.mktemp("stretched") / "run"),
+        run_id="stretched",
+        topologies=ROOT / "topologies",
+        overrides={"topology": "sync_active_passive_wan", "overrides": {"links.0.delay_ms": DELAY_MS}},
+    )
+    try:
+        lifecycle.provision(run)
+        lifecycle.configure(run)
+        yield ConfiguredRun.from_runs(run, run)
+    finally:
+        lifecycle.release(run)

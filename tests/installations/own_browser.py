@@ -1,0 +1,50 @@
+"""The machine's Chromium, for tests that look at pages as people do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# On two cores, which the tasks of a run share with the browser, a page takes seconds.
+PATIENCE_MS = 60_000
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """`BROKERPROOF_BROWSER`, which has to exist then, or the first that is found by name; without one, a skip."""
+    executable = os.environ.get("BROKERPROOF_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
+    if executable is None:
+        pytest.skip(f"no browser: install one of {', '.join(NAMES)}, or name one in BROKERPROOF_BROWSER")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=executable,
+            # Chromium's sandbox refuses to run as root.
+            chromium_sandbox=os.geteuid() != 0,
+            args=["--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+        )
+        yield started
+        started.close()
+
+
+@contextmanager
+def open_page(browser: Browser, url: str) -> Iterator[Page]:
+    """The first page that somebody sees who has not logged in."""
+    context = browser.new_context(base_url=url)
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    page.goto("/")
+    yield page
+    context.close()
+
+
+def log_in(page: Page, password: str) -> None:
+    """Fill the form in and send it."""
+    page.get_by_label("Username").fill("admin")
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Sign in").click()

@@ -1,0 +1,312 @@
+"""The platform of docker-compose.yaml as a team uses it: a run from Airflow's UI, on Spark's workers, in containers."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import docker
+import httpx
+import pytest
+from brokerproof.clock import wait_until
+from brokerproof.orchestration.airflow_client import AirflowClient
+from brokerproof.orchestration.run_id import derive_run_id
+from own_browser import log_in, open_browser, open_page
+
+from .conftest import Platform
+
+SCENARIO = "control_bookie_destroyed"
+NODES = {"metadata-1", "bookie-1", "bookie-2", "broker-1"}
+RUN_LABEL = "org.brokerproof.run"
+
+
+def connect(platform: Platform) -> AirflowClient:
+    return AirflowClient(platform.url("airflow"), "admin", platform.secrets["AIRFLOW_ADMIN_PASSWORD"])
+
+
+def ask_prometheus(platform: Platform, path: str, **parameters: str) -> Any:
+    answer = httpx.get(f"{platform.url('prometheus')}/api/v1/{path}", params=parameters, trust_env=False)
+    return answer.raise_for_status().json()["data"]
+
+
+def list_node_targets(platform: Platform, run_id: str) -> dict[str, str]:
+    """The health of every node of a run that Prometheus knows."""
+    targets = ask_prometheus(platform, "targets")["activeTargets"]
+    return {each["labels"]["node"]: each["health"] for each in targets if each["labels"].get("run") == run_id}
+
+
+def read_outcome(platform: Platform, run_id: str) -> dict[str, Any]:
+    read = platform.execute("scheduler", "cat", f"var/runs/{run_id}/state/outcome.json")
+    assert read.returncode == 0, read.stderr
+    outcome: dict[str, Any] = json.loads(read.stdout)
+    return outcome
+
+
+def test_nothing_listens_beyond_this_machine(platform: Platform) -> None:
+    own = platform.client.containers(filters={"label": f"com.docker.compose.project={platform.project}"})
+    ports = [port for container in own for port in container["Ports"] if "PublicPort" in port]
+    assert len(ports) == 3
+    assert {port["IP"] for port in ports} == {"127.0.0.1"}
+
+
+def is_well(container: Mapping[str, Any]) -> bool:
+    """Whether a container runs, was never started again and, where it has a health check, passes it."""
+    state = container["State"]
+    healthy = state.get("Health", {"Status": "healthy"})["Status"] == "healthy"
+    return bool(state["Status"] == "running" and container["RestartCount"] == 0 and healthy)
+
+
+def test_every_service_is_healthy(platform: Platform) -> None:
+    label = f"com.docker.compose.project={platform.project}"
+
+    def list_unwell() -> list[str]:
+        states = [
+            platform.client.inspect_container(each["Id"])
+            for each in platform.client.containers(all=True, filters={"label": label})
+        ]
+        return [each["Name"] for each in states if "initialize" not in each["Name"] and not is_well(each)]
+
+    wait_until(lambda: not list_unwell(), timeout_s=240, what="every service to be healthy", every_s=1)
+
+
+def test_no_service_of_ours_is_root(platform: Platform) -> None:
+    for service in ("api-server", "scheduler", "spark-master", "spark-worker-1", "results"):
+        assert platform.execute(service, "id", "-u").stdout.strip() == "10001", service
+
+
+def test_nobody_gets_in_without_the_password(platform: Platform) -> None:
+    url = platform.url("airflow")
+    assert httpx.get(f"{url}/api/v2/dags", trust_env=False).status_code == 401
+    assert httpx.get(f"{url}/brokerproof/", trust_env=False).status_code in (302, 307, 401, 403)
+    wrong = httpx.post(f"{url}/auth/token", json={"username": "admin", "password": "admin"}, trust_env=False)
+    assert wrong.status_code == 401
+
+
+def test_the_image_says_what_is_in_it(platform: Platform) -> None:
+    bill = json.loads(platform.execute("scheduler", "cat", "sbom.cdx.json").stdout)
+    assert bill["bomFormat"] == "CycloneDX"
+    assert {"apache-airflow-core", "pyspark", "great-expectations"} <= {
+        each["name"].replace("_", "-") for each in bill["components"]
+    }
+
+
+@pytest.mark.timeout(1200)
+def test_a_run_from_the_ui_on_spark_and_containers_finds_what_was_lost(platform: Platform) -> None:
+    client = connect(platform)
+    client.wait_for_dag(SCENARIO)
+    with open_browser() as browser, open_page(browser, platform.url("airflow")) as page:
+        log_in(page, platform.secrets["AIRFLOW_ADMIN_PASSWORD"])
+        page.get_by_text("Stats").first.wait_for()
+        page.goto(f"/dags/{SCENARIO}")
+        page.get_by_role("button", name="Trigger").first.click()
+        page.get_by_test_id("trigger-dag-submit").click()
+        page.wait_for_url(f"**/dags/{SCENARIO}/runs/**")
+        dag_run_id = unquote(page.url.split("/runs/")[1].split("?")[0].split("/")[0])
+    run_id = derive_run_id(SCENARIO, dag_run_id)
+    seen: dict[str, str] = {}
+
+    def is_over() -> bool:
+        found = list_node_targets(platform, run_id)
+        seen.update({node: "up" for node, health in found.items() if health == "up"})
+        return client.read_state(SCENARIO, dag_run_id) in ("failed", "success")
+
+    began = time.monotonic()
+    wait_until(is_over, timeout_s=1000, what="the run to end", every_s=1)
+    print(f"the run took {time.monotonic() - began:.0f} s")
+    # Every node was a target that was up.
+    assert set(seen) == NODES
+    outcome = read_outcome(platform, run_id)
+    assert (outcome["verdict"], outcome["met"], outcome["runtime"]) == ("failed", True, "docker"), outcome["why"]
+    assert outcome["counts"]["illegal"]["lost"] > 0
+    # A control whose suite fails as it should ends green.
+    tasks = {task.task_id: task.state for task in client.list_tasks(SCENARIO, dag_run_id)}
+    failed = {name for name, state in tasks.items() if state == "failed"}
+    assert failed == {name for name, verdict in outcome["suites"].items() if verdict == "failed"}
+    # On a slow machine its repair is not over in time, which another suite tells.
+    assert "completeness" in failed
+    assert client.read_state(SCENARIO, dag_run_id) == "success"
+    # It ran on Spark's workers.
+    log = platform.execute("scheduler", "sh", "-c", f"cat airflow/logs/dag_id={SCENARIO}/*/task_id=load/*.log").stdout
+    assert "--master spark://spark-master:7077" in log
+    # Nothing of it is left.
+    assert platform.list_containers(RUN_LABEL) == []
+    assert platform.client.networks(filters={"label": RUN_LABEL}) == []
+    assert (platform.client.volumes(filters={"label": RUN_LABEL})["Volumes"] or []) == []
+    wait_until(lambda: not list_node_targets(platform, run_id), timeout_s=30, what="Prometheus to drop the nodes")
+
+
+def test_results_reach_prometheus_from_the_history(platform: Platform) -> None:
+    query = f'brokerproof_last_run_as_expected{{scenario="{SCENARIO}",runtime="docker"}}'
+    [sample] = wait_until(
+        lambda: ask_prometheus(platform, "query", query=query)["result"], timeout_s=90, what="the last run's sample"
+    )
+    assert sample["value"][1] == "1"
+    shown = platform.execute("scheduler", "brokerproof", "history", SCENARIO, "--json")
+    assert [run["verdict"] for run in json.loads(shown.stdout)] == ["failed"]
+
+
+def ask_engine(platform: Platform, method: str, path: str, body: str | None = None, pad: int = 0) -> int:
+    """The status that the proxy, or the engine behind it, answers with; `pad` is the length of a header."""
+    code = (
+        "import http.client, socket; c = http.client.HTTPConnection('engine'); "
+        "c.sock = socket.socket(socket.AF_UNIX); c.sock.settimeout(20); c.sock.connect('/run/engine/docker.sock'); "
+        f"body = {body!r}; headers = {{'Content-Type': 'application/json', 'X-Pad': 'x' * {pad}}}; "
+        f"c.request({method!r}, {path!r}, body and body.encode(), headers); print(c.getresponse().status)"
+    )
+    return int(platform.ask("scheduler", "python", "-c", code))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/containers/x/exec"),
+        ("POST", "/build"),
+        ("POST", "/containers/x/update"),
+        ("POST", "/images/create?fromSrc=-"),
+        ("POST", "/images/create?from%53rc=-&repo=haproxy&tag=3.2"),
+        ("POST", "/v1.23/containers/x/start"),
+        ("POST", "/swarm/init"),
+        ("POST", "/plugins/pull"),
+        ("DELETE", "/images/haproxy:3.2"),
+        ("GET", "/secrets"),
+        ("POST", "/v1.41/commit"),
+        ("POST", "/volumes/prune"),
+        ("GET", "/containers/../secrets"),
+    ],
+)
+def test_a_call_that_nodes_do_not_need_is_refused(platform: Platform, method: str, path: str) -> None:
+    assert ask_engine(platform, method, path) == 403
+
+
+IMAGE = '"Image": "haproxy:3.2"'
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        '"Privileged": true',
+        '"privileged" : true',
+        '"\\u0050rivileged": true',
+        '"Binds": ["brokerproof-x:/data", "/etc:/x"]',
+        '"Binds": ["\\/:/x"]',
+        '"Binds": ["v:/]", "/:/x"]',
+        '"Binds": ["brokerproof-x:/x"], "Binds": ["/:/x"]',
+        # The engine takes the long s for an s.
+        '"Bind\u017f": ["/:/x"]',
+        '"Mounts": [{"Type": "bind", "Source": "/", "Target": "/x"}]',
+        '"CapAdd": ["SYS_ADMIN"]',
+        '"CapAdd": "ALL"',
+        '"CapAdd": ["NET_ADMIN"],\n"CapAdd": ["ALL"]',
+        '"CapAdd": ["NET_ADMIN", "SYS_ADMIN"]',
+        '"PidMode": "host"',
+        '"NetworkMode": "host"',
+        '"NetworkMode": "container:postgres"',
+        '"Devices": [{"PathOnHost": "/dev/vda"}]',
+        '"SecurityOpt": ["apparmor=unconfined"]',
+        '"MaskedPaths": []',
+        '"VolumesFrom": ["postgres"]',
+        '"Runtime": "another"',
+        '"PortBindings": {"80/tcp": [{"HostIp": "", "HostPort": "80"}]}',
+    ],
+)
+def test_a_container_that_asks_for_more_than_a_node_is_refused(platform: Platform, asked: str) -> None:
+    body = f'{{{IMAGE}, "HostConfig": {{{asked}}}}}'
+    assert ask_engine(platform, "POST", "/v1.41/containers/create", body) == 403
+
+
+def test_a_container_in_the_network_of_the_machine_is_refused(platform: Platform) -> None:
+    body = f'{{{IMAGE}, "NetworkingConfig": {{"EndpointsConfig": {{"host": {{}}}}}}}}'
+    assert ask_engine(platform, "POST", "/containers/create", body) == 403
+
+
+@pytest.mark.parametrize(("spaces", "pad"), [(100_000, 0), (50_000, 100_000)])
+def test_what_the_proxy_cannot_read_as_a_whole_is_refused(platform: Platform, spaces: int, pad: int) -> None:
+    body = " " * spaces + f'{{{IMAGE}, "HostConfig": {{"Privileged": true}}}}'
+    assert ask_engine(platform, "POST", "/containers/create", body, pad) in (400, 413)
+
+
+def test_a_start_that_describes_the_container_once_more_is_refused(platform: Platform) -> None:
+    assert ask_engine(platform, "POST", "/containers/x/start", '{"Privileged": true}') == 403
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"Name": "x", "Driver": "macvlan", "IPAM": {"Driver": "default"}}',
+        '{"Name": "x", "Driver": "bridge", "Options": {"parent": "eth0"}}',
+    ],
+)
+def test_a_network_of_the_machine_is_refused(platform: Platform, body: str) -> None:
+    assert ask_engine(platform, "POST", "/networks/create", body) == 403
+
+
+def test_nobody_can_write_into_the_proxy(platform: Platform) -> None:
+    [engine] = platform.client.containers(filters={"label": "com.docker.compose.service=engine"})
+    with pytest.raises(docker.errors.APIError, match="read-only"):
+        platform.client.put_archive(engine["Id"], "/usr/local", b"\0" * 1024)
+
+
+def test_a_volume_of_this_machine_is_refused(platform: Platform) -> None:
+    body = '{"Name": "x", "DriverOpts": {"type": "none", "o": "bind", "device": "/"}}'
+    assert ask_engine(platform, "POST", "/volumes/create", body) == 403
+
+
+def test_what_nodes_need_is_let_through(platform: Platform) -> None:
+    """That the refusals are no accident; all that a run needs went through in its test."""
+    assert ask_engine(platform, "GET", "/v1.41/containers/json") == 200
+    assert ask_engine(platform, "POST", "/containers/nobody/start") == 404
+    plain = f'{{{IMAGE}, "HostConfig": {{"CapAdd": ["NET_ADMIN"], "Binds": ["brokerproof-x:/x"]}}}}'
+    name = f"{platform.project}-plain"
+    assert ask_engine(platform, "POST", f"/containers/create?name={name}", plain) == 201
+    assert ask_engine(platform, "DELETE", f"/containers/{name}?v=1") == 204
+    platform.client.remove_volume("brokerproof-x")
+
+
+def test_without_secrets_compose_says_how_to_make_them(platform: Platform, tmp_path: Path) -> None:
+    bare = {name: value for name, value in platform.environment.items() if name not in platform.secrets}
+    (tmp_path / "env").touch()
+    said = Platform(platform.client, platform.project, bare, {}).compose("--env-file", str(tmp_path / "env"), "config")
+    assert said.returncode != 0
+    assert re.search(r"run make compose-secrets", said.stderr)
+
+
+def start_nodes(platform: Platform, run_id: str) -> None:
+    """Trigger a run and wait until nodes of it are there."""
+    connect(platform).trigger_run(SCENARIO, run_id, {})
+    wait_until(lambda: len(platform.list_containers(RUN_LABEL)) >= 2, timeout_s=180, what="nodes to be there")
+
+
+@pytest.mark.timeout(900)
+def test_what_a_killed_scheduler_leaves_is_removed_by_down_and_nothing_else_is(platform: Platform) -> None:
+    """All tasks are killed with it, and everything that would clean up after them."""
+    start_nodes(platform, f"{SCENARIO}-killed")
+    assert platform.compose("kill", "--signal", "SIGKILL", "scheduler").returncode == 0
+    assert platform.list_containers(RUN_LABEL)
+    others = platform.list_containers(f"com.docker.compose.project={platform.project}")
+    assert platform.compose("up", "--detach", "scheduler").returncode == 0
+    assert platform.list_containers(RUN_LABEL), "somebody else removed them"
+    done = platform.execute("scheduler", "brokerproof", "down", "--here")
+    assert done.returncode == 0, done.stderr
+    assert platform.list_containers(RUN_LABEL) == []
+    assert platform.client.networks(filters={"label": RUN_LABEL}) == []
+    assert (platform.client.volumes(filters={"label": RUN_LABEL})["Volumes"] or []) == []
+    assert sorted(platform.list_containers(f"com.docker.compose.project={platform.project}")) == sorted(others)
+    # The orphaned run would go on when its tasks are found dead.
+    connect(platform).cancel_run(SCENARIO, f"{SCENARIO}-killed")
+
+
+@pytest.mark.timeout(900)
+def test_down_in_the_middle_of_a_run_leaves_nothing(platform: Platform) -> None:
+    start_nodes(platform, f"{SCENARIO}-cut-off")
+    done = platform.compose("down", "--volumes")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert platform.list_containers(RUN_LABEL) == []
+    assert platform.list_containers(f"com.docker.compose.project={platform.project}") == []
+    for label in (RUN_LABEL, f"com.docker.compose.project={platform.project}"):
+        assert platform.client.networks(filters={"label": label}) == []
+        assert (platform.client.volumes(filters={"label": label})["Volumes"] or []) == []

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from brokerproof.errors import MachineError
+from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.systems.pulsar.roles import Role
+from brokerproof.systems.pulsar.software import ImageSoftware, provide_software
+
+
+class Images(ProcessRuntime):
+    """A runtime of images, as far as software is asked for."""
+
+    def __init__(self, nodes: Path) -> None:
+        super().__init__(nodes)
+        self.read: list[tuple[str, str]] = []
+
+    def read_image_file(self, image: str, path: str) -> str:
+        self.read.append((image, path))
+        if not path.endswith("broker.conf"):
+            raise MachineError(f"{image} holds no {path}")
+        return "clusterName=\n"
+
+
+def test_where_a_runtime_runs_images_the_official_one_holds_everything(tmp_path: Path) -> None:
+    runtime = Images(tmp_path)
+    software = provide_software("4.0.8", runtime)
+    assert isinstance(software, ImageSoftware)
+    assert (software.image, software.java, software.classpath) == ("apachepulsar/pulsar:4.0.8", "java", "/pulsar/lib/*")
+    assert software.list_class_data_options(Role.BROKER, 256) == ()
+    assert [software.read_shipped("broker.conf") for _ in range(2)] == ["clusterName=\n"] * 2
+    assert runtime.read == [("apachepulsar/pulsar:4.0.8", "/pulsar/conf/broker.conf")]
+    with pytest.raises(MachineError, match="holds no"):
+        software.read_shipped("zookeeper.conf")
