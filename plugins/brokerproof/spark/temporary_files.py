@@ -6,6 +6,7 @@ process that submitted the job, and the next job, or `down`, removes the directo
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -15,16 +16,19 @@ from pathlib import Path
 
 from brokerproof.machine.processes import find_process, read_start
 
+# Jobs of one process, which may work at the same time.
+_jobs = itertools.count()
+
 
 @contextmanager
 def temporary_directory(parent: Path) -> Iterator[Path]:
-    """Make this process's directory below `parent` and remove it at the end of the block.
+    """Make a directory of this process below `parent` and remove it at the end of the block.
 
-    It first removes what ended processes left. A process may have one directory at a time.
+    It first removes what ended processes left.
     """
     remove_abandoned_directories(parent)
-    mine = parent / f"{os.getpid()}-{read_start(os.getpid()):.2f}"
-    mine.mkdir(parents=True, exist_ok=True)
+    mine = parent / f"{os.getpid()}-{read_start(os.getpid()):.2f}-{next(_jobs)}"
+    mine.mkdir(parents=True)
     try:
         yield mine
     finally:
@@ -40,5 +44,5 @@ def remove_abandoned_directories(parent: Path) -> None:
 
 
 def _has_living_owner(name: str) -> bool:
-    owner = re.fullmatch(r"(\d+)-(\d+\.\d+)", name)
+    owner = re.fullmatch(r"(\d+)-(\d+\.\d+)-\d+", name)
     return owner is None or find_process(int(owner[1]), float(owner[2])) is not None

@@ -47,6 +47,14 @@ def test_the_next_job_removes_the_directory_of_a_killed_job(tmp_path: Path, left
     assert not left_over.exists()
 
 
+def test_a_job_that_ends_leaves_another_one_of_the_same_process_its_files(tmp_path: Path) -> None:
+    with temporary_directory(tmp_path) as directory:
+        (directory / "spill").write_text("much")
+        with temporary_directory(tmp_path) as other:
+            assert other != directory
+        assert (directory / "spill").exists()
+
+
 def test_a_directory_in_use_is_not_removed(tmp_path: Path, left_over: Path) -> None:
     with temporary_directory(tmp_path) as directory:
         remove_abandoned_directories(tmp_path)
@@ -55,13 +63,13 @@ def test_a_directory_in_use_is_not_removed(tmp_path: Path, left_over: Path) -> N
 
 def test_a_directory_of_an_earlier_process_with_the_same_pid_is_removed(tmp_path: Path) -> None:
     with temporary_directory(tmp_path) as directory:
-        earlier = tmp_path / f"{directory.name.partition('-')[0]}-1.00"
+        earlier = tmp_path / f"{directory.name.partition('-')[0]}-1.00-0"
         earlier.mkdir()
         remove_abandoned_directories(tmp_path)
         assert list(tmp_path.iterdir()) == [directory]
 
 
-@pytest.mark.parametrize("name", ["spark-2f6e", "12", "12-x", "blockmgr-1.5"])
+@pytest.mark.parametrize("name", ["spark-2f6e", "12", "12-x", "12-x-1", "blockmgr-1.5"])
 def test_what_somebody_else_made_there_is_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     remove_abandoned_directories(tmp_path)
