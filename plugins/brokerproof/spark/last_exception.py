@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-# `some.module.SomeError: a sentence`, as Python ends a traceback.
+# `some.module.SomeError: a sentence`, as Python ends a traceback, and Java begins one or goes on with.
 _EXCEPTION = re.compile(
-    r"^(?P<wraps>Caused by: )?(?P<module>(?:[A-Za-z_]\w*\.)*)(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt)): (?P<message>.+)"
+    r"^(?P<wraps>Caused by: )?(?P<module>(?:[A-Za-z_]\w*\.)*)"
+    r"(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt)): (?P<message>.+)"
 )
 
 
