@@ -323,8 +323,65 @@ def test_release_does_not_mind_a_node_that_ends_meanwhile(
     listed = runtime._mine.list_containers()
     assert [one["State"] for one in listed] == ["running"]
     runtime.kill("n1")
-    monkeypatch.setattr(runtime._mine, "list_containers", lambda: listed)
+    listings = iter([listed])
+    list_now = runtime._mine.list_containers
+    monkeypatch.setattr(runtime._mine, "list_containers", lambda: next(listings, None) or list_now())
     assert runtime.release() == ["n1"]
+
+
+def test_release_does_not_mind_a_container_that_leaves_or_comes_meanwhile(
+    runtime: ContainerRuntime, image: str, client: docker.APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those do that the engine was stopping or making for a process that was killed."""
+    start(runtime, make_spec(image))
+    [network] = runtime._mine.list_networks()
+    leaving, coming = (client.create_container(image, ["sleep", "600"])["Id"] for _ in range(2))
+    for each in (leaving, coming):
+        client.start(each)
+    client.connect_container_to_network(leaving, network["Id"])
+    inspect, remove = client.inspect_network, client.remove_network
+    refused = []
+
+    def inspect_and_leave(name: str) -> Any:
+        found = inspect(name)
+        if leaving in found["Containers"]:
+            client.disconnect_container_from_network(leaving, name)
+        return found
+
+    def come_and_remove(name: str) -> None:
+        if not refused:
+            client.connect_container_to_network(coming, name)
+        try:
+            remove(name)
+        except docker.errors.APIError as error:
+            refused.append(error)
+            raise
+
+    monkeypatch.setattr(engine, "connect", lambda _: client)
+    monkeypatch.setattr(client, "inspect_network", inspect_and_leave)
+    monkeypatch.setattr(client, "remove_network", come_and_remove)
+    try:
+        assert runtime.release() == ["n1"]
+        assert [error.status_code for error in refused] == [403]
+        assert runtime._mine.list_networks() == []
+    finally:
+        for each in (leaving, coming):
+            client.remove_container(each, force=True)
+
+
+def test_release_removes_what_the_engine_made_after_it_had_looked(
+    runtime: ContainerRuntime, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(runtime, make_spec(image))
+    end = runtime._end
+
+    def end_and_make(container: Any) -> None:
+        end(container)
+        runtime._make_node(make_spec(image, "n2"))
+
+    monkeypatch.setattr(runtime, "_end", end_and_make)
+    assert runtime.release() == ["n1"]
+    assert runtime._mine.list_containers() == []
 
 
 def test_a_run_is_ended_in_the_engine_that_it_began_in(

@@ -238,6 +238,7 @@ class ContainerRuntime(SupervisedRuntime):
             containers = self._mine.list_containers()
             with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
                 list(pool.map(self._end, containers))
+            self._mine.remove_containers()
             self._mine.remove_networks()
         return list_running_nodes(containers)
 

@@ -14,7 +14,7 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
+from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError, NodeError
 from brokerproof.machine.files import write_whole
 from brokerproof.settings import from_environment
@@ -44,8 +45,11 @@ CLIENTS = f"{_LABEL}clients"
 RUNNING = frozenset({"running", "paused"})
 _TIMEOUT_S = 60
 _MIB = 2**20
-# What the engine answers meanwhile, with the status 409.
-_BEING_REMOVED = ("already in progress", "marked for removal")
+# What the engine answers, with various statuses, while something goes or where it has just gone.
+_GOES = ("already in progress", "marked for removal", "is not connected to")
+# What it answers where a container is in a network, and how long one may take to leave or to go.
+_IN_USE = "has active endpoints"
+_GO_S = 20.0
 SOCKET = "/var/run/docker.sock"
 _REMEDY = "start Docker, or say in DOCKER_HOST where it listens"
 
@@ -215,24 +219,42 @@ class RunInEngine:
         return found
 
     def remove_containers(self) -> None:
-        """End and remove all containers."""
+        """End and remove all containers, those included that the engine was still making for somebody who is dead."""
+        wait_until(self._remove_containers, timeout_s=_GO_S, what="the run's containers to go")
+
+    def _remove_containers(self) -> bool:
         for container in self.list_containers():
             remove_container(self.client, container["Id"])
+        return not self.list_containers()
 
     def remove_networks(self) -> None:
         """Remove all networks; whoever is still in one, as clients are, leaves it.
 
         A client that does not run now could never start again with a network that is gone.
         """
-        clients = self.client.containers(all=True, filters={"label": [f"{CLIENTS}={self.labels[SLOTS]}"]})
         for network in self.list_networks():
-            stopped = [one["Id"] for one in clients if network["Name"] in one["NetworkSettings"]["Networks"]]
-            with allow_absence():
-                running = self.client.inspect_network(network["Id"])["Containers"]
-                for container in {*running, *stopped}:
-                    with allow_absence():
-                        self.client.disconnect_container_from_network(container, network["Id"], force=True)
+            wait_until(
+                partial(self._remove_network, network),
+                timeout_s=_GO_S,
+                what=f"every container to leave the network {network['Name']}",
+            )
+
+    def _remove_network(self, network: Mapping[str, Any]) -> bool:
+        """Remove a network that nobody is in any more; False where somebody still is, or came meanwhile."""
+        clients = self.client.containers(all=True, filters={"label": [f"{CLIENTS}={self.labels[SLOTS]}"]})
+        stopped = [one["Id"] for one in clients if network["Name"] in one["NetworkSettings"]["Networks"]]
+        with allow_absence():
+            running = self.client.inspect_network(network["Id"])["Containers"]
+            for container in {*running, *stopped}:
+                with allow_absence():
+                    self.client.disconnect_container_from_network(container, network["Id"], force=True)
+            try:
                 self.client.remove_network(network["Id"])
+            except APIError as error:
+                if _IN_USE not in str(error.explanation):
+                    raise
+                return False
+        return True
 
     def remove_volumes(self) -> None:
         """Remove all volumes."""
@@ -362,5 +384,5 @@ def allow_absence() -> Iterator[None]:
     except NotFound:
         pass
     except APIError as error:
-        if error.status_code != 409 or not any(words in str(error.explanation) for words in _BEING_REMOVED):
+        if not any(words in str(error.explanation) for words in _GOES):
             raise
