@@ -8,6 +8,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,15 +181,24 @@ def test_who_ends_a_node_from_outside_is_no_failure_of_the_system(
     wait_until(lambda: not runtime.is_alive("n1"), timeout_s=30, what="n1 to be gone")
     with pytest.raises(NodeError, match=f"somebody outside the run ended node n1: .*{how}"):
         runtime.check_nobody_interfered()
+    # As its service manager does, after which the engine knows no more of it.
+    assert runtime.start_again(replace(spec, command=("sh", "-c", LIVES)))
+    with pytest.raises(NodeError, match=f"somebody outside the run ended node n1: .*{how}"):
+        runtime.check_nobody_interfered()
 
 
 def test_a_node_that_ends_by_itself_or_by_a_fault_was_ended_by_nobody_else(
     runtime: ContainerRuntime, image: str
 ) -> None:
-    start(runtime, make_spec(image, "n1", code="sleep 0.5; exit 3"))
-    start(runtime, make_spec(image, "n2", "us"))
+    spec = make_spec(image, "n1", code="sleep 0.5; exit 3")
+    start(runtime, spec)
+    other = make_spec(image, "n2", "us")
+    start(runtime, other)
     runtime.kill("n2")
     wait_until(lambda: not runtime.is_alive("n1"), timeout_s=10, what="n1 to end")
+    runtime.check_nobody_interfered()
+    assert runtime.start_again(spec)
+    runtime.start(other)
     runtime.check_nobody_interfered()
 
 

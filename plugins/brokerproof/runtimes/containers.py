@@ -28,7 +28,7 @@ from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError, NodeError
 from brokerproof.experiment.topology import Topology
 from brokerproof.machine import slots
-from brokerproof.machine.files import stage_file
+from brokerproof.machine.files import stage_file, write_whole
 from brokerproof.network import Link, Plan, has_link
 from brokerproof.runtimes import engine
 from brokerproof.runtimes.container_addresses import Subnet, assign_container_addresses
@@ -61,6 +61,8 @@ _TAIL_LINES_READ = 400
 _ENDED_BY_SIGNAL = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGINT})
 # What a connection to nobody comes to.
 _SILENCE = frozenset({errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ETIMEDOUT})
+# In a node's directory, how somebody outside the run ended it before it was started again.
+_INTERFERENCE = "interference"
 # Requests to the engine at a time.
 _AT_ONCE = 8
 
@@ -104,7 +106,11 @@ class ContainerRuntime(SupervisedRuntime):
         """Start the container, after the node's `format` program where its volumes are empty."""
         client, name = self._mine.client, self._mine.name(spec.name)
         with translate_errors(f"node {spec.name} cannot be started"):
-            if not self._state(spec.name):
+            state = self._state(spec.name)
+            if self._wanted(spec.name).exists() and (how := _tell_interference(state)):
+                # The engine forgets that when the service manager starts it again.
+                write_whole(self.nodes / spec.name / _INTERFERENCE, how)
+            if not state:
                 # Somebody removed its container; what it stored is on its volumes.
                 self._require_volumes(spec)
                 self._make_node(spec)
@@ -204,11 +210,13 @@ class ContainerRuntime(SupervisedRuntime):
         return f"{said}, {spec.address}:{port} does not answer" if not _answers(spec.address, port) else None
 
     def check_nobody_interfered(self) -> None:
-        """A container that was to run is there, and neither the kernel nor a person ended it."""
+        """A container that was to run is there, and neither the kernel nor a person ended it, at any time."""
+        for path in sorted(self.nodes.glob(f"*/{_INTERFERENCE}")):
+            raise _blame_others(path.parent.name, path.read_text(encoding="utf-8"))
         for name in sorted(path.parent.name for path in self.nodes.glob("*/wanted")):
             state = self._state(name)
             if not state.get("Running") and (how := _tell_interference(state)):
-                raise NodeError(f"somebody outside the run ended node {name}: {how}")
+                raise _blame_others(name, how)
 
     def start_links(self, plan: Plan) -> Link:
         """Start the link process in a container that is in the network of every region."""
@@ -468,6 +476,10 @@ def _tell_interference(state: Mapping[str, Any]) -> str | None:
         return "the kernel killed it, because its container had no memory left"
     code = int(state["ExitCode"])
     return f"a signal ended its container, with {code}" if code in _ENDED_BY_SIGNAL else None
+
+
+def _blame_others(name: str, how: str) -> NodeError:
+    return NodeError(f"somebody outside the run ended node {name}: {how}")
 
 
 def _answers(address: str, port: int) -> bool:
