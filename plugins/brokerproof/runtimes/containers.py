@@ -14,7 +14,6 @@ import re
 import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from ipaddress import IPv4Network
@@ -63,8 +62,6 @@ _ENDED_BY_SIGNAL = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM, 128 + 
 _SILENCE = frozenset({errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ETIMEDOUT})
 # In a node's directory, how somebody outside the run ended it before it was started again.
 _INTERFERENCE = "interference"
-# Requests to the engine at a time.
-_AT_ONCE = 8
 
 
 class ContainerRuntime(SupervisedRuntime):
@@ -244,8 +241,7 @@ class ContainerRuntime(SupervisedRuntime):
         self.end_supervision()
         with translate_errors("what the run left in the engine cannot be removed"):
             containers = self._mine.list_containers()
-            with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-                list(pool.map(self._end, containers))
+            engine.ask_for_each(containers, self._end)
             self._mine.remove_containers()
             self._mine.remove_networks()
         return list_running_nodes(containers)

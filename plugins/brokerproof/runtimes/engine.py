@@ -11,13 +11,14 @@ import json
 import logging
 import os
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import docker
 import requests
@@ -29,6 +30,8 @@ from brokerproof.machine.files import write_whole
 from brokerproof.settings import from_environment
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _LABEL = "org.brokerproof."
 # Whose slots its run took one of (machine/slots.py), and which run's it is: the directory of its nodes.
@@ -50,6 +53,8 @@ _GOES = ("already in progress", "marked for removal", "is not connected to")
 # What it answers where a container is in a network, and how long one may take to leave or to go.
 _IN_USE = "has active endpoints"
 _GO_S = 20.0
+# Requests to the engine at a time.
+_AT_ONCE = 8
 SOCKET = "/var/run/docker.sock"
 _REMEDY = "start Docker, or say in DOCKER_HOST where it listens"
 
@@ -223,8 +228,7 @@ class RunInEngine:
         wait_until(self._remove_containers, timeout_s=_GO_S, what="the run's containers to go")
 
     def _remove_containers(self) -> bool:
-        for container in self.list_containers():
-            remove_container(self.client, container["Id"])
+        ask_for_each(self.list_containers(), lambda container: remove_container(self.client, container["Id"]))
         return not self.list_containers()
 
     def remove_networks(self) -> None:
@@ -261,6 +265,12 @@ class RunInEngine:
         for volume in self.client.volumes(filters=self._filters)["Volumes"] or []:
             with allow_absence():
                 self.client.remove_volume(volume["Name"], force=True)
+
+
+def ask_for_each(containers: Iterable[T], ask: Callable[[T], None]) -> None:
+    """Ask the engine for something for each container, some at a time. Raises the first error."""
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        list(pool.map(ask, containers))
 
 
 def fill(text: str, host: str) -> str:
