@@ -60,7 +60,7 @@ def tabulate_datacenter_loss(runs: MeasuredRuns) -> RowMakers:
         "delivered twice (legal)": make_row(lambda run: f"{run.count_anomaly('delivered_twice'):,}"),
         "out of order": make_row(count_out_of_order),
         "longest gap in acks": make_row(read_worst("longest_ack_gap_s")),
-        "RTO (effect until the rate was held again)": make_row(lambda run: f"{run.find_worst('rto_s'):.0f} s"),
+        "RTO (injection until the last interruption ended)": make_row(lambda run: f"{run.find_worst('rto_s'):.0f} s"),
         "failure detected / topic reassigned": make_row(
             lambda run: f"{read_worst('detect_s')(run)} / {read_worst('reassign_s')(run)}"
         ),

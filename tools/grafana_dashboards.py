@@ -126,7 +126,7 @@ RESULTS: Mapping[str, Sequence[Chart]] = {
             unit="s",
         ),
         Chart(
-            title="Time until the rate was held again",
+            title="Time until the last interruption was over (RTO)",
             expr="brokerproof_last_run_rto_seconds",
             legend="{{scenario}}",
             unit="s",

@@ -411,7 +411,7 @@ def _explain_unknown(run: Run, judgement: Judgement, check: Check, harm: Harm, f
             return
         rows = [row for row in judgement.measurements if row.metric == check.name]
         if check.name == "rto_s":
-            found.add("the load ended before acks had held the rate for 5 s (rto_s)")
+            found.add("clients were still interrupted when the load ended (rto_s)")
         elif any(row.value is None or row.cut_off_by for row in rows) or not rows:
             found.add(f"a metric with a bound could not be measured: {check.name}")
         else:

@@ -192,6 +192,10 @@ class _Maker:
         if rng.random() < 0.25:
             # Those that a topology has already are replaced.
             overrides["restart"] = {rng.choice(list(self._system.roles)): {"after_s": rng.choice([0.5, 2, 20])}}
+        # Numbers of its own, so that a seed that was written down before this field came gives the same run.
+        late = random.Random(f"{seed}/late_after_s")
+        if late.random() < 0.2:
+            content["late_after_s"] = late.choice([0.1, 0.5, 3])
         if rng.random() < 0.2:
             content["regression"] = {"tolerance": rng.choice([0, 0.3]), "window": rng.choice([12, 40])}
             compared = [name for name, metric in METRICS.items() if metric.compared]

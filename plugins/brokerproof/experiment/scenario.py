@@ -140,6 +140,12 @@ class Scenario(FrozenModel):
         "counted and legal, and `rpo_messages` must bound those that no cluster holds any more",
     )
     owner: ExpectedOwner = ExpectedOwner()
+    late_after_s: float = Field(
+        1.0,
+        gt=0,
+        description="seconds after its schedule from which on a message without an ack is late; "
+        "late messages interrupt their producer and partition",
+    )
     bounds: dict[str, Bound] = Field(
         default_factory=dict, description="by metric, or by `metric/subject` for one fault, phase or moment of it"
     )

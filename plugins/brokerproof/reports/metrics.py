@@ -37,7 +37,8 @@ class _Measured:
 
 # One value a fault, of which the worst is shown, as `brokerproof history` does.
 _OF_THE_WORST_FAULT: Mapping[str, _Measured] = {
-    "rto_s": _Measured(name="rto_seconds", help="From a fault's effect until acks held the target rate again"),
+    "rto_s": _Measured(name="rto_seconds", help="From a fault's injection to the end of the last interruption"),
+    "unavailable_s": _Measured(name="unavailable_seconds", help="Time in which a fault interrupted some client"),
     "longest_ack_gap_s": _Measured(name="longest_ack_gap_seconds", help="Longest time without an ack after a fault"),
     "rpo_messages": _Measured(name="rpo_messages", help="Acked messages that no cluster holds any more after a fault"),
     "rpo_s": _Measured(name="rpo_seconds", help="Age of the oldest message that was lost to a fault"),

@@ -39,7 +39,7 @@ class ReportedFacts(StrictModel):
 class RunDocument(StrictModel):
     """Everything about a run. Where a field changes its meaning or goes, `version` grows; new fields may come."""
 
-    version: Literal[1] = Field(1, description="the version of this document's model")
+    version: Literal[2] = Field(2, description="the version of this document's model")
     outcome: Outcome = Field(description="whether and why the run is what its scenario expects")
     judgement: Judgement | None = Field(
         description="the suites, their expectations with what was observed, and the measurements with their bounds; "

@@ -18,12 +18,12 @@ from brokerproof.results.numbers import format_seconds, format_value
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.tables import SCHEMAS, FaultState
 
-# Times after a fault's effect, and what is waited for until then.
+# Times after a fault, and what is waited for until then. What clients saw counts from the injection.
 _MILESTONES = {
     "detect_s": "failure detected",
     "reassign_s": "topic reassigned",
-    "first_ack_s": "first ack",
-    "rto_s": "rate held again",
+    "first_ack_s": "first ack everywhere",
+    "rto_s": "last interruption over",
     "backlog_drain_s": "backlog drained",
     "rereplicate_s": "data replicated again",
 }
@@ -96,7 +96,7 @@ def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
 
 
 def _divide_recovery(rows: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
-    """From the effect on, what came next: where its bar begins and how long it is, in percent of the whole."""
+    """From the fault on, what came next: where its bar begins and how long it is, in percent of the whole."""
     reached = sorted(
         (row.value, _MILESTONES[row.metric]) for row in rows if row.metric in _MILESTONES and row.value is not None
     )

@@ -42,7 +42,7 @@ def tell_story(spans: Sequence[FaultSpan], judgement: Judgement | None) -> str:
     if judgement is None:
         parts.append("the run was not judged, so nobody knows what became of its messages")
     else:
-        parts += [_tell_pause(spans, judgement), _tell_messages(judgement)]
+        parts += [_tell_pause(spans, judgement), _tell_interruption(judgement), _tell_messages(judgement)]
     text = "; ".join(part for part in parts if part)
     return f"{text[0].upper() if not _begins_with_name(spans) else text[0]}{text[1:]}."
 
@@ -78,6 +78,22 @@ def _tell_pause(spans: Sequence[FaultSpan], judgement: Judgement) -> str:
     if longest < _PAUSE_S:
         return f"acks never stopped for longer than {format_seconds(longest)}"
     return f"acks stopped for {format_seconds(longest)}"
+
+
+def _tell_interruption(judgement: Judgement) -> str:
+    """The worst fault's interruptions and RTO, nothing of a run that was judged before there were such."""
+    unavailable = [row.value for row in judgement.measurements if row.metric == "unavailable_s"]
+    measured = [value for value in unavailable if value is not None]
+    if not measured:
+        return ""
+    if not max(measured):
+        return "no client was interrupted"
+    interrupted = f"clients were interrupted for {format_seconds(max(measured))}"
+    recovered = [row.value for row in judgement.measurements if row.metric == "rto_s"]
+    known = [value for value in recovered if value is not None]
+    if len(known) < len(recovered) or not known:
+        return f"{interrupted} and it is not known when they had recovered"
+    return f"{interrupted} and had recovered {format_seconds(max(known))} after the injection"
 
 
 def _tell_messages(judgement: Judgement) -> str:

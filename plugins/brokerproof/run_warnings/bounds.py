@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from brokerproof.experiment.metrics import METRICS, Metric, Watch
+from brokerproof.experiment.metrics import METRICS, Metric
 from brokerproof.experiment.run_warning import RunWarning
 from brokerproof.experiment.scenario import Bound, Scenario
 from brokerproof.experiment.topology import Topology
@@ -184,22 +184,20 @@ def _check_messages(line: _BoundInScenario) -> RunWarning | None:
 
 def _check_watch(line: _BoundInScenario) -> RunWarning | None:
     """A wait that is cut off proves a violation only if it already lasted longer than the bound."""
-    watch, bound = line.metric.watch, line.bound
-    if watch is None or bound.max is None or (bound.min or 0) > line.metric.least:
+    bound = line.bound
+    if not line.metric.ends_with_load or bound.max is None or (bound.min or 0) > line.metric.least:
         return None
     applies = [each for each in list_fault_times(line.scenario) if line.applies_to(each.fault.name)]
     if not applies:
         return None
-    longest = max(applies, key=lambda each: each.find_watched_s(watch))
-    seen_s = max(0.0, longest.find_watched_s(watch) - line.metric.lasting_s)
-    if bound.max < seen_s:
+    longest = max(applies, key=lambda each: each.load_end_s)
+    if bound.max < longest.load_end_s:
         return None
-    event = Watch.LOAD_END if longest.next_fault_s is None else watch
     return _warn(
         line,
-        f"`{longest.fault.name}` is watched for at most {longest.find_watched_s(watch):g} s, until {event}, and no "
-        f"value above {seen_s:g} can be proven, so that the bound cannot fail",
-        f"set it below {math.ceil(seen_s)}, or lengthen phases.impact_s",
+        f"the load ends {longest.load_end_s:g} s after `{longest.fault.name}`, and no value above "
+        f"{longest.load_end_s:g} can be proven, so that the bound cannot fail",
+        f"set it below {math.ceil(longest.load_end_s)}, or lengthen phases.impact_s",
         ".max",
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from brokerproof.experiment.fault import Fault
-from brokerproof.experiment.metrics import Watch
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.faults.registry import list_harmful_faults
 
@@ -21,12 +20,6 @@ class HarmfulFault:
     load_end_s: float
     next_fault: Fault | None
     next_fault_s: float | None
-
-    def find_watched_s(self, watch: Watch) -> float:
-        """The longest time for which an event after it is looked for."""
-        if watch is Watch.NEXT_FAULT and self.next_fault_s is not None:
-            return self.next_fault_s
-        return self.load_end_s
 
 
 def list_fault_times(scenario: Scenario) -> list[HarmfulFault]:

@@ -1,98 +1,208 @@
-"""How long clients were interrupted by a fault: the first ack, the rate that is held again, the longest gaps."""
+"""How long clients were interrupted by a fault: late messages, the first ack, the longest gaps.
+
+Everything is taken in each place: a cluster's partition and producer, or its partition and subscription. The worst
+place is named. All times come from the clients' own records.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from brokerproof.experiment.metrics import HELD_SECONDS, HELD_SHARE
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
+from brokerproof.systems.destinations import list_replication_ways
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from brokerproof_judging.measurements.gaps import Gap, find_longest_gaps
+from brokerproof_judging.measurements.lateness import (
+    Interruptions,
+    measure_interruptions,
+    name_partition,
+    name_place,
+    place_attempts,
+)
 from brokerproof_judging.measurements.measured_values import Reading
-from brokerproof_judging.measurements.publishing import compute_target_rate
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
-from brokerproof_judging.measurements.throughput import Throughput, count_throughput
+
+_RESOLUTION = "resolution: 1 ms"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstAck:
+    """When a place's first message that was sent after the injection was acked, None if none was."""
+
+    place: str
+    at_us: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientEvents:
-    """How acks and deliveries came after each fault that took effect, by the fault's name."""
+    """How clients fared after each fault that took effect, by the fault's name."""
 
-    acks: Mapping[str, Throughput] = field(default_factory=dict)
-    deliveries: Mapping[str, Throughput] = field(default_factory=dict)
-    # When the first message sent after the effect was acked, None where none was.
-    first_acks_us: Mapping[str, int | None] = field(default_factory=dict)
+    interruptions: Mapping[str, Interruptions] = field(default_factory=dict)
+    ack_gaps: Mapping[str, Gap] = field(default_factory=dict)
+    delivery_gaps: Mapping[str, Gap] = field(default_factory=dict)
+    # Of each place that sent a message after the injection.
+    first_acks: Mapping[str, Sequence[FirstAck]] = field(default_factory=dict)
 
 
-def count_client_events(
-    spark: SparkSession, times: RunTimes, publishes: DataFrame, deliveries: DataFrame
+def read_client_events(
+    spark: SparkSession, run: Run, times: RunTimes, publishes: DataFrame, deliveries: DataFrame
 ) -> ClientEvents:
     """From the tables `publishes` and `deliveries`."""
     if not times.effective:
         return ClientEvents()
-    acked = publishes.filter(F.col("outcome") == AttemptOutcome.ACKED)
-    settled, received = F.unix_micros("settled_at").alias("at"), F.unix_micros("received_at").alias("at")
+    attempts, faults = place_attempts(publishes), times.effective
     return ClientEvents(
-        acks=count_throughput(spark, acked.select(settled), times.effective),
-        deliveries=count_throughput(spark, deliveries.select(received), times.effective),
-        first_acks_us=_find_first_acks(acked, times.effective),
+        interruptions=measure_interruptions(
+            spark,
+            attempts,
+            faults,
+            late_after_us=round(run.scenario.late_after_s * 1e6),
+            load_end_us=times.load.end_us,
+        ),
+        ack_gaps=_find_ack_gaps(spark, times, attempts),
+        delivery_gaps=_find_delivery_gaps(spark, run, times, attempts, deliveries),
+        first_acks=_find_first_acks(attempts, faults),
     )
 
 
-def _find_first_acks(acked: DataFrame, faults: Sequence[EffectiveFault]) -> dict[str, int | None]:
-    sent, settled = F.unix_micros("sent_at"), F.unix_micros("settled_at")
-    columns = [
-        F.min(F.when(sent >= fault.span.start_us, settled)).alias(f"first{number}")
+def _find_ack_gaps(spark: SparkSession, times: RunTimes, attempts: DataFrame) -> dict[str, Gap]:
+    acked = F.col("outcome") == AttemptOutcome.ACKED
+    acks = attempts.filter(acked).select("topic", "place", F.unix_micros("settled_at").alias("at"))
+    # Messages that no ack has placed belong to a place of their own. It has to get acks only if their producer has no
+    # other place.
+    silent = (
+        attempts.groupBy("cluster", "topic", "producer")
+        .agg(F.count_if(acked).alias("acks"), F.max("place").alias("place"))
+        .filter("acks = 0")
+    )
+    return find_longest_gaps(spark, acks, silent.select("topic", "place"), times.effective, times.load)
+
+
+def _find_delivery_gaps(
+    spark: SparkSession, run: Run, times: RunTimes, attempts: DataFrame, deliveries: DataFrame
+) -> dict[str, Gap]:
+    """A subscription that moves to another cluster is one place, because it gets nothing where it was before."""
+    topology, workload = run.topology, run.scenario.workload
+    if not workload.subscriptions:
+        return {}
+    where = F.col("cluster")
+    sources: list[tuple[str, str, str]] = []
+    ways = list_replication_ways(topology, workload)
+    for each in workload.subscriptions:
+        clusters = each.list_clusters(topology)
+        label = ">".join(clusters)
+        if each.moves:
+            where = F.when(F.col("subscription") == each.name, F.lit(label)).otherwise(where)
+        homes = {*clusters, *(home for home, other in ways if other in clusters)}
+        sources += [(home, label, each.name) for home in sorted(homes)]
+    partition = name_partition(F.col("partition"))
+    received = deliveries.select(
+        "topic",
+        name_place(where, F.col("subscription"), partition).alias("place"),
+        F.unix_micros("received_at").alias("at"),
+    )
+    expected = (
+        attempts.filter(F.col("outcome") == AttemptOutcome.ACKED)
+        .select("cluster", "topic", "partition")
+        .distinct()
+        .join(
+            F.broadcast(spark.createDataFrame(sources, "cluster string, label string, subscription string")), "cluster"
+        )
+        .select("topic", name_place(F.col("label"), F.col("subscription"), partition).alias("place"))
+        .distinct()
+    )
+    return find_longest_gaps(spark, received, expected, times.effective, times.load)
+
+
+def _find_first_acks(attempts: DataFrame, faults: Sequence[EffectiveFault]) -> dict[str, list[FirstAck]]:
+    acked = F.col("outcome") == AttemptOutcome.ACKED
+    columns = []
+    for number, fault in enumerate(faults):
+        after = F.unix_micros("sent_at") >= fault.client_span.start_us
+        first = F.min(F.when(after & acked, F.unix_micros("settled_at")))
+        columns.append(F.struct(F.count_if(after).alias("sent"), first.alias("first")).alias(f"fault{number}"))
+    # There are as many rows as clients and partitions.
+    rows = attempts.groupBy("topic", "place").agg(*columns).collect()
+    return {
+        fault.name: [
+            FirstAck(place=row.place, at_us=row[f"fault{number}"].first) for row in rows if row[f"fault{number}"].sent
+        ]
         for number, fault in enumerate(faults)
-    ]
-    row = acked.agg(*columns).collect()[0]
-    return {fault.name: row[number] for number, fault in enumerate(faults)}
+    }
 
 
 def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault: EffectiveFault) -> dict[str, Reading]:
-    """`first_ack_s`, `rto_s` and the longest gaps of a fault.
-
-    `rto_s`: cut the time from the effect into whole seconds; it is the start of the first of five in a row in each of
-    which at least 90 % of the target rate was acked. It is looked for until the next fault takes effect or the load
-    ends. The target rate is the workload's, times the clusters that produce.
-    """
-    acks, deliveries = events.acks[fault.name], events.deliveries[fault.name]
-    consumed = bool(run.scenario.workload.subscriptions)
+    """`first_ack_s`, `rto_s`, `unavailable_s` and the longest gaps of a fault."""
+    if not fault.client_span.seconds:
+        never = Reading(value=None, evidence="the load had ended when the fault was injected")
+        metrics = ("first_ack_s", "rto_s", "unavailable_s", "longest_ack_gap_s", "longest_delivery_gap_s")
+        return dict.fromkeys(metrics, never)
+    interruptions = events.interruptions.get(fault.name)
+    late_after_s = run.scenario.late_after_s
     return {
-        "first_ack_s": _read_first_ack(times, events, fault),
-        "rto_s": _read_rto(acks, compute_target_rate(run), fault.cut_off_by),
-        "longest_ack_gap_s": _read_longest_gap(acks, "ack"),
-        "longest_delivery_gap_s": _read_longest_gap(deliveries, "delivery")
-        if consumed
+        "first_ack_s": _read_first_ack(times, events.first_acks[fault.name], fault),
+        "rto_s": _read_rto(times, interruptions, fault, late_after_s),
+        "unavailable_s": _read_unavailable(interruptions, late_after_s),
+        "longest_ack_gap_s": _read_longest_gap(times, events.ack_gaps.get(fault.name), "ack"),
+        "longest_delivery_gap_s": _read_longest_gap(times, events.delivery_gaps.get(fault.name), "delivery")
+        if run.scenario.workload.subscriptions
         else Reading(value=None, evidence="nobody consumed"),
     }
 
 
-def _read_first_ack(times: RunTimes, events: ClientEvents, fault: EffectiveFault) -> Reading:
-    at = events.first_acks_us[fault.name]
-    if at is not None:
-        return Reading(value=fault.seconds_until(at), evidence="first ack of a message sent after the effect")
-    load_end = times.phases["recovery"].end_us
-    why = "no message sent after the effect was acked"
-    return Reading(value=fault.seconds_until(load_end), evidence=why, at_least=True)
+def _read_first_ack(times: RunTimes, first_acks: Sequence[FirstAck], fault: EffectiveFault) -> Reading:
+    waiting = sorted(each.place for each in first_acks if each.at_us is None)
+    if waiting or not first_acks:
+        places = f" of {waiting[0]}, one of {len(waiting)} such places of {len(first_acks)}," if waiting else ""
+        why = f"no message{places} that was sent after the injection was acked"
+        load_end = times.load.end_us
+        return Reading(value=fault.seconds_since_injection(load_end), evidence=why, at_least=True)
+    acked = [(each.at_us, each.place) for each in first_acks if each.at_us is not None]
+    last_us, place = max(acked)
+    first_s = fault.seconds_since_injection(min(acked)[0])
+    why = (
+        f"first ack of a message that {place} sent after the injection, the last of {len(acked)} places; the first "
+        f"place had it after {first_s:.3f} s"
+    )
+    return Reading(value=fault.seconds_since_injection(last_us), evidence=why)
 
 
-def _read_rto(acks: Throughput, rate_per_s: float, cut_off_by: str | None) -> Reading:
-    second = acks.find_second_held(rate_per_s)
-    held = f"{HELD_SHARE:.0%} of {rate_per_s:g} messages/s for {HELD_SECONDS} s"
-    if second is not None:
-        return Reading(value=float(second), evidence=f"acks held {held} from then on")
-    until = f"{cut_off_by} took effect" if cut_off_by else "the load ended"
-    why = f"acks did not hold {held} in the {acks.span.seconds:g} s until {until}"
-    shortest = max(0.0, acks.span.seconds - HELD_SECONDS)
-    return Reading(value=shortest, evidence=why, at_least=True, cut_off_by=cut_off_by)
+def _read_rto(
+    times: RunTimes, interruptions: Interruptions | None, fault: EffectiveFault, late_after_s: float
+) -> Reading:
+    if interruptions is None:
+        return _read_no_interruption(late_after_s)
+    lasts = interruptions.last_us >= times.load.end_us
+    ended = "was still interrupted when the load ended" if lasts else "was interrupted last"
+    why = (
+        f"{interruptions.last_place} {ended}; {interruptions.total_us / 1e6:.3f} s of interruptions in "
+        f"{interruptions.places} places ({_RESOLUTION})"
+    )
+    return Reading(value=fault.seconds_since_injection(interruptions.last_us), evidence=why, at_least=lasts)
 
 
-def _read_longest_gap(events: Throughput, event: str) -> Reading:
-    gap, cut_off = events.find_longest_gap()
-    # A gap that the span cuts off is a lower bound, which is enough for a maximum. The rest belongs to the next fault.
-    why = f"no {event} until the next fault or the end" if cut_off else f"between two, or up to the first {event}"
-    return Reading(value=gap, evidence=why)
+def _read_unavailable(interruptions: Interruptions | None, late_after_s: float) -> Reading:
+    if interruptions is None:
+        return _read_no_interruption(late_after_s)
+    why = (
+        f"{interruptions.longest_place} was interrupted longest, for {interruptions.longest_us / 1e6:.3f} s; "
+        f"{interruptions.places} places were interrupted ({_RESOLUTION})"
+    )
+    return Reading(value=interruptions.total_us / 1e6, evidence=why)
+
+
+def _read_no_interruption(late_after_s: float) -> Reading:
+    return Reading(value=0.0, evidence=f"no message was more than {late_after_s:g} s late ({_RESOLUTION})")
+
+
+def _read_longest_gap(times: RunTimes, gap: Gap | None, event: str) -> Reading:
+    if gap is None:
+        return Reading(value=None, evidence=f"no {event} was recorded, and none was expected")
+    # A gap that the load's end cuts off is a lower bound, which is enough for a maximum.
+    until = "the end of the load" if gap.end_us >= times.load.end_us else f"the next {event}"
+    why = f"{gap.place} had no {event} until {until}; the longest gap of {gap.places} places"
+    return Reading(value=gap.seconds, evidence=why)

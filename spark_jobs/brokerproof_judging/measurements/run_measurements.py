@@ -9,7 +9,7 @@ from brokerproof.run.directory import Run
 from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof_judging.measurements.failover import measure_failover
-from brokerproof_judging.measurements.interruption import ClientEvents, count_client_events
+from brokerproof_judging.measurements.interruption import ClientEvents, read_client_events
 from brokerproof_judging.measurements.link import measure_link
 from brokerproof_judging.measurements.measured_values import MeasuredValue
 from brokerproof_judging.measurements.placement import (
@@ -41,7 +41,7 @@ def read_recorded_events(spark: SparkSession, run: Run, tables: Mapping[str, Dat
     return RecordedEvents(
         times=times,
         samples=read_samples(run),
-        events=count_client_events(spark, times, tables["publishes"], tables["deliveries"]),
+        events=read_client_events(spark, run, times, tables["publishes"], tables["deliveries"]),
     )
 
 

@@ -40,14 +40,17 @@ class Span:
 class EffectiveFault:
     """A fault that took effect while the load was steady or later.
 
-    Its span goes from its effect to the next fault's, which is `cut_off_by`, or to the load's end. `slowed` is from its
-    effect to its healing, of a fault that slows down what goes on, None of others. `healed_us` is when its targets were
-    healthy again, None where they never were. `leaves_nodes` says whether its targets go on serving.
+    Its span goes from its effect to the next fault's, which is `cut_off_by`, or to the load's end. Its `client_span`
+    goes from its injection to the next fault's injection or to the load's end: a graceful stop takes the topic away
+    before it takes effect. `slowed` is from its effect to its healing, of a fault that slows down what goes on, None of
+    others. `healed_us` is when its targets were healthy again, None where they never were. `leaves_nodes` says whether
+    its targets go on serving.
     """
 
     name: str
     targets: tuple[str, ...]
     span: Span
+    client_span: Span = Span(start_us=0, end_us=0)
     slowed: Span | None = None
     healed_us: int | None = None
     cut_off_by: str | None = None
@@ -56,6 +59,10 @@ class EffectiveFault:
     def seconds_until(self, at_us: int) -> float:
         """The seconds from the effect to a moment."""
         return (at_us - self.span.start_us) / 1e6
+
+    def seconds_since_injection(self, at_us: int) -> float:
+        """The seconds from the injection to a moment."""
+        return (at_us - self.client_span.start_us) / 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +83,11 @@ class RunTimes:
     phases: Mapping[str, Span] = field(default_factory=dict)
     effective: tuple[EffectiveFault, ...] = ()
     ineffective: tuple[IneffectiveFault, ...] = ()
+
+    @property
+    def load(self) -> Span:
+        """From the steady phase's start to the load's end. Raises KeyError if the load never became steady."""
+        return Span(start_us=self.phases[PHASES[0]].start_us, end_us=self.phases[PHASES[-1]].end_us)
 
     @property
     def slowed(self) -> dict[str, Span]:
@@ -103,6 +115,7 @@ def read_run_times(run: Run) -> RunTimes:
         for name, history in histories.items()
         if name not in helping and history.effective_us is not None
     }
+    injections = [history.injected_us for name, history in histories.items() if name not in helping]
     effective: list[EffectiveFault] = []
     ineffective: list[IneffectiveFault] = []
     for name in dict.fromkeys([*list_harmful_faults(run.scenario), *histories]):
@@ -117,12 +130,15 @@ def read_run_times(run: Run) -> RunTimes:
         else:
             last = max(edges[-1], at)
             end = min([*(other for other in effects if other > at), last])
+            injected = history.injected_us
+            next_injection = min([*(other for other in injections if other > injected), edges[-1]])
             slows = history.kind is not None and history.kind.slows
             effective.append(
                 EffectiveFault(
                     name=name,
                     targets=history.targets,
                     span=Span(start_us=at, end_us=end),
+                    client_span=Span(start_us=injected, end_us=max(injected, next_injection)),
                     slowed=Span(start_us=at, end_us=history.healing_us or last) if slows else None,
                     healed_us=history.healed_us,
                     cut_off_by=effects.get(end),
@@ -138,6 +154,8 @@ class _FaultHistory:
 
     kind: FaultKind | None = None
     targets: tuple[str, ...] = ()
+    # Its first change of state, which is the injection.
+    injected_us: int = 0
     # When it first took effect and healing first began, and when it last recovered.
     effective_us: int | None = None
     healing_us: int | None = None
@@ -147,7 +165,7 @@ class _FaultHistory:
 def _read_histories(run: Run) -> dict[str, _FaultHistory]:
     histories: dict[str, _FaultHistory] = {}
     for row in sorted(iterate_rows(run, "faults"), key=lambda row: row["at"]):
-        history = histories.setdefault(row["fault"], _FaultHistory())
+        history = histories.setdefault(row["fault"], _FaultHistory(injected_us=row["at"]))
         history.kind = FAULT_KINDS.get(row["kind"], history.kind)
         history.targets = tuple(row["targets"] or ()) or history.targets
         if row["state"] == FaultState.EFFECTIVE and history.effective_us is None:

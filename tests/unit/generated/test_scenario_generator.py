@@ -67,6 +67,7 @@ def test_a_small_system_gets_every_kind_of_fault_of_nodes_and_every_way_to_choos
         "workload.client.max_pending", "workload.client.send_timeout_s", "workload.client.batching_delay_ms",
         "workload.subscriptions.type", "workload.subscriptions.cluster", "faults.when.unhealthy", "faults.heal_at_s",
         "faults.permanent", "bounds", "owner.steady", "owner.recovery", "settle_s", "tags",
+        "late_after_s",
         "regression.tolerance", "regression.window", "regression.tolerances",
     }  # fmt: skip
     workloads = [scenario.workload for _, scenario in made]

@@ -34,7 +34,7 @@ def read(history: History, name: str) -> dict[tuple[str, ...], float]:
 def test_every_metric_has_a_help_and_is_a_gauge(plant, judgement, sqlite_history):
     sqlite_history.record(plant(judged=judgement()))
     families = list(text_string_to_metric_families(render_metrics(sqlite_history)))
-    assert len(families) == 12
+    assert len(families) == 13
     assert all(family.type == "gauge" and family.documentation for family in families)
 
 
@@ -63,7 +63,7 @@ def test_only_the_last_run_of_each_scenario_counts(plant, judgement, sqlite_hist
 
 def test_measurements_are_those_of_the_worst_fault_in_seconds(plant, judgement, sqlite_history):
     measured = {
-        **{("rto_s", "a"): 3.0, ("rto_s", "b"): 49.3, ("longest_ack_gap_s", "a"): 12.5},
+        **{("rto_s", "a"): 3.0, ("rto_s", "b"): 49.3, ("longest_ack_gap_s", "a"): 12.5, ("unavailable_s", "b"): 48.5},
         **{("rpo_messages", "a"): 1470.0, ("rpo_s", "a"): 3.25},
         **{("publish_latency_p99_ms", "steady"): 12.0, ("publish_latency_p99_ms", "recovery"): None},
     }
@@ -74,6 +74,7 @@ def test_measurements_are_those_of_the_worst_fault_in_seconds(plant, judgement, 
         "longest_ack_gap_seconds": {("kill_region",): 12.5},
         "rpo_messages": {("kill_region",): 1470},
     }
+    assert read(sqlite_history, "unavailable_seconds") == {("kill_region",): 48.5}
     assert read(sqlite_history, "rpo_seconds") == {("kill_region",): 3.25}
     assert read(sqlite_history, "publish_latency_p99_seconds") == {("kill_region", "steady"): 0.012}
     assert read(sqlite_history, "duration_seconds") == {("kill_region",): 130.5}

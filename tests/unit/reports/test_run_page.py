@@ -250,5 +250,5 @@ def test_recovery_is_divided_into_what_came_next(run: Run) -> None:
     bars = re.findall(r'<span class="what">([^<]+)</span>.*?margin-left: ([\d.]+)%; width: max\(3px, ([\d.]+)%\)', html)
     assert bars == [
         ("failure detected after 31.0 s", "0.00", "34.07"),
-        ("rate held again after 91.0 s", "34.07", "65.93"),
+        ("last interruption over after 91.0 s", "34.07", "65.93"),
     ]

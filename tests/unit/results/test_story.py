@@ -124,6 +124,30 @@ def test_the_story_says_what_was_done_and_what_became_of_the_messages(
     assert tell_story(spans, judged) == sentence
 
 
+@pytest.mark.parametrize(
+    ("unavailable", "rto", "told"),
+    [
+        (49.0, 50.6, "; clients were interrupted for 49.0 s and had recovered 50.6 s after the injection; 123,950"),
+        (49.0, None, "; clients were interrupted for 49.0 s and it is not known when they had recovered; 123,950"),
+        (0.0, 0.0, "; no client was interrupted; 123,950"),
+        (None, None, "acks stopped for 50.6 s; 123,950"),
+    ],
+)
+def test_the_story_says_how_long_clients_were_interrupted(
+    unavailable: float | None, rto: float | None, told: str
+) -> None:
+    times = [
+        gap(50.6),
+        *(replace_metric(name, value) for name, value in (("unavailable_s", unavailable), ("rto_s", rto))),
+    ]
+    assert told in tell_story([span()], judgement(*times))
+
+
+def replace_metric(metric: str, value: float | None) -> Measurement:
+    """The measurement of another metric."""
+    return gap(value).model_copy(update={"metric": metric})
+
+
 def test_a_gap_of_one_of_two_faults_that_is_not_known_makes_the_longest_one_unknown() -> None:
     told = tell_story([span(name="a"), span(name="b")], judgement(gap(3, "a"), gap(None, "b")))
     assert "how long acks stopped is not known" in told

@@ -1,0 +1,200 @@
+"""Interruptions, gaps and first acks of a planted run, each beside the nearest run that has none.
+
+A producer publishes ten messages a second to each of two partitions, acked after 10 ms and delivered 5 ms later. The
+load is steady from 0 s and ends at 100 s.
+"""
+
+from __future__ import annotations
+
+import pytest
+from brokerproof.run.records import PhaseTimes
+
+from ..history import MILLISECOND, SECOND, START, History
+from ..judged import Judged
+
+PARTITIONS = (0, 1)
+LOAD_S = 100
+
+
+class Clients(History):
+    """Two partitions of a producer each; `delays` and `unacked` say what a message's ack does."""
+
+    def __init__(self, **scenario):
+        names = scenario.pop("names", ("first",))
+        faults = [{"name": name, "kind": "kill", "targets": {"nodes": ["broker-eu-1-main"]}} for name in names]
+        super().__init__(workload={"rate": 20, "partitions": 2}, faults=faults, **scenario)
+        times = {"steady_at": 0, "impact_at": 10, "recovery_at": 90, "ends_at": LOAD_S}
+        self.leave(PhaseTimes(**{name: START + second * SECOND for name, second in times.items()}))
+
+    def fault(self, name, *, injected, effective):
+        for state, second in (("injecting", injected), ("effective", effective)):
+            row = {"fault": name, "kind": "kill", "targets": ["broker-eu-1-main"], "state": state}
+            self.faults.append({**row, "at": START + int(second * SECOND)})
+        return self
+
+    def load(self, *, acked_after=None, is_acked=None, delivered_after=None, outcome="unknown"):
+        """Each function gets (partition, second); times are in seconds, from the schedule and from the ack."""
+        for number in range(LOAD_S * 10):
+            for partition in PARTITIONS:
+                at, second = number * 100 * MILLISECOND, number / 10
+                name = {"producer": "p0", "seq": number * 2 + partition, "key": f"k{partition}"}
+                if is_acked is not None and not is_acked(partition, second):
+                    self.publish(**name, at=at, partition=None, entry_id=None, settled_at=START + at, outcome=outcome)
+                    continue
+                after = acked_after(partition, second) if acked_after else 0.01
+                acked = at + round(after * SECOND)
+                place = {**name, "partition": partition, "entry_id": self.next_entry(partition=partition)}
+                self.publish(**place, at=at, settled_at=START + acked, ledger_id=5)
+                self.store(**place)
+                later = delivered_after(partition, second) if delivered_after else 0.005
+                self.deliver(**place, at=acked + round(later * SECOND))
+        return self
+
+
+def silence(partition, start, end):
+    """The delay of acks if a partition acks nothing from one moment to another."""
+    return lambda where, second: end - second if where == partition and start <= second < end else 0.01
+
+
+@pytest.fixture
+def judge(spark, tmp_path):
+    def judge(history):
+        judged = Judged(spark, tmp_path / "run", history)
+        return lambda metric, fault="first": judged.measured(metric, fault)
+
+    return judge
+
+
+def test_a_silent_partition_is_found_whole_for_both_faults_that_it_touches(judge):
+    history = Clients(names=("first", "second")).load(acked_after=silence(1, 28, 33.3))
+    history.fault("first", injected=27, effective=27.5).fault("second", injected=30, effective=30.5)
+    measured = judge(history)
+
+    for fault, injected in (("first", 27), ("second", 30)):
+        # Its first message is late from 29 s on.
+        assert measured("rto_s", fault)["value"] == pytest.approx(33.3 - injected)
+        assert measured("unavailable_s", fault)["value"] == pytest.approx(4.3)
+        assert measured("longest_ack_gap_s", fault)["value"] == pytest.approx(33.3 - 27.91)
+        for metric in ("rto_s", "unavailable_s", "longest_ack_gap_s"):
+            assert "main/partition 1/p0" in measured(metric, fault)["evidence"]
+            assert measured(metric, fault)["cut_off_by"] is None
+    assert "4.300 s of interruptions in 1 places" in measured("rto_s", "first")["evidence"]
+    assert "of 2 places" in measured("longest_ack_gap_s", "first")["evidence"]
+    assert measured("first_ack_s", "second")["value"] == pytest.approx(3.3)
+    assert "main/partition 1/p0" in measured("first_ack_s", "second")["evidence"]
+    assert "the first place had it after 0.010 s" in measured("first_ack_s", "second")["evidence"]
+
+
+def test_messages_that_are_nearly_late_interrupt_nobody(judge):
+    measured = judge(Clients().load(acked_after=silence(1, 30, 30.9)).fault("first", injected=29.5, effective=30))
+
+    assert (measured("rto_s")["value"], measured("unavailable_s")["value"]) == (0, 0)
+    assert "no message was more than 1 s late" in measured("rto_s")["evidence"]
+    assert "resolution: 1 ms" in measured("rto_s")["evidence"]
+
+
+def test_the_scenario_says_when_a_message_is_late(judge):
+    history = Clients(late_after_s=0.5).load(acked_after=silence(1, 30, 30.9))
+    measured = judge(history.fault("first", injected=29.5, effective=30))
+
+    assert measured("rto_s")["value"] == pytest.approx(1.4)
+    assert measured("unavailable_s")["value"] == pytest.approx(0.4)
+
+
+def test_a_topic_that_was_away_between_two_held_rates_is_missed_until_it_is_back(judge):
+    """The rate is held before and after, and for seconds after the effect of a graceful stop."""
+    away = {where: silence(where, 8, 99) for where in PARTITIONS}
+    history = Clients().load(acked_after=lambda where, second: away[where](where, second))
+    measured = judge(history.fault("first", injected=8, effective=12))
+
+    assert measured("rto_s")["value"] == pytest.approx(91)
+    # Both partitions are away at the same time, which counts once.
+    assert measured("unavailable_s")["value"] == pytest.approx(90)
+
+
+@pytest.mark.parametrize("outcome", ["unknown", "failed"])
+def test_a_message_that_was_never_acked_is_late_until_the_end(judge, outcome):
+    history = Clients(bounds={"rto_s": {"max": 50}})
+    history.load(is_acked=lambda where, second: (where, second) != (1, 40.0), outcome=outcome)
+    measured = judge(history.fault("first", injected=39, effective=39.5))
+
+    # 61 s were waited for, which already breaks the bound.
+    assert measured("rto_s")["value"] == pytest.approx(61)
+    assert "main/partition 1/p0 was still interrupted when the load ended" in measured("rto_s")["evidence"]
+    assert measured("unavailable_s")["value"] == pytest.approx(59)
+    assert measured("publish_latency_max_ms", "impact")["value"] == pytest.approx(60_000)
+    assert "1 never acked" in measured("publish_latency_max_ms", "impact")["evidence"]
+    assert measured("publish_latency_max_ms", "steady")["value"] == pytest.approx(10)
+    assert "never acked" not in measured("publish_latency_max_ms", "steady")["evidence"]
+
+
+def test_an_interruption_that_lasts_at_the_end_of_the_load_has_no_rto_within_the_bound(judge):
+    history = Clients().load(is_acked=lambda where, second: where == 0 or second < 40)
+    measured = judge(history.fault("first", injected=39, effective=39.5))
+
+    assert measured("rto_s")["value"] is None
+    assert measured("longest_ack_gap_s")["value"] == pytest.approx(100 - 39.91)
+    assert "until the end of the load" in measured("longest_ack_gap_s")["evidence"]
+
+
+def test_a_message_that_was_acked_at_another_attempt_is_not_late(judge):
+    history = Clients().load()
+    history.publish(producer="p0", seq=801, key="k1", at=40 * SECOND, partition=None, epoch=1, outcome="unknown")
+    measured = judge(history.fault("first", injected=39, effective=39.5))
+
+    assert measured("rto_s")["value"] == 0
+
+
+def test_an_interruption_that_began_before_the_injection_counts_whole(judge):
+    history = Clients().load(acked_after=silence(0, 20, 40)).fault("first", injected=30, effective=30.5)
+    measured = judge(history)
+
+    assert measured("rto_s")["value"] == pytest.approx(10)
+    assert measured("unavailable_s")["value"] == pytest.approx(19)
+    assert measured("longest_ack_gap_s")["value"] == pytest.approx(40 - 19.91)
+
+
+@pytest.mark.parametrize("span", [(20, 29.9), (60, 70)], ids=["before the injection", "after the next one"])
+def test_an_interruption_outside_of_the_span_belongs_to_another_fault(judge, span):
+    history = Clients(names=("first", "second")).load(acked_after=silence(0, *span))
+    measured = judge(history.fault("first", injected=30, effective=31).fault("second", injected=50, effective=51))
+
+    assert (measured("rto_s")["value"], measured("unavailable_s")["value"]) == (0, 0)
+    assert measured("longest_ack_gap_s")["value"] < 0.2
+    assert (measured("rto_s", "second")["value"] > 0) is (span[0] == 60)
+
+
+def test_interruptions_of_two_partitions_add_up_where_they_do_not_overlap(judge):
+    away = {0: silence(0, 20, 30), 1: silence(1, 25, 40)}
+    history = Clients().load(acked_after=lambda where, second: away[where](where, second))
+    measured = judge(history.fault("first", injected=19, effective=19.5))
+
+    assert measured("rto_s")["value"] == pytest.approx(21)
+    # From 21 s to 40 s.
+    assert measured("unavailable_s")["value"] == pytest.approx(19)
+    assert "main/partition 1/p0 was interrupted longest, for 14.000 s" in measured("unavailable_s")["evidence"]
+    assert "2 places" in measured("unavailable_s")["evidence"]
+
+
+def test_a_partition_that_delivers_nothing_to_a_subscription_is_found_while_others_deliver(judge):
+    late = silence(1, 28, 33.3)
+    history = Clients(names=("first", "second")).load(
+        delivered_after=lambda where, second: late(where, second) if second != 33.2 else 0.1
+    )
+    history.fault("first", injected=27, effective=27.5).fault("second", injected=30, effective=30.5)
+    measured = judge(history)
+
+    for fault in ("first", "second"):
+        gap = measured("longest_delivery_gap_s", fault)
+        assert gap["value"] == pytest.approx(33.3 - 27.9, abs=0.05)
+        assert "main/audit/partition 1 had no delivery" in gap["evidence"]
+        assert measured("longest_ack_gap_s", fault)["value"] == pytest.approx(0.1)
+
+
+def test_a_partition_that_never_delivers_to_a_subscription_has_a_gap_as_long_as_the_load(judge):
+    history = Clients().load().fault("first", injected=30, effective=31)
+    history.deliveries = [row for row in history.deliveries if row["partition"] == 0]
+    gap = judge(history)("longest_delivery_gap_s")
+
+    assert gap["value"] == pytest.approx(LOAD_S)
+    assert "main/audit/partition 1 had no delivery until the end of the load" in gap["evidence"]
