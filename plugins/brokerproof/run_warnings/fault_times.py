@@ -15,11 +15,8 @@ class HarmfulFault:
 
     index: int
     fault: Fault
-    # The longest time from its effect to the load's end, and to the next harmful fault's effect. That one is None where
-    # no such fault follows, or where it waits for a condition.
+    # The longest time from its injection to the load's end.
     load_end_s: float
-    next_fault: Fault | None
-    next_fault_s: float | None
 
 
 def list_fault_times(scenario: Scenario) -> list[HarmfulFault]:
@@ -29,17 +26,13 @@ def list_fault_times(scenario: Scenario) -> list[HarmfulFault]:
     # The timeline injects them in this order too.
     ordered = sorted(indexes, key=lambda index: (scenario.faults[index].at_s, index))
     found = []
-    for place, index in enumerate(ordered):
+    for index in ordered:
         fault = scenario.faults[index]
-        following = scenario.faults[ordered[place + 1]] if place + 1 < len(ordered) else None
-        waits = following is None or following.when is not None
         found.append(
             HarmfulFault(
                 index=index,
                 fault=fault,
                 load_end_s=scenario.phases.impact_s + scenario.phases.recovery_s - fault.at_s,
-                next_fault=None if waits else following,
-                next_fault_s=None if waits or following is None else following.at_s - fault.at_s,
             )
         )
     return found
