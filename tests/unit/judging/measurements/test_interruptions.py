@@ -198,3 +198,17 @@ def test_a_partition_that_never_delivers_to_a_subscription_has_a_gap_as_long_as_
 
     assert gap["value"] == pytest.approx(LOAD_S)
     assert "main/audit/partition 1 had no delivery until the end of the load" in gap["evidence"]
+
+
+def test_a_producer_that_never_got_an_ack_is_named_beside_one_that_goes_on(judge):
+    history = Clients(bounds={"first_ack_s": {"max": 50}}).load()
+    for seq in range(10):
+        at = (40 + seq) * SECOND
+        history.publish(producer="p1", seq=seq, at=at, partition=None, entry_id=None, outcome="unknown")
+    measured = judge(history.fault("first", injected=39, effective=39.5))
+
+    assert measured("longest_ack_gap_s")["value"] == pytest.approx(LOAD_S)
+    assert "main/unknown partition/p1 had no ack" in measured("longest_ack_gap_s")["evidence"]
+    assert measured("first_ack_s")["value"] == pytest.approx(61)
+    assert "of main/unknown partition/p1, one of 1 such places of 3" in measured("first_ack_s")["evidence"]
+    assert measured("unavailable_s")["value"] == pytest.approx(59)
