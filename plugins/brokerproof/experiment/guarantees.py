@@ -53,10 +53,13 @@ class Anomaly(StrEnum):
     UNPROVEN = "unproven"
     PHANTOM = "phantom"
     FAILED_BUT_STORED = "failed_but_stored"
+    FAILED_BUT_DELIVERED = "failed_but_delivered"
+    DELIVERED_FROM_ELSEWHERE = "delivered_from_elsewhere"
     CORRUPTED = "corrupted"
     STORED_TWICE = "stored_twice"
     DELIVERED_TWICE = "delivered_twice"
     REDELIVERED_AFTER_ACK = "redelivered_after_ack"
+    DELIVERED_FROM_TWO_POSITIONS = "delivered_from_two_positions"
     POSITION_CONFLICT = "position_conflict"
     POSITION_MISMATCH = "position_mismatch"
     STORED_OUT_OF_ORDER = "stored_out_of_order"
@@ -81,7 +84,7 @@ class AnomalyFacts:
     demand: str
     # The guarantees that forbid it.
     illegal_under: frozenset[Guarantee]
-    # Order is not promised by every type of subscription.
+    # Order of delivery is not promised by every type of subscription.
     needs_order: bool = False
     # What a messaging system must be able to do: without it the anomaly is not applicable.
     needs: Ability | None = None
@@ -90,31 +93,32 @@ class AnomalyFacts:
 _ALWAYS = frozenset(Guarantee)
 _NEVER: frozenset[Guarantee] = frozenset()
 _UNLESS_AT_MOST_ONCE = frozenset({Guarantee.AT_LEAST_ONCE, Guarantee.EFFECTIVELY_ONCE})
+_UNLESS_AT_LEAST_ONCE = frozenset({Guarantee.AT_MOST_ONCE, Guarantee.EFFECTIVELY_ONCE})
 _EFFECTIVELY_ONCE = frozenset({Guarantee.EFFECTIVELY_ONCE})
 
 
 _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     Anomaly.LOST: AnomalyFacts(
         suite=Suite.COMPLETENESS,
-        meaning="was acked and is not stored in its home, whose log was read to the end",
-        demand="No acknowledged message is lost: each one is stored in its home, whose log was read to the end.",
+        meaning="was acked or seen, and is not stored in its home, whose log was read to the end",
+        demand="No message that was acked or seen is lost: its home stores it, and the log was read to its end.",
         illegal_under=_UNLESS_AT_MOST_ONCE,
     ),
     Anomaly.NOT_REPLICATED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
-        meaning="was acked and is not stored in another cluster that had to hold it, after its drain",
+        meaning="was acked or seen, and is not stored in another cluster that had to hold it, after its drain",
         demand=(
-            "No acknowledged message is missing in another cluster: "
-            "each one is stored wherever replication had to bring it."
+            "No message that was acked or seen is missing in another cluster: "
+            "it is stored wherever replication had to bring it."
         ),
-        illegal_under=_ALWAYS,
+        illegal_under=_UNLESS_AT_MOST_ONCE,
         needs=Ability.REPLICATION,
     ),
     Anomaly.UNDELIVERED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="is stored and was never delivered to a subscription there that drained",
         demand="No stored message is undelivered: each one reached every subscription that had to get it.",
-        illegal_under=_ALWAYS,
+        illegal_under=_UNLESS_AT_MOST_ONCE,
     ),
     # It is neither legal nor illegal: an unproven message makes the verdict unknown under every guarantee.
     Anomaly.UNPROVEN: AnomalyFacts(
@@ -138,10 +142,23 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         demand="No message that failed for certain is stored after all.",
         illegal_under=_ALWAYS,
     ),
+    Anomaly.FAILED_BUT_DELIVERED: AnomalyFacts(
+        suite=Suite.COMPLETENESS,
+        meaning="failed for certain, and was delivered",
+        demand="No message that failed for certain was delivered after all.",
+        illegal_under=_ALWAYS,
+    ),
+    Anomaly.DELIVERED_FROM_ELSEWHERE: AnomalyFacts(
+        suite=Suite.COMPLETENESS,
+        meaning="was delivered from a position, and the log, which was read to its end, holds it only at others",
+        demand="No message was delivered from a position where its log does not hold it.",
+        illegal_under=_ALWAYS,
+        needs=Ability.POSITIONS,
+    ),
     Anomaly.CORRUPTED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
-        meaning="is stored or was delivered with another payload hash",
-        demand="No message is corrupted: each one is stored and was delivered with the payload that was published.",
+        meaning="is stored or was delivered with another payload hash or another key than was published",
+        demand="No message is corrupted: each one is stored and was delivered with the payload and key of its publish.",
         illegal_under=_ALWAYS,
     ),
     Anomaly.STORED_TWICE: AnomalyFacts(
@@ -150,7 +167,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         demand=(
             "No message is stored twice where the guarantee forbids it: each one has one position in a cluster's topic."
         ),
-        illegal_under=_EFFECTIVELY_ONCE,
+        illegal_under=_UNLESS_AT_LEAST_ONCE,
         needs=Ability.POSITIONS,
     ),
     Anomaly.DELIVERED_TWICE: AnomalyFacts(
@@ -163,20 +180,28 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     Anomaly.REDELIVERED_AFTER_ACK: AnomalyFacts(
         suite=Suite.UNIQUENESS,
         meaning="was delivered again although an earlier delivery's ack had been confirmed",
-        demand="No message is delivered again after its ack was confirmed, where the guarantee forbids it.",
-        illegal_under=_EFFECTIVELY_ONCE,
+        demand="No message is delivered again after its ack was confirmed, if the scenario forbids it.",
+        # Deduplication promises what is stored, and not how often it is delivered.
+        illegal_under=_NEVER,
         needs=Ability.CONFIRMED_ACKS,
+    ),
+    Anomaly.DELIVERED_FROM_TWO_POSITIONS: AnomalyFacts(
+        suite=Suite.UNIQUENESS,
+        meaning="was delivered to one subscription from two or more positions of a cluster",
+        demand="No message is delivered to a subscription from two positions where the guarantee forbids it.",
+        illegal_under=_EFFECTIVELY_ONCE,
+        needs=Ability.POSITIONS,
     ),
     Anomaly.POSITION_CONFLICT: AnomalyFacts(
         suite=Suite.UNIQUENESS,
         meaning="shares a position with another message",
-        demand="No two messages share a position, stored or named by an ack.",
+        demand="No two messages share a position where they are stored, delivered from, or acked.",
         illegal_under=_ALWAYS,
         needs=Ability.POSITIONS,
     ),
     Anomaly.POSITION_MISMATCH: AnomalyFacts(
         suite=Suite.UNIQUENESS,
-        meaning="is stored in its home, but at none of the positions that its acks named",
+        meaning="is stored in its home, whose log was read to the end, but at none of the positions that its acks named",
         demand=(
             "No message is stored elsewhere than its acks said: its home holds it at a position that one of them named."
         ),
@@ -188,7 +213,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         meaning="is first stored behind a later message of its producer and key",
         demand="No message is stored behind a later one of its producer and key.",
         illegal_under=_ALWAYS,
-        needs_order=True,
+        # A producer's order in the log does not depend on who reads it.
         needs=Ability.POSITIONS,
     ),
     Anomaly.DELIVERED_OUT_OF_ORDER: AnomalyFacts(
@@ -221,8 +246,8 @@ def is_illegal(
 ) -> bool:
     """Whether the anomaly breaks the guarantee.
 
-    `subscription` is the type of the subscription it was seen at, None for a place in the log. Order is not
-    promised by Shared, whatever the guarantee. `tightened` and `loosened` are the scenario's own words and win.
+    `subscription` is the type of the subscription it was seen at, None for a place in the log. Order of delivery is
+    not promised by Shared, whatever the guarantee. `tightened` and `loosened` are the scenario's own words and win.
     """
     if anomaly in tightened:
         return True

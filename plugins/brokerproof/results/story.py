@@ -24,10 +24,13 @@ _WORDS = {
     Anomaly.UNPROVEN: "of which nobody knows what became of them",
     Anomaly.PHANTOM: "that nobody had published",
     Anomaly.FAILED_BUT_STORED: "stored although they had failed",
+    Anomaly.FAILED_BUT_DELIVERED: "delivered although they had failed",
+    Anomaly.DELIVERED_FROM_ELSEWHERE: "delivered from a position that the log does not have for them",
     Anomaly.CORRUPTED: "corrupted",
     Anomaly.STORED_TWICE: "stored twice",
     Anomaly.DELIVERED_TWICE: "delivered twice",
     Anomaly.REDELIVERED_AFTER_ACK: "delivered again after their ack",
+    Anomaly.DELIVERED_FROM_TWO_POSITIONS: "delivered from two positions",
     Anomaly.POSITION_CONFLICT: "at a position of another one",
     Anomaly.POSITION_MISMATCH: "stored elsewhere than their acks said",
 }

@@ -47,7 +47,12 @@ TREND_VALUES: Sequence[TrendValue] = (
         subject="steady",
     ),
 )
-_REPEATED = (Anomaly.STORED_TWICE, Anomaly.DELIVERED_TWICE, Anomaly.REDELIVERED_AFTER_ACK)
+_REPEATED = (
+    Anomaly.STORED_TWICE,
+    Anomaly.DELIVERED_TWICE,
+    Anomaly.REDELIVERED_AFTER_ACK,
+    Anomaly.DELIVERED_FROM_TWO_POSITIONS,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,20 +81,34 @@ def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: Duck
 
 
 def _select_named_positions(compared: ComparisonInput) -> DataFrame:
-    """Every position that a message is stored at or that an ack named."""
-    columns = [*_PLACE_IN_LOG, "who", "number"]
-    stored = name_messages(compared.stored)
-    return _select_acks_with_position(compared.publishes).select(*columns).unionAll(stored.select(*columns))
+    """Every position that a message is stored at, that an ack named, or that it was delivered from.
+
+    A delivery from where the message is stored adds no position, so that only the others are added.
+    """
+    columns = [*_PLACE_IN_LOG, "who", "number", "subscription"]
+    in_log = F.lit(IN_LOG).alias("subscription")
+    acked = _select_acks_with_position(compared.publishes).select(*columns[:-1], in_log)
+    stored = name_messages(compared.stored).filter("ledger_id IS NOT NULL").select(*columns[:-1], in_log)
+    delivered = (
+        compared.places.filter("positions_elsewhere IS NOT NULL")
+        .drop("partition", *POSITION)
+        .select("*", F.inline("positions_elsewhere"))
+        .select(*columns)
+    )
+    return acked.unionAll(stored).unionAll(delivered)
 
 
 def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
     """When attempts were sent and settled, second by second.
 
+    An attempt whose ack was settled before it was sent was recorded while the clock was set back. Its times are not
+    known, so it is left out: it is neither held against its own ack nor is another attempt held against it.
+
     An attempt is compared with every ack settled more than the clocks' error before it was sent. The highest of those
     positions is a running maximum in time; to find it without pushing a whole log through one task, each second of the
     log is compared separately, starting from the maximum of all seconds before it.
     """
-    acks = _select_acks_with_position(compared.publishes)
+    acks = _select_acks_with_position(compared.publishes).filter("settled_at >= sent_at")
     settled = table_io.to_microseconds("settled_at")
     sent = table_io.to_microseconds("sent_at") - compared.clock_error_us
     names = ["kind", *_SECOND, "moment", "who", "number", *POSITION]
@@ -138,14 +152,14 @@ def _select_acks_with_position(publishes: DataFrame) -> DataFrame:
 def _select_first_copies(compared: ComparisonInput) -> DataFrame:
     """The published messages that are stored, where their first copies are."""
     in_log = compared.places.filter(F.col("subscription") == IN_LOG)
-    return in_log.filter("stored_partition IS NOT NULL").select(*_list_order_columns())
+    return in_log.filter("stored_ledger_id IS NOT NULL").select(*_list_order_columns())
 
 
 def _select_first_deliveries(compared: ComparisonInput) -> DataFrame:
     """The published messages that are stored, with their first deliveries."""
     return (
         compared.places.filter(F.col("subscription") != IN_LOG)
-        .filter("stored_partition IS NOT NULL AND deliveries > 0")
+        .filter("stored_ledger_id IS NOT NULL AND deliveries > 0")
         .select(
             *_list_order_columns(), "consumer", "incarnation", "arrival", F.col("first_received_at").alias("moment")
         )

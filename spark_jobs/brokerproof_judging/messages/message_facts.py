@@ -55,6 +55,20 @@ PLACES = pa.schema(
         ("consumer", pa.string()),
         ("incarnation", pa.int32()),
         ("arrival", pa.int64()),
+        # Positions from which it was delivered to a subscription although the cluster does not store it there.
+        (
+            "positions_elsewhere",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("partition", pa.int32()),
+                        ("ledger_id", pa.int64()),
+                        ("entry_id", pa.int64()),
+                        ("batch_index", pa.int32()),
+                    ]
+                )
+            ),
+        ),
     ]
 )
 

@@ -30,6 +30,8 @@ _TWO_HOMES = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE home
 
 _TWO_PAYLOADS = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE payload_hash != other_payload_hash"
 
+_TWO_KEYS = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE key != other_key"
+
 
 @dataclass(frozen=True, kw_only=True)
 class PartSummary:
@@ -44,12 +46,13 @@ class PartSummary:
     # One example of each, None where there is none.
     two_homes: str | None
     two_payloads: str | None
+    two_keys: str | None
 
 
 def summarize_part(connection: DuckDB) -> PartSummary:
     """The summary of a part whose tables `publishes`, `published` and `log_facts` are there."""
-    (two_homes,), (two_payloads,) = (
-        connection.execute(query).fetchone() or (None,) for query in (_TWO_HOMES, _TWO_PAYLOADS)
+    (two_homes,), (two_payloads,), (two_keys,) = (
+        connection.execute(query).fetchone() or (None,) for query in (_TWO_HOMES, _TWO_PAYLOADS, _TWO_KEYS)
     )
     return PartSummary(
         producers=connection.execute(_PRODUCERS).fetchall(),
@@ -57,6 +60,7 @@ def summarize_part(connection: DuckDB) -> PartSummary:
         recorded_twice=[attempt for (attempt,) in connection.execute(_RECORDED_TWICE).fetchall()],
         two_homes=two_homes,
         two_payloads=two_payloads,
+        two_keys=two_keys,
     )
 
 
@@ -80,6 +84,8 @@ def find_problems(summaries: Iterable[PartSummary]) -> Iterator[str]:
         yield f"Messages were published to two clusters, so they have no home; one is {min(homes)}."
     if payloads := [summary.two_payloads for summary in summaries if summary.two_payloads]:
         yield f"Messages were published with two payloads under one name; one is {min(payloads)}."
+    if keys := [summary.two_keys for summary in summaries if summary.two_keys]:
+        yield f"Messages were published with two keys under one name; one is {min(keys)}."
 
 
 def list_logs(summaries: Iterable[PartSummary]) -> list[tuple[str, tuple[str, str, int]]]:

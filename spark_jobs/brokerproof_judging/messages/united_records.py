@@ -17,11 +17,11 @@ _KINDS = ("publishes", "stored", "deliveries")
 
 def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame) -> DataFrame:
     """The rows of the three tables with one set of columns; times in microseconds since the epoch."""
-    everywhere = [*LOG, "partition", *POSITION, "payload_hash"]
+    everywhere = [*LOG, "partition", *POSITION, "key", "payload_hash"]
     frames = [
         name_messages(publishes).select(
             *everywhere,
-            *("key", "epoch", "outcome"),
+            *("epoch", "outcome"),
             *_select_times("scheduled_at", "sent_at", "settled_at"),
         ),
         name_messages(stored).select(*everywhere),

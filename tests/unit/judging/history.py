@@ -142,7 +142,7 @@ class History:
             **{
                 "producer": producer,
                 "seq": seq,
-                "key": f"{producer}-key-{seq % 2}",
+                "key": key_of(producer, seq),
                 "payload_hash": hash_of(producer, seq),
             },
             **{"scheduled_at": START + at, "sent_at": START + at, "settled_at": START + at + 400},
@@ -155,8 +155,8 @@ class History:
         """A row of `stored`."""
         row = {
             **{"cluster": "main", "topic": self.topic, "partition": -1, "ledger_id": LEDGER},
-            **{"producer": producer, "seq": seq, "payload_hash": hash_of(producer, seq)},
-            **values,
+            **{"producer": producer, "seq": seq, "key": key_of(producer, seq)},
+            **{"payload_hash": hash_of(producer, seq), **values},
         }
         self.stored.append(row)
         return row
@@ -166,7 +166,8 @@ class History:
         row = {
             **{"cluster": "main", "topic": self.topic, "partition": -1, "ledger_id": LEDGER},
             **{"subscription": "audit", "consumer": "consumer-0", "incarnation": 0, "redelivery_count": 0},
-            **{"producer": producer, "seq": seq, "payload_hash": hash_of(producer, seq)},
+            **{"producer": producer, "seq": seq, "key": key_of(producer, seq)},
+            **{"payload_hash": hash_of(producer, seq)},
             **{"arrival": len(self.deliveries), "received_at": START + at},
             "acknowledged_at": None if acked is None else START + at + acked,
             **values,
@@ -293,6 +294,11 @@ class History:
             at=START,
         )
         return {LogsRead: read, SubscriptionDrains: drains, ReplicationDrains: replication}
+
+
+def key_of(producer: str | None, seq: int | None) -> str:
+    """The key that a message has unless said otherwise."""
+    return f"{producer}-key-{(seq or 0) % 2}"
 
 
 def hash_of(producer: str | None, seq: int | None) -> int:

@@ -73,19 +73,22 @@ class Topic:
         unread, undrained, unreplicated = self.h._unread, self.h._undrained, self.h._unreplicated
         for message in self.published:
             home = self.select_rows(self.attempts, message)[0]["cluster"]
-            hashes = {row["payload_hash"] for row in self.select_rows(self.attempts, message)}
+            attempts = self.select_rows(self.attempts, message)
+            hashes, keys = {row["payload_hash"] for row in attempts}, {row["key"] for row in attempts}
+            seen = self.select_rows(self.stored, message) + self.select_rows(self.deliveries, message)
             outcome = self.outcome(message)
             places = list(self.h.topology.clusters) if f"/{REPLICATED}/" in self.name else [home]
             for cluster in self.h.topology.clusters:
                 copies = self.select_rows(self.stored, message, cluster)
-                if outcome == "acked" and cluster in places and not copies:
+                exists = outcome == "acked" or (outcome == "unknown" and bool(seen))
+                if exists and cluster in places and not copies:
                     read = (cluster, self.name) not in unread
                     drained = cluster == home or (self.name, home, cluster) not in unreplicated
                     missing = "lost" if cluster == home else "not_replicated"
                     self.r.say(missing if read and drained else "unproven", cluster, self.name, None, message)
                 if outcome == "failed" and copies:
                     self.r.say("failed_but_stored", cluster, self.name, None, message)
-                if any(row["payload_hash"] not in hashes for row in copies):
+                if any(row["payload_hash"] not in hashes or row["key"] not in keys for row in copies):
                     self.r.say("corrupted", cluster, self.name, None, message)
                 for where, subscription in self.subscriptions:
                     got = self.select_rows(self.deliveries, message, cluster, subscription)
@@ -99,11 +102,22 @@ class Topic:
             }
             acks = {ack for ack in acks if ack[1] is not None}
             there = {(row["partition"], position(row)) for row in self.select_rows(self.stored, message, home)}
-            if acks and there and not acks & there:
+            if acks and there and not acks & there and (home, self.name) not in unread:
                 self.r.say("position_mismatch", home, self.name, None, message)
-            for row in self.deliveries:
-                if identity(row) == message and row["payload_hash"] not in hashes:
-                    self.r.say("corrupted", row["cluster"], self.name, row["subscription"], message)
+            for row in self.select_rows(self.deliveries, message):
+                place = (row["cluster"], self.name, row["subscription"], message)
+                copies = self.select_rows(self.stored, message, row["cluster"])
+                held = {(copy["partition"], position(copy)) for copy in copies}
+                if row["payload_hash"] not in hashes or row["key"] not in keys:
+                    self.r.say("corrupted", *place)
+                if outcome == "failed":
+                    self.r.say("failed_but_delivered", *place)
+                read = (row["cluster"], self.name) not in unread and row["partition"] in self.read_partitions()
+                if held and position(row) and (row["partition"], position(row)) not in held and read:
+                    self.r.say("delivered_from_elsewhere", *place)
+                same = self.select_rows(self.deliveries, message, row["cluster"], row["subscription"])
+                if len({(each["partition"], position(each)) for each in same if position(each)}) > 1:
+                    self.r.say("delivered_from_two_positions", *place)
         for row in self.stored:
             if identity(row) not in self.published:
                 self.r.say("phantom", row["cluster"], self.name, None, identity(row))
@@ -115,6 +129,10 @@ class Topic:
         for cluster in self.h.topology.clusters:
             self.order(cluster)
         self.regressed()
+
+    def read_partitions(self) -> set[int]:
+        """The partitions whose logs a reader read: those that were published to."""
+        return {row["partition"] for row in self.attempts}
 
     def twice(self) -> None:
         for message, cluster in {(identity(row), row["cluster"]) for row in self.stored}:
@@ -133,12 +151,19 @@ class Topic:
                 self.r.say(anomaly, row["cluster"], self.name, row["subscription"], identity(row))
 
     def conflicts(self) -> None:
-        rows = self.stored + [row for row in self.attempts if row["outcome"] == "acked" and position(row)]
-        for one in rows:
-            for other in rows:
-                same = all(one[name] == other[name] for name in ("cluster", "partition"))
-                if same and position(one) == position(other) and identity(one) != identity(other):
-                    self.r.say("position_conflict", one["cluster"], self.name, None, identity(one))
+        acked = [row for row in self.attempts if row["outcome"] == "acked"]
+        in_log = [row for row in self.stored + acked if position(row)]
+        delivered = [row for row in self.deliveries if position(row)]
+
+        def place(row: Row) -> Any:
+            return row["cluster"], row["partition"], position(row)
+
+        known = {(place(row), identity(row)) for row in in_log}
+        for one in in_log + delivered:
+            if any(place(one) == place(x) and identity(one) != identity(x) for x in in_log + delivered):
+                # A message that is stored or was acked there has the conflict in the log.
+                subscription = None if (place(one), identity(one)) in known else one["subscription"]
+                self.r.say("position_conflict", one["cluster"], self.name, subscription, identity(one))
 
     def first_stored(self, message: Any, cluster: str) -> tuple[int, tuple[int, int, int]] | None:
         """In the partition where it was acked, or else tried, or else the lowest."""
@@ -169,19 +194,33 @@ class Topic:
             got = {}
             for m in stored:
                 rows = self.select_rows(self.deliveries, m, cluster, subscription)
+                # The first delivery to each incarnation is the first to arrive.
+                incarnations = {(row["consumer"], row["incarnation"]) for row in rows}
+                firsts_of_incarnations = [
+                    min(
+                        (row for row in rows if (row["consumer"], row["incarnation"]) == each),
+                        key=lambda row: row["arrival"],
+                    )
+                    for each in incarnations
+                ]
                 if rows:
-                    got[m] = min(rows, key=lambda row: (row["received_at"], row["arrival"], row["consumer"]))
+                    got[m] = min(firsts_of_incarnations, key=lambda row: (row["received_at"], row["arrival"]))
             for m in got:
                 if any(related(m, x) and stored[x] > stored[m] and self.before(got[x], got[m]) for x in got):
                     self.r.say("delivered_out_of_order", cluster, self.name, subscription, m)
 
     def before(self, x: Row, m: Row) -> bool:
         if (x["consumer"], x["incarnation"]) == (m["consumer"], m["incarnation"]):
-            return (x["received_at"], x["arrival"]) < (m["received_at"], m["arrival"])
+            return bool(x["arrival"] < m["arrival"])
         return x["received_at"] + self.r.error < m["received_at"]
 
     def regressed(self) -> None:
-        acks = [row for row in self.attempts if row["outcome"] == "acked" and position(row)]
+        # An attempt that was settled before it was sent was recorded while the clock was set back.
+        acks = [
+            row
+            for row in self.attempts
+            if row["outcome"] == "acked" and position(row) and row["settled_at"] >= row["sent_at"]
+        ]
         for m in acks:
             for y in acks:
                 same = all(m[name] == y[name] for name in ("cluster", "partition"))

@@ -7,7 +7,18 @@ CREATE MACRO is_nameless(who) AS starts_with(who, chr(1));
 CREATE MACRO producer_of(who) AS nullif(IF(is_nameless(who), split_part(who, chr(1), 3), who), '');
 CREATE MACRO seq_of(who, number) AS IF(is_nameless(who) AND number < 0, NULL, number);
 
--- A position, and when a message was acked, as people read them.
+-- A position, when a message was acked, and why it must exist, as people read them.
 CREATE MACRO position_text(place) AS concat_ws(':', place.ledger_id, place.entry_id, place.batch_index);
 CREATE MACRO acked_text(acked_at) AS
     concat('acked', IF(acked_at IS NULL, '', concat(' at ', make_timestamp(acked_at), ' UTC')));
+CREATE MACRO proof_of_existence_text(outcome, acked_at, home, getting_subscription, storing_clusters) AS
+    concat_ws(
+        ', ',
+        IF(outcome = 'acked', concat(acked_text(acked_at), ' in ', home), NULL),
+        'delivered to ' || getting_subscription,
+        IF(len(storing_clusters) > 0, concat('stored in ', array_to_string(storing_clusters, ' and ')), NULL)
+    );
+
+-- Whether another key was found than was published; `found` is null if nothing was found.
+CREATE MACRO is_other_key(found, published, other_published) AS
+    found IS NOT NULL AND found.key IS DISTINCT FROM published AND found.key IS DISTINCT FROM other_published;

@@ -1,5 +1,14 @@
 -- Every message at every place that it had to reach or turned up at: a cluster's log, or a subscription. Times are
 -- microseconds since the epoch.
+WITH elsewhere AS (
+    SELECT
+        who, number, topic, cluster, subscription,
+        list({
+            partition: partition, ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index
+        }) AS positions_elsewhere
+    FROM delivered_elsewhere
+    GROUP BY who, number, topic, cluster, subscription
+)
 SELECT
     who,
     number,
@@ -28,7 +37,8 @@ SELECT
     IF(outcome IS NULL, NULL, first_copy.batch_index) AS stored_batch_index,
     NULL AS consumer,
     NULL AS incarnation,
-    NULL AS arrival
+    NULL AS arrival,
+    NULL AS positions_elsewhere
 FROM log_facts
 WHERE required OR copies > 0
 UNION ALL
@@ -59,5 +69,6 @@ SELECT
     IF(outcome IS NULL, NULL, first_copy.batch_index),
     first_delivery.consumer,
     first_delivery.incarnation,
-    first_delivery.arrival
-FROM subscription_facts
+    first_delivery.arrival,
+    positions_elsewhere
+FROM subscription_facts LEFT JOIN elsewhere USING (who, number, topic, cluster, subscription)

@@ -1,4 +1,4 @@
--- One row per message, with the result of its attempts. It has two homes or two payloads only where the load's record
+-- One row per message, with the result of its attempts. If it has two homes, payloads or keys, the load's record
 -- contradicts itself, which publish_record.py reports.
 CREATE TABLE published AS
 SELECT
@@ -8,6 +8,7 @@ SELECT
     min(cluster) AS home,
     max(cluster) AS other_home,
     min(key) AS key,
+    max(key) AS other_key,
     count(*)::INT AS attempts,
     CASE
         WHEN count_if(outcome = 'acked') > 0 THEN 'acked'

@@ -1,3 +1,22 @@
+-- The positions from which a message was delivered although the subscription's cluster does not store it there, and
+-- whether the log of that partition was read to its end.
+CREATE TABLE delivered_elsewhere AS
+SELECT DISTINCT
+    d.who,
+    d.number,
+    d.topic,
+    d.cluster,
+    d.subscription,
+    d.partition,
+    d.ledger_id,
+    d.entry_id,
+    d.batch_index,
+    coalesce(l.read_to_end, false) AS read_to_end
+FROM deliveries d
+ANTI JOIN stored s USING (who, number, topic, cluster, partition, ledger_id, entry_id, batch_index)
+LEFT JOIN log_proofs l ON (l.cluster, l.topic, l.partition) = (d.cluster, d.topic, d.partition)
+WHERE d.ledger_id IS NOT NULL;
+
 -- One row per message and subscription that had to get it or did: what was published, what is stored in the
 -- subscription's cluster, what was delivered, and what is proven about the drain.
 CREATE TABLE subscription_facts AS
@@ -8,6 +27,7 @@ from_positions AS (
     SELECT
         *,
         row_number() OVER same_position > 1 AS again,
+        row_number() OVER same_incarnation = 1 AS first_of_incarnation,
         coalesce(
             min(acknowledged_at) OVER (same_position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                 + clock_error_us() < received_at,
@@ -17,9 +37,14 @@ from_positions AS (
     WINDOW same_position AS (
         PARTITION BY who, number, topic, cluster, subscription, partition, ledger_id, entry_id, batch_index
         ORDER BY received_at, arrival, consumer NULLS FIRST, incarnation NULLS FIRST
+    ),
+    -- Within an incarnation the order of deliveries is their arrival, whatever the clock did.
+    same_incarnation AS (
+        PARTITION BY who, number, topic, cluster, subscription, consumer, incarnation ORDER BY arrival, received_at
     )
 ),
--- The first delivery of all is the one that was received earliest; at equal times the one of the lower arrival.
+-- The first delivery of all is the one that was received earliest of the first ones to each incarnation; at equal
+-- times the one of the lower arrival.
 delivered AS (
     SELECT
         who,
@@ -29,14 +54,17 @@ delivered AS (
         subscription,
         count(*)::INT AS deliveries,
         count_if(NOT again)::INT AS copies,
+        count_if(NOT again AND ledger_id IS NOT NULL)::INT AS positions,
         count_if(again AND NOT confirmed)::INT AS again_unconfirmed,
         count_if(again AND confirmed)::INT AS again_confirmed,
         min({
             received_at: received_at, arrival: arrival, consumer: consumer, incarnation: incarnation,
             partition: partition, ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index
-        }) AS first_delivery,
+        }) FILTER (first_of_incarnation) AS first_delivery,
         min(payload_hash) AS found_payload_hash,
-        max(payload_hash) AS other_found_payload_hash
+        max(payload_hash) AS other_found_payload_hash,
+        min({key: key}) AS found_key,
+        max({key: key}) AS other_found_key
     FROM from_positions
     GROUP BY who, number, topic, cluster, subscription
 ),
@@ -62,6 +90,7 @@ expected AS (
         l.partition,
         l.home,
         l.key,
+        l.other_key,
         l.outcome,
         l.attempts,
         l.scheduled_at,
@@ -88,17 +117,20 @@ facts AS (
         topic,
         cluster,
         subscription,
-        e.* EXCLUDE (who, number, topic, cluster, subscription, partition, stored_copies, required_in_log, has_to_get),
+        e.* EXCLUDE (who, number, topic, cluster, subscription, partition, required_in_log, has_to_get),
         coalesce(e.partition, d.first_delivery.partition) AS partition,
         coalesce(e.has_to_get AND e.required_in_log, false) AS required,
         coalesce(e.has_to_get AND e.stored_copies > 0, false) AS stored_for_it,
         coalesce(d.deliveries, 0) AS deliveries,
         coalesce(d.copies, 0) AS copies,
+        coalesce(d.positions, 0) AS positions,
         coalesce(d.again_unconfirmed, 0) AS again_unconfirmed,
         coalesce(d.again_confirmed, 0) AS again_confirmed,
         d.first_delivery,
         d.found_payload_hash,
-        d.other_found_payload_hash
+        d.other_found_payload_hash,
+        d.found_key,
+        d.other_found_key
     FROM expected e FULL JOIN delivered d USING (who, number, topic, cluster, subscription)
 )
 SELECT

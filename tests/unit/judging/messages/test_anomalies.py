@@ -66,7 +66,7 @@ def lost(history):
     return {
         ("lost", False, "main", None, "p0", 3): (
             "acked_at_position",
-            "acked at 2023-11-14 22:13:20.0064 UTC, and not in the log of main, which was read to its end",
+            "acked at 2023-11-14 22:13:20.0064 UTC in main, and not in the log of main, which was read to its end",
         )
     }
 
@@ -76,9 +76,73 @@ def lost_after_it_was_delivered(history):
     history.forget("stored", "p0", 3)
     return {
         ("lost", False, "main", None, "p0", 3): (
-            "acked_at_position",
-            "acked at 2023-11-14 22:13:20.0064 UTC, and not in the log of main, which was read to its end",
+            "delivered_and_gone",
+            "acked at 2023-11-14 22:13:20.0064 UTC in main, delivered to audit in main, "
+            "and not in the log of main, which was read to its end",
         )
+    }
+
+
+@planted()
+def lost_after_an_unknown_outcome_because_it_was_delivered(history):
+    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.forget("stored", "p0", 3)
+    return {
+        ("lost", False, "main", None, "p0", 3): (
+            "delivered_and_gone",
+            "delivered to audit in main, and not in the log of main, which was read to its end",
+        )
+    }
+
+
+@planted(REPLICATED)
+def lost_after_an_unknown_outcome_because_it_was_replicated(history):
+    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.forget("stored", "p0", 3, cluster="main")
+    history.forget("deliveries", "p0", 3)
+    return {
+        ("lost", False, "main", None, "p0", 3): (
+            "replicated_and_gone",
+            "stored in other, and not in the log of main, which was read to its end",
+        ),
+        ("undelivered", False, "other", "far", "p0", 3): (
+            "never_delivered",
+            "stored at 5:106:-1 and never delivered to far, which drained",
+        ),
+    }
+
+
+@planted()
+def unproven_after_an_unknown_outcome(history):
+    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.forget("stored", "p0", 3)
+    history.not_read_to_end()
+    return {
+        ("unproven", True, "main", None, "p0", 3): (
+            "log_not_read_to_end",
+            "delivered to audit in main, and not found in main, "
+            "but its log was not read to its end: the reader stopped",
+        )
+    }
+
+
+@planted(REPLICATED)
+def not_replicated_after_an_unknown_outcome(history):
+    history.rows("publishes", "p1", 2)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.forget("stored", "p1", 2, cluster="other")
+    history.forget("deliveries", "p1", 2)
+    return {
+        ("not_replicated", False, "other", None, "p1", 2): (
+            "missing_in_replica",
+            "stored in main, and not in the log of other, which was read to its end after replication had drained",
+        ),
+        **{
+            ("undelivered", False, "main", subscription, "p1", 2): (
+                "never_delivered",
+                f"stored at 5:5:-1 and never delivered to {subscription}, which drained",
+            )
+            for subscription in ("audit", "pool")
+        },
     }
 
 
@@ -90,7 +154,7 @@ def lost_though_one_of_two_attempts_failed(history):
     return {
         ("lost", False, "main", None, "p0", 3): (
             "acked_at_position",
-            "acked at 2023-11-14 22:13:20.0064 UTC, and not in the log of main, which was read to its end",
+            "acked at 2023-11-14 22:13:20.0064 UTC in main, and not in the log of main, which was read to its end",
         )
     }
 
@@ -104,7 +168,7 @@ def lost_after_an_ack_without_a_position(history):
     return {
         ("lost", False, "main", None, "p0", 3): (
             "acked_without_position",
-            "acked at 2023-11-14 22:13:20.0064 UTC, and not in the log of main, which was read to its end",
+            "acked at 2023-11-14 22:13:20.0064 UTC in main, and not in the log of main, which was read to its end",
         )
     }
 
@@ -116,7 +180,8 @@ def not_replicated(history):
     return {
         ("not_replicated", False, "other", None, "p1", 2): (
             "missing_in_replica",
-            "acked at 2023-11-14 22:13:20.0054 UTC in main, and not in the log of other, "
+            "acked at 2023-11-14 22:13:20.0054 UTC in main, delivered to audit in main, stored in main, "
+            "and not in the log of other, "
             "which was read to its end after replication had drained",
         )
     }
@@ -165,7 +230,7 @@ def unproven_log_not_read_to_its_end(history):
     return {
         ("unproven", True, "main", None, "p0", 3): (
             "log_not_read_to_end",
-            "acked at 2023-11-14 22:13:20.0064 UTC, and not found in main, "
+            "acked at 2023-11-14 22:13:20.0064 UTC in main, and not found in main, "
             "but its log was not read to its end: the reader stopped",
         )
     }
@@ -196,7 +261,8 @@ def unproven_replication_not_drained(history):
     return {
         ("unproven", True, "other", None, "p0", 3): (
             "replication_not_drained",
-            "acked at 2023-11-14 22:13:20.0064 UTC, and not found in other, but replication did not drain: 12 behind",
+            "acked at 2023-11-14 22:13:20.0064 UTC in main, delivered to audit in main, stored in main, "
+            "and not found in other, but replication did not drain: 12 behind",
         )
     }
 
@@ -265,7 +331,75 @@ def failed_but_stored(history):
         ("failed_but_stored", False, "main", None, "p1", 0): (
             "failed_for_certain",
             "its 1 attempt(s) failed for certain, and it is stored at 5:1:-1",
+        ),
+        **{
+            ("failed_but_delivered", False, "main", subscription, "p1", 0): (
+                "failed_for_certain",
+                "its 1 attempt(s) failed for certain, and it was delivered to consumer-0",
+            )
+            for subscription in ("audit", "pool")
+        },
+    }
+
+
+@planted()
+def failed_but_delivered(history):
+    # It is not in the log, and a message that failed for certain is never lost.
+    history.rows("publishes", "p1", 0)[0].update(outcome="failed", ledger_id=None, entry_id=None)
+    history.forget("stored", "p1", 0)
+    history.forget("deliveries", "p1", 0, subscription="pool")
+    return {
+        ("failed_but_delivered", False, "main", "audit", "p1", 0): (
+            "failed_for_certain",
+            "its 1 attempt(s) failed for certain, and it was delivered to consumer-0",
         )
+    }
+
+
+@planted()
+def delivered_from_elsewhere(history):
+    history.rows("deliveries", "p1", 5, subscription="audit")[0]["entry_id"] = 999
+    return {
+        ("delivered_from_elsewhere", False, "main", "audit", "p1", 5): (
+            "stored_elsewhere",
+            "delivered from 5:999:-1, where the log of main does not hold it; it is first stored at 5:11:-1",
+        )
+    }
+
+
+@planted()
+def delivered_from_the_position_of_another_message(history):
+    history.rows("deliveries", "p1", 5, subscription="audit")[0]["entry_id"] = 10
+    return {
+        ("delivered_from_elsewhere", False, "main", "audit", "p1", 5): (
+            "stored_elsewhere",
+            "delivered from 5:10:-1, where the log of main does not hold it; it is first stored at 5:11:-1",
+        ),
+        ("position_conflict", False, "main", "audit", "p1", 5): (
+            "shared_position",
+            "shares the position 5:10:-1 with message p0/5",
+        ),
+        ("position_conflict", False, "main", None, "p0", 5): (
+            "shared_position",
+            "shares the position 5:10:-1 with message p1/5",
+        ),
+    }
+
+
+@planted()
+def delivered_from_two_positions(history):
+    entry = history.next_entry()
+    history.store(producer="p1", seq=5, entry_id=entry)
+    history.deliver(producer="p1", seq=5, entry_id=entry, at=60_000)
+    return {
+        ("stored_twice", True, "main", None, "p1", 5): (
+            "attempted_once",
+            "stored at 2 positions, first at 5:11:-1, from 1 attempt(s)",
+        ),
+        ("delivered_from_two_positions", True, "main", "audit", "p1", 5): (
+            "attempted_once",
+            "delivered from 2 positions, after 1 attempt(s)",
+        ),
     }
 
 
@@ -287,6 +421,25 @@ def corrupted_on_the_way(history):
         ("corrupted", False, "main", "pool", "p1", 0): (
             "delivered_payload",
             "delivered to consumer-0 with another payload than was published",
+        )
+    }
+
+
+@planted()
+def another_key_in_the_log(history):
+    history.rows("stored", "p1", 0)[0]["key"] = None
+    return {
+        ("corrupted", False, "main", None, "p1", 0): ("key", "stored at 5:1:-1 with another key than was published")
+    }
+
+
+@planted()
+def another_key_on_the_way(history):
+    history.rows("deliveries", "p1", 0, subscription="pool")[0]["key"] = "p0-key-0"
+    return {
+        ("corrupted", False, "main", "pool", "p1", 0): (
+            "key",
+            "delivered to consumer-0 with another key than was published",
         )
     }
 
@@ -493,7 +646,7 @@ def stored_out_of_order(history):
 @planted()
 def delivered_out_of_order(history):
     for row in history.rows("deliveries", "p0", 1):
-        row.update(received_at=START + 700_000, acknowledged_at=None)
+        row.update(received_at=START + 700_000, arrival=1_000_000, acknowledged_at=None)
     return {
         ("delivered_out_of_order", False, "main", "audit", "p0", 1): (
             "after_higher_seq",
@@ -526,8 +679,7 @@ def position_regressed(history):
     for table in ("publishes", "stored", "deliveries"):
         for row in history.rows(table, "p1", 5):
             row["ledger_id"] = LEDGER - 1
-    for row in [*history.rows("publishes", "p1", 5), *history.rows("stored", "p1", 5)]:
-        row["key"] = "a-key-of-its-own"
+            row["key"] = "a-key-of-its-own"
     return {
         ("position_regressed", False, "main", None, "p1", 5): (
             "lower_position",
@@ -639,6 +791,49 @@ def acked_at_the_same_time_as_the_next_was_sent(history):
         if row["topic"] == history.topic and row["seq"] >= 4:
             row.update(sent_at=four["sent_at"], settled_at=four["settled_at"])
     five["sent_at"] = four["settled_at"]
+    return {}
+
+
+@planted()
+def a_clock_that_is_set_back_while_a_consumer_receives(history):
+    # Within an incarnation the order is the arrival.
+    for row in history.rows("deliveries", "p0", 3):
+        row.update(received_at=row["received_at"] - 2_000_000, acknowledged_at=None)
+    return {}
+
+
+@planted()
+def a_clock_that_is_set_back_while_an_attempt_is_under_way(history):
+    # Its own ack seems to have been settled before it was sent.
+    row = history.rows("publishes", "p0", 5)[0]
+    row["settled_at"] = row["sent_at"] - 2_000_000
+    return {}
+
+
+@planted()
+def a_message_without_a_key(history):
+    for table in ("publishes", "stored", "deliveries"):
+        history.rows(table, "p0", 3)[0]["key"] = None
+    for row in history.rows("deliveries", "p0", 3):
+        row["key"] = None
+    return {}
+
+
+@planted()
+def delivered_from_where_an_unread_log_may_hold_it(history):
+    history.rows("deliveries", "p1", 5, subscription="audit")[0]["entry_id"] = 999
+    history.not_read_to_end()
+    return {}
+
+
+@planted()
+def stored_elsewhere_in_a_log_that_was_not_read_to_its_end(history):
+    # The log may hold it at the position that the ack named, too.
+    entry = history.next_entry()
+    for table in ("stored", "deliveries"):
+        for row in history.rows(table, "p1", 5):
+            row["entry_id"] = entry
+    history.not_read_to_end()
     return {}
 
 

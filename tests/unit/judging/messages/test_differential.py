@@ -10,7 +10,7 @@ from ..history import LEDGER, NAMESPACE, REPLICATED, History
 from ..judged import Judged
 from ..reference import Reference
 
-SEEDS = range(120)
+SEEDS = range(240)
 CLOCK_ERROR_US = 150
 
 
@@ -30,7 +30,7 @@ def mess(history: History, chance: random.Random) -> None:
                 history.publish(
                     **{"producer": producer, "seq": seq, "key": key, "epoch": epoch, "cluster": cluster},
                     **{"partition": partition, "outcome": outcome, "at": sent},
-                    settled_at=history_time(sent + chance.randint(1, 8) * 100),
+                    settled_at=history_time(sent + chance.choice([-3, *range(1, 9)]) * 100),
                     **(place(chance, seq) if outcome == "acked" and chance.random() < 0.9 else {}),
                 )
             for other in history.list_reached(cluster):
@@ -48,6 +48,8 @@ def mess(history: History, chance: random.Random) -> None:
         row = history.store(**copy)
         if chance.random() < 0.03:
             row["payload_hash"] = 1
+        if chance.random() < 0.03:
+            row["key"] = "c"
         if chance.random() < 0.05:
             history.stored.append(dict(row))
         for each in history.scenario.workload.subscriptions:
@@ -65,6 +67,10 @@ def mess(history: History, chance: random.Random) -> None:
                 )
                 if chance.random() < 0.02:
                     delivery["payload_hash"] = 1
+                if chance.random() < 0.02:
+                    delivery["key"] = "c"
+                if chance.random() < 0.05:
+                    delivery.update(place(chance, copy["seq"] or 0))
     if chance.random() < 0.2:
         history.not_read_to_end(chance.choice(clusters))
     if chance.random() < 0.2:

@@ -1,7 +1,15 @@
--- An acked message is not in the log of its home, which was read to its end.
+-- A message that must exist, because it was acked or seen, is not in the log of its home, which was read to its end.
 SELECT
     who, number, topic, cluster, subscription,
-    IF(len(acked_positions) > 0, 'acked_at_position', 'acked_without_position') AS cause,
-    concat(acked_text(acked_at), ', and not in the log of ', cluster, ', which was read to its end') AS detail
+    CASE
+        WHEN getting_subscription IS NOT NULL THEN 'delivered_and_gone'
+        WHEN len(storing_clusters) > 0 THEN 'replicated_and_gone'
+        WHEN len(acked_positions) > 0 THEN 'acked_at_position'
+        ELSE 'acked_without_position'
+    END AS cause,
+    concat(
+        proof_of_existence_text(outcome, acked_at, home, getting_subscription, storing_clusters),
+        ', and not in the log of ', cluster, ', which was read to its end'
+    ) AS detail
 FROM log_facts
 WHERE missing AND cluster = home AND read_to_end AND faults_undone()

@@ -1,11 +1,11 @@
--- An acked message is not in the log of another cluster that had to hold it; that log was read to its end after
--- replication had drained.
+-- A message that must exist, because it was acked or seen, is not in the log of another cluster that had to hold it; that
+-- log was read to its end after replication had drained.
 SELECT
     who, number, topic, cluster, subscription,
     'missing_in_replica' AS cause,
     concat(
-        acked_text(acked_at), ' in ', home, ', and not in the log of ', cluster,
-        ', which was read to its end after replication had drained'
+        proof_of_existence_text(outcome, acked_at, home, getting_subscription, storing_clusters),
+        ', and not in the log of ', cluster, ', which was read to its end after replication had drained'
     ) AS detail
 FROM log_facts
 WHERE missing AND cluster != home AND read_to_end AND replicated AND faults_undone()

@@ -1,4 +1,5 @@
--- A message is missing in a log or at a subscription, and the proof is missing that would show whether it is lost.
+-- A message that must exist is missing in a log or at a subscription, and the proof is missing that would show whether
+-- it is lost.
 SELECT
     who, number, topic, cluster, subscription,
     CASE
@@ -7,7 +8,7 @@ SELECT
         ELSE 'replication_not_drained'
     END AS cause,
     concat(
-        acked_text(acked_at), ', and not found in ', cluster, ', but ',
+        proof_of_existence_text(outcome, acked_at, home, getting_subscription, storing_clusters), ', and not found in ', cluster, ', but ',
         CASE
             WHEN NOT faults_undone() THEN 'nothing proves that every fault was undone'
             WHEN NOT read_to_end THEN concat('its log was not read to its end: ', read_why)
