@@ -79,7 +79,9 @@ def test_what_the_system_cannot_do_is_refused_before_the_run(path: str, value: A
 def test_the_systems_own_time_outs_decide_what_a_run_is_warned_of() -> None:
     file, topologies = SYSTEMS / "scenarios" / "leader_loss.yaml", SYSTEMS / "topologies"
     assert list_warnings(*load_scenario(file, topologies)) == []
-    (warning,) = list_warnings(*load_scenario(file, topologies, {"faults.0.at_s": 13}))
+    (warning,) = list_warnings(
+        *load_scenario(file, topologies, {"faults.0.at_s": 13, "phases.impact_s": 15, "phases.recovery_s": 1})
+    )
     assert (warning.field, "acks can stay away for 3 s" in warning.what) == ("phases.impact_s", True)
 
 
