@@ -201,7 +201,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     ),
     Anomaly.POSITION_MISMATCH: AnomalyFacts(
         suite=Suite.UNIQUENESS,
-        meaning="is stored in its home, whose log was read to the end, but at none of the positions that its acks named",
+        meaning="is stored in its home, whose log was read to the end, at none of the positions that its acks named",
         demand=(
             "No message is stored elsewhere than its acks said: its home holds it at a position that one of them named."
         ),

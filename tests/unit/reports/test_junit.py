@@ -96,7 +96,7 @@ def test_a_failed_expectation_says_how_many_rows_what_they_are_and_shows_some(pl
         plant(judged=plant_check("completeness", "lost", "failed", unexpected=1470, rows=94_884, samples=samples))
     )
     text = expect_result(root, "completeness", "lost", "failure")
-    assert text.startswith("1,470 of 94,884 rows are `lost`: such a message was acked and is not stored")
+    assert text.startswith("1,470 of 94,884 rows are `lost`: such a message was acked or seen, and is not")
     assert '{"producer": "p0", "seq": 9}' in text
     assert '"seq": 10' not in text
     assert text.count("producer") == MOST_SAMPLES

@@ -117,7 +117,10 @@ def test_a_message_that_was_lost(tmp_path: Path) -> None:
     assert life.judged is not None
     (found,) = life.judged.anomalies
     assert (found.ruling, found.detail, found.cause) == (Ruling.ILLEGAL, "acked, and not in the log of main", "a_cause")
-    assert found.sentence == "Such a message was acked and is not stored in its home, whose log was read to the end."
+    assert (
+        found.sentence
+        == "Such a message was acked or seen, and is not stored in its home, whose log was read to the end."
+    )
 
 
 def test_a_message_that_is_stored_twice(tmp_path: Path) -> None:
