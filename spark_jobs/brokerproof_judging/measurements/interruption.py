@@ -176,11 +176,15 @@ def _read_rto(
 ) -> Reading:
     if interruptions is None:
         return _read_no_interruption(late_after_s)
-    lasts = interruptions.last_us >= times.load.end_us
-    ended = "was still interrupted when the load ended" if lasts else "was interrupted last"
+    lasts = interruptions.away_place is not None
+    if lasts:
+        end = f"{interruptions.away_place} was still interrupted when the load ended"
+    elif interruptions.last_us >= times.load.end_us:
+        end = f"{interruptions.last_place} has messages that were never acked, which are late until the load ended"
+    else:
+        end = f"{interruptions.last_place} was interrupted last"
     why = (
-        f"{interruptions.last_place} {ended}; {interruptions.total_us / 1e6:.3f} s of interruptions in "
-        f"{interruptions.places} places ({_RESOLUTION})"
+        f"{end}; {interruptions.total_us / 1e6:.3f} s of interruptions in {interruptions.places} places ({_RESOLUTION})"
     )
     return Reading(value=fault.seconds_since_injection(interruptions.last_us), evidence=why, at_least=lasts)
 

@@ -31,6 +31,8 @@ class Interruptions:
     longest_place: str
     # The places that were interrupted.
     places: int
+    # A place whose last message that was due had no ack when the load ended, None if every place got acks again.
+    away_place: str | None
 
 
 def name_place(*parts: Column) -> Column:
@@ -63,10 +65,14 @@ def measure_interruptions(
     """By fault, the interruptions that touch its span; faults without any are left out.
 
     `attempts` are those of `place_attempts`. An interruption is not cut at the span's edges. One that lasts longer than
-    the load ends with it.
+    the load ends with it. A message that was never acked is late until then, even if later ones of its place were
+    acked.
     """
-    late = _find_late_times(attempts, late_after_us, load_end_us)
-    interruptions = _merge_times(late)
+    messages = _find_late_times(attempts, late_after_us, load_end_us)
+    # One row for each place.
+    away = messages.groupBy("topic", "place").agg((~F.max_by("answered", "start")).alias("away"))
+    late = messages.filter("end > start")
+    interruptions = _merge_times(late).join(F.broadcast(away), ["topic", "place"], "left")
     spans = join_spans(spark, interruptions, faults)
     # The part of an interruption in which no earlier one of any place lasts, so that the parts add up to the union.
     before = Window.partitionBy("fault").orderBy("start", "end").rowsBetween(Window.unboundedPreceding, -1)
@@ -78,6 +84,7 @@ def measure_interruptions(
             F.sum("added").alias("added"),
             F.sum(F.col("end") - F.col("start")).alias("length"),
             F.max("end").alias("last"),
+            F.max("away").alias("away"),
         )
         .groupBy("fault")
         .agg(
@@ -85,6 +92,7 @@ def measure_interruptions(
             F.count("*").alias("places"),
             F.max(F.struct("last", "place")).alias("last"),
             F.max(F.struct("length", "place")).alias("longest"),
+            F.max(F.when(F.col("away") & (F.col("last") >= load_end_us), F.col("place"))).alias("away_place"),
         )
         .collect()
     )
@@ -96,6 +104,7 @@ def measure_interruptions(
             longest_us=row.longest.length,
             longest_place=row.longest.place,
             places=row.places,
+            away_place=row.away_place,
         )
         for row in rows
     }
@@ -112,7 +121,11 @@ def join_spans(spark: SparkSession, times: DataFrame, faults: Sequence[Effective
 
 
 def _find_late_times(attempts: DataFrame, late_after_us: int, load_end_us: int) -> DataFrame:
-    """The time in which each message was late: `topic`, `place`, `start`, `end`."""
+    """Messages that are due before the load's end: `topic`, `place`, `start`, `end`, `answered`.
+
+    A message is late from `start` to `end` if `end` is behind `start`. `answered` says whether it was acked by the
+    load's end.
+    """
     acked = F.when(F.col("outcome") == AttemptOutcome.ACKED, F.unix_micros("settled_at"))
     return (
         attempts.groupBy("cluster", "topic", "producer", "seq")
@@ -120,9 +133,10 @@ def _find_late_times(attempts: DataFrame, late_after_us: int, load_end_us: int) 
             F.max("place").alias("place"),
             (F.min(F.unix_micros("scheduled_at")) + F.lit(late_after_us)).alias("start"),
             F.least(F.coalesce(F.min(acked), F.lit(load_end_us)), F.lit(load_end_us)).alias("end"),
+            F.coalesce(F.min(acked) < F.lit(load_end_us), F.lit(False)).alias("answered"),
         )
-        .filter("end > start")
-        .select("topic", "place", "start", "end")
+        .filter(F.col("start") < load_end_us)
+        .select("topic", "place", "start", "end", "answered")
     )
 
 
