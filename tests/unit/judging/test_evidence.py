@@ -149,7 +149,7 @@ def test_nothing_is_claimed_as_missing_while_a_fault_is_not_undone(doubtful):
     assert missing == {
         ("unproven", True, "main", None, "p0", 3): (
             "fault_not_undone",
-            "acked at 2023-11-14 22:13:20.0064 UTC, and not found in main, "
+            "acked at 2023-11-14 22:13:20.0064 UTC in main, and not found in main, "
             "but nothing proves that every fault was undone",
         ),
         ("unproven", True, "main", "audit", "p1", 2): (
