@@ -31,7 +31,7 @@ _RESOLUTION = "resolution: 1 ms"
 
 @dataclass(frozen=True, kw_only=True)
 class FirstAck:
-    """When a place's first message that was sent after the injection was acked, None if none was."""
+    """When a place's first message that was sent after the effect was acked, None if none was."""
 
     place: str
     at_us: int | None
@@ -44,7 +44,7 @@ class ClientEvents:
     interruptions: Mapping[str, Interruptions] = field(default_factory=dict)
     ack_gaps: Mapping[str, Gap] = field(default_factory=dict)
     delivery_gaps: Mapping[str, Gap] = field(default_factory=dict)
-    # Of each place that sent a message after the injection.
+    # Of each place that sent a message after the effect.
     first_acks: Mapping[str, Sequence[FirstAck]] = field(default_factory=dict)
 
 
@@ -122,7 +122,8 @@ def _find_first_acks(attempts: DataFrame, faults: Sequence[EffectiveFault]) -> d
     acked = F.col("outcome") == AttemptOutcome.ACKED
     columns = []
     for number, fault in enumerate(faults):
-        after = F.unix_micros("sent_at") >= fault.client_span.start_us
+        # What was sent between the injection and the effect may still be acked as if nothing had happened.
+        after = F.unix_micros("sent_at") >= fault.span.start_us
         first = F.min(F.when(after & acked, F.unix_micros("settled_at")))
         columns.append(F.struct(F.count_if(after).alias("sent"), first.alias("first")).alias(f"fault{number}"))
     # There are as many rows as clients and partitions.
@@ -158,14 +159,14 @@ def _read_first_ack(times: RunTimes, first_acks: Sequence[FirstAck], fault: Effe
     waiting = sorted(each.place for each in first_acks if each.at_us is None)
     if waiting or not first_acks:
         places = f" of {waiting[0]}, one of {len(waiting)} such places of {len(first_acks)}," if waiting else ""
-        why = f"no message{places} that was sent after the injection was acked"
+        why = f"no message{places} that was sent after the effect was acked"
         load_end = times.load.end_us
         return Reading(value=fault.seconds_since_injection(load_end), evidence=why, at_least=True)
     acked = [(each.at_us, each.place) for each in first_acks if each.at_us is not None]
     last_us, place = max(acked)
     first_s = fault.seconds_since_injection(min(acked)[0])
     why = (
-        f"first ack of a message that {place} sent after the injection, the last of {len(acked)} places; the first "
+        f"first ack of a message that {place} sent after the effect, the last of {len(acked)} places; the first "
         f"place had it after {first_s:.3f} s"
     )
     return Reading(value=fault.seconds_since_injection(last_us), evidence=why)

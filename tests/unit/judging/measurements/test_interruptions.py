@@ -82,7 +82,16 @@ def test_a_silent_partition_is_found_whole_for_both_faults_that_it_touches(judge
     assert "of 2 places" in measured("longest_ack_gap_s", "first")["evidence"]
     assert measured("first_ack_s", "second")["value"] == pytest.approx(3.3)
     assert "main/partition 1/p0" in measured("first_ack_s", "second")["evidence"]
-    assert "the first place had it after 0.010 s" in measured("first_ack_s", "second")["evidence"]
+    assert "the first place had it after 0.510 s" in measured("first_ack_s", "second")["evidence"]
+
+
+def test_an_ack_between_the_injection_and_the_effect_is_not_the_first_one(judge):
+    history = Clients().load(acked_after=silence(1, 32, 40)).fault("first", injected=30, effective=32)
+
+    reading = judge(history)("first_ack_s")
+
+    assert reading["value"] == pytest.approx(10)
+    assert "main/partition 1/p0" in reading["evidence"]
 
 
 def test_messages_that_are_nearly_late_interrupt_nobody(judge):
