@@ -129,7 +129,10 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="s",
         subject="fault",
-        meaning="from the injection until each producer had, in each partition, an ack of what it sent after the effect",
+        meaning=(
+            "from the injection until each producer had, in each partition, "
+            "an ack of a message that it sent after the effect"
+        ),
         demand="Acks come back in the time that the scenario allows.",
         ends_with_load=True,
         waits_for_failover=True,
