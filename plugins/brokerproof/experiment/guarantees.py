@@ -109,7 +109,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         meaning="was acked or seen, and is not stored in another cluster that had to hold it, after its drain",
         demand=(
             "No message that was acked or seen is missing in another cluster: "
-            "it is stored wherever replication had to bring it."
+            "it is stored in each cluster that replication had to bring it to."
         ),
         illegal_under=_UNLESS_AT_MOST_ONCE,
         needs=Ability.REPLICATION,
@@ -246,8 +246,8 @@ def is_illegal(
 ) -> bool:
     """Whether the anomaly breaks the guarantee.
 
-    `subscription` is the type of the subscription it was seen at, None for a place in the log. Order of delivery is
-    not promised by Shared, whatever the guarantee. `tightened` and `loosened` are the scenario's own words and win.
+    `subscription` is the type of the subscription it was seen at, None for a place in the log. Shared promises
+    no order of delivery under any guarantee. `tightened` and `loosened` come from the scenario and win.
     """
     if anomaly in tightened:
         return True

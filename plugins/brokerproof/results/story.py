@@ -14,8 +14,6 @@ from brokerproof.run.tables import FaultState
 
 # So many faults are told one by one.
 _MOST_FAULTS = 3
-# A shorter pause between two acks is none that people would call one.
-_PAUSE_S = 1.0
 
 # What is told of an anomaly besides `lost`, which is told always.
 _WORDS = {
@@ -76,15 +74,13 @@ def _tell_pause(spans: Sequence[FaultSpan], judgement: Judgement) -> str:
     rows = [row for row in judgement.measurements if row.metric == "longest_ack_gap_s"]
     values = [row.value for row in rows if row.value is not None]
     if not values or len(values) < len(rows):
-        return "how long acks stopped is not known"
-    longest = max(values)
-    if longest < _PAUSE_S:
-        return f"acks never stopped for longer than {format_seconds(longest)}"
-    return f"acks stopped for {format_seconds(longest)}"
+        return "the longest time without an ack is not known"
+    # Of one producer in one partition: others may have got acks meanwhile.
+    return f"a producer got no ack for up to {format_seconds(max(values))}"
 
 
 def _tell_interruption(judgement: Judgement) -> str:
-    """The worst fault's interruptions and RTO, nothing of a run that was judged before there were such."""
+    """Return the longest interruption and RTO, or an empty text for a run that was judged before they were measured."""
     unavailable = [row.value for row in judgement.measurements if row.metric == "unavailable_s"]
     measured = [value for value in unavailable if value is not None]
     if not measured:

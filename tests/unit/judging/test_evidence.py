@@ -139,6 +139,7 @@ def doubtful(spark, tmp_path_factory):
     history.message("late", 1)
     history.publish(producer="p1", seq=0, epoch=0, at=50_000, ledger_id=LEDGER, entry_id=0)
     history.publish(producer="p1", seq=4, epoch=1, at=50_000, payload_hash=3, outcome="unknown")
+    history.publish(producer="p1", seq=5, epoch=1, at=50_000, key="another", outcome="unknown")
     return Judged(spark, tmp_path_factory.mktemp("doubtful") / "run", history)
 
 
@@ -165,6 +166,7 @@ def test_nothing_is_claimed_as_missing_while_a_fault_is_not_undone(doubtful):
         "The seq of what was published has gaps: gap (2 different of 3, from 0 to 2), late (1 different of 2",
         "One attempt is recorded more than once, so the load's record contradicts itself: p1 seq 0 in epoch 0.",
         "Messages were published with two payloads under one name; one is p1 seq 4.",
+        "Messages were published with two keys under one name; one is p1 seq 5.",
         "broker-eu-1 is still frozen",
         "Nothing proves that a subscription drained: no step left a record of it.",
     ],

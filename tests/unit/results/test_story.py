@@ -71,27 +71,27 @@ def judgement(
         (
             [span()],
             judgement(gap(50.6), legal={Anomaly.DELIVERED_TWICE: 18}),
-            "eu was destroyed at 00:31:07; acks stopped for 50.6 s; "
+            "eu was destroyed at 00:31:07; a producer got no ack for up to 50.6 s; "
             "123,950 messages acked, 0 lost, 18 delivered twice (as allowed), order held.",
         ),
         (
             [span()],
             judgement(gap(50.6), acked=100_000, unknown=23_900, failed=50),
-            "eu was destroyed at 00:31:07; acks stopped for 50.6 s; "
+            "eu was destroyed at 00:31:07; a producer got no ack for up to 50.6 s; "
             "100,000 messages acked, 0 lost, 23,900 without an answer, 50 refused, order held.",
         ),
         (
             [span("bookie-1", "kill", name="a"), span("b1 and b2", "pause", name="b")],
             judgement(gap(0.32, "a"), gap(0.1, "b"), illegal={Anomaly.LOST: 3}, legal={Anomaly.LOST: 1}),
             "bookie-1 was killed at 00:31:07; b1 and b2 were frozen at 00:31:07; "
-            "acks never stopped for longer than 0.32 s; "
+            "a producer got no ack for up to 0.32 s; "
             "123,950 messages acked, 4 lost (1 of them as allowed), order held.",
         ),
         # What nobody measured is not told as good news.
         (
             [span("3 nodes", "stop")],
             judgement(gap(None), illegal={Anomaly.UNPROVEN: 7}, ordering=Verdict.UNKNOWN),
-            "3 nodes were stopped at 00:31:07; how long acks stopped is not known; 123,950 messages acked, "
+            "3 nodes were stopped at 00:31:07; the longest time without an ack is not known; 123,950 messages acked, "
             "none of them proven to be lost, 7 of which nobody knows what became of them, "
             "whether order held is not known.",
         ),
@@ -114,7 +114,7 @@ def judgement(
             [span(name=name) for name in "abcde"] + [span("x", "start", name="help")],
             judgement(gap(2, "a")),
             "eu was destroyed at 00:31:07; eu was destroyed at 00:31:07; eu was destroyed at 00:31:07; "
-            "2 more faults followed; acks stopped for 2 s; 123,950 messages acked, 0 lost, order held.",
+            "2 more faults followed; a producer got no ack for up to 2 s; 123,950 messages acked, 0 lost, order held.",
         ),
     ],
 )
@@ -130,7 +130,7 @@ def test_the_story_says_what_was_done_and_what_became_of_the_messages(
         (49.0, 50.6, "; clients were interrupted for 49.0 s and had recovered 50.6 s after the injection; 123,950"),
         (49.0, None, "; clients were interrupted for 49.0 s and it is not known when they had recovered; 123,950"),
         (0.0, 0.0, "; no client was interrupted; 123,950"),
-        (None, None, "acks stopped for 50.6 s; 123,950"),
+        (None, None, "a producer got no ack for up to 50.6 s; 123,950"),
     ],
 )
 def test_the_story_says_how_long_clients_were_interrupted(
@@ -150,4 +150,4 @@ def replace_metric(metric: str, value: float | None) -> Measurement:
 
 def test_a_gap_of_one_of_two_faults_that_is_not_known_makes_the_longest_one_unknown() -> None:
     told = tell_story([span(name="a"), span(name="b")], judgement(gap(3, "a"), gap(None, "b")))
-    assert "how long acks stopped is not known" in told
+    assert "the longest time without an ack is not known" in told

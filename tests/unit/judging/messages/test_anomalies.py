@@ -820,6 +820,15 @@ def a_message_without_a_key(history):
 
 
 @planted()
+def messages_without_positions(history):
+    for seq in (2, 3):
+        for table in ("publishes", "stored", "deliveries"):
+            for row in history.rows(table, "p0", seq):
+                row.update(ledger_id=None, entry_id=None, batch_index=None)
+    return {}
+
+
+@planted()
 def delivered_from_where_an_unread_log_may_hold_it(history):
     history.rows("deliveries", "p1", 5, subscription="audit")[0]["entry_id"] = 999
     history.not_read_to_end()

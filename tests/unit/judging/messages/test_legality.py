@@ -58,6 +58,33 @@ def illegal_at(history, places, destroyed=()):
     return illegal
 
 
+# The guarantees under which an anomaly is legal; the others are illegal under all of them.
+LEGAL_UNDER = {
+    "lost": {"at_most_once"},
+    "not_replicated": {"at_most_once"},
+    "undelivered": {"at_most_once"},
+    "unproven": {"at_most_once", "at_least_once", "effectively_once"},
+    "stored_twice": {"at_least_once"},
+    "delivered_twice": {"at_most_once", "at_least_once", "effectively_once"},
+    "redelivered_after_ack": {"at_most_once", "at_least_once", "effectively_once"},
+    "delivered_from_two_positions": {"at_most_once", "at_least_once"},
+}
+
+
+@pytest.mark.parametrize("anomaly", Anomaly)
+def test_the_guarantee_decides_what_is_legal(anomaly):
+    legal = {str(guarantee) for guarantee in Guarantee if not is_illegal(anomaly, guarantee)}
+
+    assert legal == LEGAL_UNDER.get(anomaly, set())
+
+
+@pytest.mark.parametrize("guarantee", Guarantee)
+def test_only_order_of_delivery_depends_on_the_type_of_subscription(guarantee):
+    lax = {each for each in Anomaly if not is_illegal(each, guarantee, SubscriptionType.SHARED)}
+
+    assert lax - {each for each in Anomaly if not is_illegal(each, guarantee)} == {Anomaly.DELIVERED_OUT_OF_ORDER}
+
+
 @pytest.mark.parametrize("guarantee", Guarantee)
 def test_it_is_what_the_guarantee_says_of_every_place(guarantee):
     tightened, loosened = [Anomaly.DELIVERED_TWICE], [Anomaly.PHANTOM]
