@@ -47,7 +47,8 @@ def test_a_destroyed_datacenter_loses_nothing_and_nothing_stays_behind(on_pulsar
     assert (status, result["verdict"]) == (0, "passed"), result["why"]
     assert result["counts"]["acked"] > 0.95 * 500 * 64
     assert result["counts"]["illegal"]["lost"] == 0
-    assert 8 < result["recovery"]["eu_destroyed"]["rto_s"] < 55
+    # The outage of about 50 s, and the seconds in which producers make up for it.
+    assert 8 < result["recovery"]["eu_destroyed"]["rto_s"] < 65
     assert not list(find_marked_processes(Path(result["run_dir"])))
     history = on_pulsar.brokerproof("history", "sync_datacenter_loss", "--json")
     assert [run["verdict"] for run in json.loads(history.stdout)] == ["passed"]

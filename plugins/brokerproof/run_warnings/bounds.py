@@ -182,7 +182,7 @@ def _check_messages(line: _BoundInScenario) -> RunWarning | None:
     return None
 
 
-def _check_watch(line: _BoundInScenario) -> RunWarning | None:
+def _check_load_end(line: _BoundInScenario) -> RunWarning | None:
     """A wait that is cut off proves a violation only if it already lasted longer than the bound."""
     bound = line.bound
     if not line.metric.ends_with_load or bound.max is None or (bound.min or 0) > line.metric.least:
@@ -223,5 +223,5 @@ _CHECKS: tuple[Callable[[_BoundInScenario], RunWarning | None], ...] = (
     _check_sampling,
     _check_round_trip,
     _check_messages,
-    _check_watch,
+    _check_load_end,
 )

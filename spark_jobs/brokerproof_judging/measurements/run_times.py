@@ -50,7 +50,7 @@ class EffectiveFault:
     name: str
     targets: tuple[str, ...]
     span: Span
-    client_span: Span = Span(start_us=0, end_us=0)
+    client_span: Span
     slowed: Span | None = None
     healed_us: int | None = None
     cut_off_by: str | None = None

@@ -34,9 +34,8 @@ def sample(run: Run, last_alive_s: int) -> Samples:
 
 
 def make_fault(*, leaves_nodes: bool) -> EffectiveFault:
-    return EffectiveFault(
-        name="f", targets=(BOOKIE,), span=Span(start_us=0, end_us=60 * SECOND), leaves_nodes=leaves_nodes
-    )
+    span = Span(start_us=0, end_us=60 * SECOND)
+    return EffectiveFault(name="f", targets=(BOOKIE,), span=span, client_span=span, leaves_nodes=leaves_nodes)
 
 
 @pytest.mark.parametrize("leaves_nodes", [False, True])

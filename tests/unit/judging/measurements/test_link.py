@@ -23,8 +23,10 @@ def measured(phases=None, samples=SAMPLES):
         {"steady": Span(start_us=0, end_us=20), "impact": Span(start_us=20, end_us=30)} if phases is None else phases
     )
     span = Span(start_us=20, end_us=30)
-    slow = EffectiveFault(name="slow", targets=(), span=span, slowed=span)
-    times = RunTimes(phases=phases, effective=(slow, EffectiveFault(name="kill", targets=(), span=span)))
+    slow = EffectiveFault(name="slow", targets=(), span=span, client_span=span, slowed=span)
+    times = RunTimes(
+        phases=phases, effective=(slow, EffectiveFault(name="kill", targets=(), span=span, client_span=span))
+    )
     values = measure_link(RUN, times, Samples(series=series))
     return {(value.metric, value.subject): value.reading for value in values}
 

@@ -140,7 +140,9 @@ def detected(directory, *, gone):
     samples = Samples(series={("cluster:main", "alive:broker"): [(START + 19, before), (START + 28 * SECOND, after)]})
     span = Span(start_us=START + 20 * SECOND, end_us=START + 60 * SECOND)
     names = [name for role in gone for name in run.topology.clusters["main"].names(role=role)]
-    return measure_detection(run, samples, EffectiveFault(name="gone", targets=tuple(names), span=span))
+    return measure_detection(
+        run, samples, EffectiveFault(name="gone", targets=tuple(names), span=span, client_span=span)
+    )
 
 
 def test_a_cluster_with_all_its_brokers_gone_has_a_metadata_store_that_says_so(tmp_path):
