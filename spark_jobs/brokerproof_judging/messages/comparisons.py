@@ -88,7 +88,7 @@ def _select_named_positions(compared: ComparisonInput) -> DataFrame:
     columns = [*_PLACE_IN_LOG, "who", "number", "subscription"]
     in_log = F.lit(IN_LOG).alias("subscription")
     acked = _select_acks_with_position(compared.publishes).select(*columns[:-1], in_log)
-    stored = name_messages(compared.stored).filter("ledger_id IS NOT NULL").select(*columns[:-1], in_log)
+    stored = name_messages(compared.stored).select(*columns[:-1], in_log)
     delivered = (
         compared.places.filter("positions_elsewhere IS NOT NULL")
         .drop("partition", *POSITION)

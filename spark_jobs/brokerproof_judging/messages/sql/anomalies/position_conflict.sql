@@ -1,6 +1,7 @@
 -- A message shares a position with another message: one where it is stored, that an ack named, or that it was delivered
 -- from. `rows` holds what is stored, named or delivered at the positions of a part. The conflict is told of the log if
--- the message is stored there or was acked there, else of the subscriptions that it was delivered to.
+-- the message is stored there or was acked there, else of the subscriptions that it was delivered to. Rows without a
+-- position join no others.
 WITH shared AS (
     SELECT cluster, topic, partition, ledger_id, entry_id, batch_index
     FROM rows
