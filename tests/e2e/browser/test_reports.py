@@ -181,7 +181,7 @@ def test_the_page_of_a_failed_run_tells_what_was_lost(strict: Page, recorded: di
 def test_the_page_of_an_unknown_run_says_why(strict: Page, recorded: dict[str, str]) -> None:
     strict.goto(f"/brokerproof/runs/{recorded['unknown']}")
     expect(strict.locator(".why")).to_contain_text(REASON.rstrip("."))
-    expect(strict.locator(".story")).to_contain_text("how long acks stopped is not known")
+    expect(strict.locator(".story")).to_contain_text("the longest time without an ack is not known")
     keep_screenshot(strict, "run-unknown")
 
 
