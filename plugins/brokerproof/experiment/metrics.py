@@ -63,8 +63,8 @@ class Metric:
 
     @property
     def is_per_fault(self) -> bool:
-        """Whether there is one value for every fault."""
-        return self.subject == "fault"
+        """Whether its values are of faults: of every one, or of those that destroy."""
+        return self.subject in ("fault", "destroying fault")
 
 
 METRICS: Mapping[str, Metric] = {
@@ -176,7 +176,7 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="messages",
         subject="fault",
-        meaning="messages acked before the effect that no cluster holds any more",
+        meaning="messages sent before the effect and acked that no cluster holds any more",
         demand="No more acknowledged messages are lost to a fault than the scenario allows (RPO).",
     ),
     "rpo_s": Metric(
@@ -189,9 +189,9 @@ METRICS: Mapping[str, Metric] = {
     "lost_later_messages": Metric(
         suite=Suite.RECOVERY,
         unit="messages",
-        subject="fault",
-        meaning="messages acked after the effect that no cluster holds any more",
-        demand="No more messages that were acknowledged after a fault are lost than the scenario allows.",
+        subject="destroying fault",
+        meaning="messages sent after the effect and acked that no cluster holds any more",
+        demand="No more messages that were sent after a destroying fault are lost than the scenario allows.",
     ),
     "rereplicate_s": Metric(
         suite=Suite.RECOVERY,

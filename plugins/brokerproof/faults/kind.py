@@ -91,6 +91,8 @@ class FaultKind(ABC):
     done: ClassVar[str]
     # Whether it helps the cluster to recover from an earlier fault, whose recovery it is then a part of.
     helps: ClassVar[bool] = False
+    # Whether it takes what its nodes had stored.
+    destroys: ClassVar[bool] = False
     # Whether it slows clients down; then the latency while it lasts is measured separately.
     slows: ClassVar[bool] = False
     # Whether its nodes are away, frozen or cut off as long as it lasts, so that no other fault's healing starts them.

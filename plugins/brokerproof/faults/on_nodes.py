@@ -60,6 +60,7 @@ class Destroy(_NodeEndingKind):
     """Ends nodes at once and wipes their disks, as the loss of a datacenter does."""
 
     name, done = "destroy", "destroyed"
+    destroys = True
 
     def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
         return list(targets)

@@ -8,7 +8,7 @@ from itertools import product
 from brokerproof.experiment.metrics import Metric
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
-from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
+from brokerproof.faults.registry import FAULT_KINDS, list_destroying_faults, list_harmful_faults
 from brokerproof.systems.destinations import list_replication_ways
 
 _PHASES = ("steady", "impact", "recovery")
@@ -50,6 +50,7 @@ def _list_moved(scenario: Scenario, topology: Topology) -> list[str]:
 
 _SUBJECTS: Mapping[str, Callable[[Scenario, Topology], Collection[str]]] = {
     "fault": lambda scenario, topology: list_harmful_faults(scenario),
+    "destroying fault": lambda scenario, topology: list_destroying_faults(scenario),
     "phase": lambda scenario, topology: _PHASES,
     "phase or fault that slows": _list_times_of_clusters,
     "way and phase or fault that slows": _list_times_of_links,

@@ -13,20 +13,20 @@ from brokerproof_judging.measurements.run_times import EffectiveFault
 
 
 def measure_losses(messages: DataFrame, faults: Sequence[EffectiveFault]) -> dict[str, dict[str, Reading]]:
-    """By fault, `rpo_messages` and `rpo_s` of what was acked before its effect, `lost_later_messages` of all else.
+    """By fault, `rpo_messages` and `rpo_s` of what was sent before its effect, `lost_later_messages` of all else.
 
     Neither is known while one of the messages is unproven.
     """
-    settled = F.unix_micros("settled_at")
+    sent = F.unix_micros("sent_at")
     lost, unproven = (F.array_contains("anomalies", str(name)) for name in (Anomaly.LOST, Anomaly.UNPROVEN))
     columns = []
     for number, fault in enumerate(faults):
-        before = settled <= fault.span.start_us
+        before = sent < fault.span.start_us
         columns += [
             F.struct(
                 F.count_if(lost & before).alias("lost"),
                 F.count_if(lost & ~before).alias("lost_later"),
-                F.min(F.when(lost & before, settled)).alias("oldest"),
+                F.min(F.when(lost & before, F.unix_micros("settled_at"))).alias("oldest"),
                 F.count_if(unproven & before).alias("unproven"),
                 F.count_if(unproven & ~before).alias("unproven_later"),
             ).alias(f"fault{number}")
@@ -46,20 +46,20 @@ def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Reading]:
     age = 0.0 if counts.oldest is None else (fault.span.start_us - counts.oldest) / 1e6
     return {
         "rpo_messages": before
-        or Reading(value=float(counts.lost), evidence="acked before the effect and held by no cluster"),
+        or Reading(value=float(counts.lost), evidence="acked, sent before the effect, and held by no cluster"),
         "rpo_s": before or Reading(value=age, evidence="age of the oldest of them" if counts.lost else "none was lost"),
         "lost_later_messages": later
-        or Reading(value=float(counts.lost_later), evidence="acked after the effect, held by no cluster"),
+        or Reading(value=float(counts.lost_later), evidence="acked, sent after the effect, and held by no cluster"),
     }
 
 
 def _describe_unproven(count: int, when: str) -> Reading:
-    why = f"{count} messages acked {when} the effect are missing, and nothing proves why"
+    why = f"{count} acked messages that were sent {when} the effect are missing, and nothing proves why"
     return Reading(value=None, evidence=why)
 
 
 def find_missing_everywhere(messages: DataFrame) -> DataFrame:
-    """Acked messages that no cluster holds, of those with an anomaly in a log: `settled_at`, all their `anomalies`.
+    """Acked messages that no cluster holds, of those with an anomaly in a log: their times and all their `anomalies`.
 
     A message that its home lost and another cluster still has is not gone.
     """
@@ -71,6 +71,7 @@ def find_missing_everywhere(messages: DataFrame) -> DataFrame:
         .groupBy("topic", "producer", "seq")
         .agg(
             F.max("copies").alias("copies"),
+            F.min("sent_at").alias("sent_at"),
             F.min("settled_at").alias("settled_at"),
             F.array_distinct(F.flatten(F.collect_list("anomalies"))).alias("anomalies"),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.faults.registry import list_destroying_faults
 from brokerproof.run.directory import Run
 from brokerproof.run.measurement import Measurement
 from pyspark.sql import DataFrame
@@ -23,9 +24,12 @@ FAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_per_
 def measure_faults(
     run: Run, times: RunTimes, samples: Samples, events: ClientEvents, messages: DataFrame
 ) -> Iterator[MeasuredValue]:
-    """Every metric of every fault, null with the reason where it could not be measured; `messages` is the table."""
+    """Every metric of every fault that it applies to, null with the reason if it could not be measured.
+
+    `messages` is the table.
+    """
     for ineffective in times.ineffective:
-        for metric in FAULT_METRICS:
+        for metric in _list_metrics(run, ineffective.name):
             yield make_measured_value(metric, ineffective.name, None, ineffective.why)
     losses = measure_losses(messages, times.effective)
     for fault in times.effective:
@@ -38,8 +42,14 @@ def measure_faults(
             "backlog_drain_s": measure_backlog_drain(times, samples, fault),
             "agree_s": measure_agreement(times, samples, fault),
         }
-        for metric in FAULT_METRICS:
+        for metric in _list_metrics(run, fault.name):
             yield MeasuredValue(metric=metric, subject=fault.name, reading=readings[metric])
+
+
+def _list_metrics(run: Run, fault: str) -> Iterator[str]:
+    """Those that a fault has a value of; a fault that takes nothing from a disk has lost no later message."""
+    destroys = fault in list_destroying_faults(run.scenario)
+    return (name for name in FAULT_METRICS if destroys or METRICS[name].subject != "destroying fault")
 
 
 def group_by_fault(measurements: Iterable[Measurement]) -> dict[str, dict[str, float | None]]:

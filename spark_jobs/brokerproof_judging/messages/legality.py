@@ -1,4 +1,4 @@
-"""Which anomalies are illegal at which place, as a table that the queries on findings read."""
+"""Which anomalies are illegal at which place, and when clusters were destroyed, for the queries on findings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import pyarrow as pa
 from brokerproof.experiment.guarantees import Anomaly, SubscriptionType, is_illegal
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
+from brokerproof.faults.registry import list_destroying_faults
+from brokerproof.run.directory import Run
+from brokerproof.run.table_rows import iterate_rows
+from brokerproof.run.tables import FaultState
 
 from brokerproof_judging.messages.message_columns import IN_LOG
 
@@ -24,6 +28,22 @@ def list_forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
         for cluster in each.list_clusters(topology)
     ]
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def list_destroyed(run: Run) -> list[tuple[str, int]]:
+    """(cluster, µs) of each cluster that the scenario declares as destroyed.
+
+    The time is that at which its last destroying fault took effect. A cluster whose destroying fault took no effect is
+    left out, so that nothing is excused there.
+    """
+    destroying = list_destroying_faults(run.scenario)
+    effects: dict[str, int] = {}
+    for row in iterate_rows(run, "faults"):
+        if row["fault"] in destroying and row["state"] == FaultState.EFFECTIVE:
+            for name in run.scenario.destroyed:
+                if run.topology.clusters[name].nodes.keys() & set(row["targets"] or ()):
+                    effects[name] = max(row["at"], effects.get(name, row["at"]))
+    return sorted(effects.items())
 
 
 def _list_forbidden_at(scenario: Scenario, subscription: SubscriptionType | None) -> list[str]:

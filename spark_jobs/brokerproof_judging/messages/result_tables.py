@@ -44,7 +44,8 @@ class ResultTablesOfPart:
     messages: str
     anomalies: str
     forbidden: pa.Table
-    destroyed: Sequence[str]
+    # (cluster, when the fault that destroyed it took effect, in µs)
+    destroyed: Sequence[tuple[str, int]]
 
     SCHEMA = "part int, counts string"
 
@@ -72,7 +73,7 @@ class ResultTablesOfPart:
             connection,
             {
                 "forbidden": self.forbidden,
-                "destroyed_clusters": make_small_table("name string", [(name,) for name in self.destroyed]),
+                "destroyed_clusters": make_small_table("name string, effective_at int64", self.destroyed),
             },
         )
 

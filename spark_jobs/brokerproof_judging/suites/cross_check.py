@@ -12,7 +12,7 @@ from typing import Any
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
-from brokerproof.faults.registry import list_harmful_faults
+from brokerproof.faults.registry import list_destroying_faults, list_harmful_faults
 from brokerproof.run.directory import Run
 from brokerproof.suites.suite_file import SuiteFile
 from brokerproof.suites.written_expectation import WrittenExpectation
@@ -132,7 +132,8 @@ def find_unmeasured(written: WrittenExpectation, rows: Sequence[MeasurementRow],
     bounded = {key.partition("/")[2] for key in scenario.bounds if key.partition("/")[0] == name}
     needed = {subject for subject in bounded if subject}
     if metric.is_per_fault and (written.required or "" in bounded):
-        needed |= set(list_harmful_faults(scenario))
+        list_faults = list_harmful_faults if metric.subject == "fault" else list_destroying_faults
+        needed |= set(list_faults(scenario))
     if name == "owner_in_region":
         needed |= {phase for phase in ("steady", "recovery") if getattr(scenario.owner, phase) is not None}
     yield from (f"`{name}` of `{subject}` was not measured" for subject in sorted(needed - measured))

@@ -141,7 +141,7 @@ def test_a_row_shows_what_a_control_lost_and_what_was_never_repaired(settings: S
         "control_blind_autorecovery",
         100,
         {
-            "bookie_killed": fault(rereplicate_s=60.8, rpo_messages=70, lost_later_messages=7),
+            "bookie_killed": fault(rereplicate_s=60.8, rpo_messages=70),
             "us_destroyed": fault(rereplicate_s=None, rpo_messages=77, lost_later_messages=0),
         },
         illegal={"lost": 77},

@@ -14,6 +14,7 @@ ruled AS (
         p.home,
         p.partition,
         p.key,
+        p.sent_at,
         coalesce(here.forbidden, elsewhere.forbidden) AS forbidden
     FROM found f
     LEFT JOIN places p USING (who, number, topic, cluster, subscription)
@@ -21,13 +22,16 @@ ruled AS (
     JOIN forbidden elsewhere ON elsewhere.cluster IS NULL
 )
 SELECT
-    * EXCLUDE (first, forbidden),
+    * EXCLUDE (first, forbidden, sent_at),
     first.cause,
     first.detail,
-    -- A message that a destroyed cluster lost, or had not yet sent on, is legal.
-    -- `rpo_messages` bounds what no cluster holds.
+    -- A destroyed cluster may lose, or not yet have sent on, a message that was sent before the destroying fault took
+    -- effect, and no other. `rpo_messages` bounds the messages that no cluster holds.
     NOT list_contains(forbidden, anomaly) OR (
         anomaly IN ('lost', 'not_replicated')
-        AND (cluster IN (FROM destroyed_clusters) OR coalesce(home IN (FROM destroyed_clusters), false))
+        AND EXISTS (
+            FROM destroyed_clusters d
+            WHERE d.name IN (ruled.cluster, ruled.home) AND ruled.sent_at < d.effective_at
+        )
     ) AS legal
 FROM ruled

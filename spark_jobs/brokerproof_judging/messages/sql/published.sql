@@ -26,7 +26,8 @@ SELECT
     min(payload_hash) AS payload_hash,
     max(payload_hash) AS other_payload_hash,
     min(scheduled_at) AS scheduled_at,
-    min(sent_at) AS sent_at,
+    -- Of the last attempt that was acked, because the message must exist from then on; or else of the first attempt.
+    coalesce(max(sent_at) FILTER (outcome = 'acked'), min(sent_at)) AS sent_at,
     min(settled_at) FILTER (outcome = 'acked') AS acked_at,
     coalesce(min(settled_at) FILTER (outcome = 'acked'), max(settled_at)) AS settled_at
 FROM publishes

@@ -118,19 +118,34 @@ def test_what_a_destroyed_cluster_lost_is_found_and_legal_and_another_clusters_l
 
     found = {row for row in judged.anomalies(TOPIC) if row[0] in ("lost", "not_replicated")}
     assert found == {
-        *(("lost", True, "main", None, *at(second)) for second in (NOWHERE, AT_HOME_NO_MORE, LATER_NOWHERE)),
-        *(("not_replicated", True, "other", None, *at(second)) for second in (NOWHERE, LATER_NOWHERE, NOT_SENT_ON)),
+        *(("lost", True, "main", None, *at(second)) for second in (NOWHERE, AT_HOME_NO_MORE)),
+        ("not_replicated", True, "other", None, *at(NOWHERE)),
+        # They were sent after main was destroyed.
+        ("lost", False, "main", None, *at(LATER_NOWHERE)),
+        *(("not_replicated", False, "other", None, *at(second)) for second in (LATER_NOWHERE, NOT_SENT_ON)),
         ("lost", False, "other", None, "other-p0", 0),
     }
 
 
 def test_the_messages_say_the_same_of_what_is_illegal_as_the_anomalies(judged):
     illegal = [row for row in judged.table("messages") if row["illegal"] and row["subscription"] is None]
-    assert [(row["cluster"], row["producer"], row["illegal"]) for row in illegal] == [("other", "other-p0", ["lost"])]
+    found = {(row["cluster"], row["producer"], row["seq"], *row["illegal"]) for row in illegal}
+    assert found == {
+        ("main", "main-p0", int(LATER_NOWHERE * 10), "lost"),
+        ("other", "main-p0", int(LATER_NOWHERE * 10), "not_replicated"),
+        ("other", "main-p0", int(NOT_SENT_ON * 10), "not_replicated"),
+        ("other", "other-p0", 0, "lost"),
+    }
 
 
 def test_what_was_lost_after_a_destroyed_cluster_returned_may_be_nothing(judged):
     assert judged.measured("lost_later_messages", "gone")["maximum"] == 0.0
+
+
+def test_a_fault_that_destroys_nothing_has_no_later_losses(judged):
+    rows = judged.table("measurements")
+    assert {row["subject"] for row in rows if row["metric"] == "rpo_messages"} == {"gone", "slow"}
+    assert {row["subject"] for row in rows if row["metric"] == "lost_later_messages"} == {"gone"}
 
 
 def detected(directory, *, gone):

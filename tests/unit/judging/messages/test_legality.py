@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, SubscriptionType, is_illegal
 from brokerproof_judging.database import make_small_table, open_database, register_tables, select_rows
-from brokerproof_judging.messages.legality import list_forbidden
+from brokerproof_judging.messages.legality import list_destroyed, list_forbidden
 from brokerproof_judging.messages.message_columns import IN_LOG
 from brokerproof_judging.messages.message_facts import FINDINGS, PLACES
 from brokerproof_judging.messages.sql_files import read_query
 
-from ..history import History
+from ..history import START, History
 
 PLACES_OF_SCENARIO = {
     ("main", IN_LOG): None,
@@ -23,13 +23,25 @@ PLACES_OF_SCENARIO = {
 }
 
 
+SENT_AT = 1_000
+DESTROYS = {"name": "gone", "kind": "destroy", "targets": {"cluster": "main"}, "permanent": True}
+
+
 def illegal_at(history, places, destroyed=()):
     """The anomalies that are illegal at each (cluster, subscription) of `places`, given with the home of the message.
 
     Every anomaly is found at every place.
     """
     messages = [
-        {"who": "p0", "number": 0, "topic": "t", "cluster": cluster, "subscription": subscription, "home": home}
+        {
+            "who": "p0",
+            "number": 0,
+            "topic": "t",
+            "cluster": cluster,
+            "subscription": subscription,
+            "home": home,
+            "sent_at": SENT_AT,
+        }
         for cluster, subscription, home in places
     ]
     findings = [
@@ -45,7 +57,7 @@ def illegal_at(history, places, destroyed=()):
                 "fact_findings": pa.Table.from_pylist(findings, schema=FINDINGS),
                 "rows": FINDINGS.empty_table(),
                 "forbidden": list_forbidden(history.scenario, history.topology),
-                "destroyed_clusters": make_small_table("name string", [(name,) for name in destroyed]),
+                "destroyed_clusters": make_small_table("name string, effective_at int64", destroyed),
             },
         )
         connection.execute(read_query("findings"))
@@ -115,10 +127,44 @@ def test_what_a_destroyed_cluster_lost_or_had_not_sent_on_is_legal():
     missing = {Anomaly.LOST, Anomaly.NOT_REPLICATED}
     logs = [("main", IN_LOG, "main"), ("other", IN_LOG, "other")]
     everywhere = illegal_at(history, logs)
-    with_main_gone = illegal_at(history, logs, destroyed=["main"])
-    sent_on = illegal_at(history, [("other", IN_LOG, "main")], destroyed=["main"])
+    with_main_gone = illegal_at(history, logs, destroyed=[("main", SENT_AT + 1)])
+    sent_on = illegal_at(history, [("other", IN_LOG, "main")], destroyed=[("main", SENT_AT + 1)])
 
     assert all(missing <= illegal for illegal in everywhere.values())
     assert missing.isdisjoint(with_main_gone["main", IN_LOG])
     assert missing <= with_main_gone["other", IN_LOG]
     assert missing.isdisjoint(sent_on["other", IN_LOG])
+
+
+def test_a_message_that_was_sent_when_its_cluster_was_destroyed_or_later_is_excused_nowhere():
+    history = History(clusters=("main", "other"))
+    logs = [("main", IN_LOG, "main"), ("other", IN_LOG, "main")]
+
+    illegal = illegal_at(history, logs, destroyed=[("main", SENT_AT)])
+
+    assert all({Anomaly.LOST, Anomaly.NOT_REPLICATED} <= found for found in illegal.values())
+
+
+def list_destroyed_of(directory, *states, **changes):
+    history = History(
+        clusters=("main", "other"), faults=[DESTROYS], bounds={"rpo_messages": {"max": 0}}, destroyed=["main"]
+    )
+    row = {"fault": "gone", "kind": "destroy", "targets": ["bookie-eu-1-main"], **changes}
+    history.faults = [{**row, "state": state, "at": START + at} for at, state in enumerate(states)]
+    return list_destroyed(history.write(directory / "run"))
+
+
+def test_a_cluster_is_destroyed_when_its_fault_took_effect(tmp_path):
+    assert list_destroyed_of(tmp_path, "injecting", "effective", "healing") == [("main", START + 1)]
+
+
+@pytest.mark.parametrize(
+    ("states", "changes"),
+    [
+        (["injecting"], {}),
+        (["injecting", "effective"], {"targets": ["bookie-eu-1-other"]}),
+        (["injecting", "effective"], {"fault": "killed", "kind": "kill"}),
+    ],
+)
+def test_a_fault_without_effect_of_another_cluster_or_of_another_kind_destroys_no_cluster(tmp_path, states, changes):
+    assert list_destroyed_of(tmp_path, *states, **changes) == []
