@@ -160,7 +160,7 @@ def check(scenario: Scenario, topology: Topology) -> None:
         region = getattr(scenario.owner, phase)
         if region is not None:
             _check_known(region, topology.regions, "region", f"owner.{phase}")
-    _check_judgement(scenario, system)
+    _check_judgement(scenario, topology, system)
 
 
 def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
@@ -263,10 +263,16 @@ def _check_places_of_clients(scenario: Scenario, topology: Topology) -> None:
             )
 
 
-def _check_judgement(scenario: Scenario, system: System) -> None:
+def _check_judgement(scenario: Scenario, topology: Topology, system: System) -> None:
     """What the scenario wants judged applies to what the system can do."""
     if scenario.guarantee is Guarantee.EFFECTIVELY_ONCE:
         _check_able(system, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee")
+    subscriptions = [one.name for one in scenario.workload.subscriptions]
+    for anomaly, messages in scenario.loosen.items():
+        if messages.home is not None:
+            _check_known(messages.home, topology.clusters, "cluster", f"loosen.{anomaly}.home")
+        if messages.subscription is not None:
+            _check_known(messages.subscription, subscriptions, "subscription", f"loosen.{anomaly}.subscription")
     for field, needs in _judged(scenario):
         if needs:
             _check_able(system, needs, field, remedy="leave it out")
@@ -276,9 +282,10 @@ def _judged(scenario: Scenario) -> Iterator[tuple[str, Ability | None]]:
     """The fields that name a metric or an anomaly, with the ability that it needs."""
     for key in scenario.bounds:
         yield f"bounds.{key}", METRICS[key.split("/")[0]].needs
-    for field in ("tighten", "loosen"):
-        for index, anomaly in enumerate(getattr(scenario, field)):
-            yield f"{field}.{index}", anomaly.facts.needs
+    for index, anomaly in enumerate(scenario.tighten):
+        yield f"tighten.{index}", anomaly.facts.needs
+    for anomaly in scenario.loosen:
+        yield f"loosen.{anomaly}", anomaly.facts.needs
     for anomaly in scenario.expect.at_least:
         yield f"expect.at_least.{anomaly}", anomaly.facts.needs
 

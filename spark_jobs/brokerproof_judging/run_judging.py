@@ -63,7 +63,7 @@ def _judge(
             instrument = examine_instrument(run, seals, list(find_problems(summaries)))
             problems = [*instrument.problems, *evidence.list_problems(run, list_logs(summaries))]
             judged = replacement.read(spark, "messages")
-            measurements = make_measurements(run, measure_run(run, recorded.result(), judged))
+            measurements = make_measurements(run, measure_run(run, recorded.result(), judged, counts))
             rows = [measurement.model_dump(mode="json") for measurement in measurements]
             replacement.write("measurements", rows)
         replacement.take_place()

@@ -182,6 +182,8 @@ class _Maker:
             "bounds": self._make_bounds(faults),
             "settle_s": self._choose_seconds(pace.settle_s),
         }
+        if content["guarantee"] == Guarantee.AT_MOST_ONCE:
+            content["bounds"]["missing_messages"] = {"max": rng.choice([0, 100])}
         if any(fault["kind"] == "destroy" for fault in faults) and rng.random() < 0.3:
             content["destroyed"] = [self._choose_cluster()]
             content["bounds"]["rpo_messages"] = {"max": rng.choice([0, 100, 10_000])}

@@ -242,17 +242,14 @@ def is_illegal(
     subscription: SubscriptionType | None = None,
     *,
     tightened: Iterable[Anomaly] = (),
-    loosened: Iterable[Anomaly] = (),
 ) -> bool:
     """Whether the anomaly breaks the guarantee.
 
     `subscription` is the type of the subscription it was seen at, None for a place in the log. Shared promises
-    no order of delivery under any guarantee. `tightened` and `loosened` come from the scenario and win.
+    no order of delivery under any guarantee. `tightened` comes from the scenario and wins.
     """
     if anomaly in tightened:
         return True
-    if anomaly in loosened:
-        return False
     if anomaly.facts.needs_order and subscription is not None and not subscription.keeps_order_per_key:
         return False
     return guarantee in anomaly.facts.illegal_under

@@ -193,6 +193,13 @@ METRICS: Mapping[str, Metric] = {
         meaning="messages sent after the effect and acked that no cluster holds any more",
         demand="No more messages that were sent after a destroying fault are lost than the scenario allows.",
     ),
+    "missing_messages": Metric(
+        suite=Suite.RECOVERY,
+        unit="messages",
+        subject="anomaly",
+        meaning="messages that are lost, not replicated or undelivered, measured if a scenario bounds them",
+        demand="No more messages are missing than the scenario allows.",
+    ),
     "rereplicate_s": Metric(
         suite=Suite.RECOVERY,
         unit="s",

@@ -21,6 +21,10 @@ from brokerproof.settings import from_environment
 DEFAULT_VERSION = "default"
 
 
+# The anomalies that are legal under `at_most_once`, and that the scenario bounds instead.
+_MISSING = (Anomaly.LOST, Anomaly.NOT_REPLICATED, Anomaly.UNDELIVERED)
+
+
 class Phases(FrozenModel):
     """The lengths of the three phases. The first begins when the load has reached its rate."""
 
@@ -65,6 +69,14 @@ class ExpectedOutcome(FrozenModel):
             name = shorten(str(verdict))
             raise InputError(f"no run comes to `{name}`", remedy=suggest_name(name, RUN_VERDICTS))
         return verdict
+
+
+class Loosened(FrozenModel):
+    """The messages of which an anomaly is legal: those that everything given here is true of."""
+
+    outcome: Literal["acked", "failed", "unknown"] | None = Field(None, description="what came of the attempts")
+    home: str | None = Field(None, description="the cluster that it was published to")
+    subscription: str | None = Field(None, description="the subscription that the anomaly was found at")
 
 
 class ExpectedOwner(FrozenModel):
@@ -128,8 +140,10 @@ class Scenario(FrozenModel):
     tighten: list[Anomaly] = Field(
         default_factory=list, description="anomalies that are illegal here, although the guarantee allows them"
     )
-    loosen: list[Anomaly] = Field(
-        default_factory=list, description="anomalies that are legal here, although the guarantee forbids them"
+    loosen: dict[Anomaly, Loosened] = Field(
+        default_factory=dict,
+        description="anomalies that are legal here, although they are illegal otherwise, each with the messages that "
+        "this is for; a list of anomalies is for all messages",
     )
     workload: Workload
     phases: Phases = Phases()
@@ -154,6 +168,12 @@ class Scenario(FrozenModel):
     settle_s: float = Field(
         120, gt=0, description="longest wait for repair, drain and healing after the load has ended"
     )
+
+    @field_validator("loosen", mode="before")
+    @classmethod
+    def _loosen_for_all(cls, loosen: Any) -> Any:
+        are_names = isinstance(loosen, list) and all(isinstance(name, str) for name in loosen)
+        return {name: {} for name in loosen} if are_names else loosen
 
     @field_validator("bounds")
     @classmethod
@@ -201,6 +221,17 @@ class Scenario(FrozenModel):
                 "nothing bounds what the destroyed clusters may lose",
                 field="bounds",
                 remedy="add `rpo_messages: {max: …}`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_losses(self) -> Self:
+        bounded = all((bound := self.bound("missing_messages", name)) and bound.max is not None for name in _MISSING)
+        if self.guarantee is Guarantee.AT_MOST_ONCE and not bounded:
+            raise InputError(
+                "nothing bounds what may be missing, which `at_most_once` allows, so the scenario cannot fail by it",
+                field="bounds",
+                remedy="add `missing_messages: {max: …}`",
             )
         return self
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.run_warning import RunWarning
-from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.scenario import Loosened, Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Subscription
 from brokerproof.run_warnings.listing import list_warnings
@@ -24,7 +25,7 @@ def write_page(scenario: Scenario, topology: Topology) -> str:
         + "".join(f", suite `{suite}` fails" for suite in expect.failed_suites),
         f"**Guarantee**: `{scenario.guarantee}`"
         + _list_names(", illegal here", scenario.tighten)
-        + _list_names(", legal here", scenario.loosen),
+        + _list_names(", legal here", [_describe_loosened(*each) for each in scenario.loosen.items()]),
         f"**Topology**: `{scenario.topology}`. {topology.title}. {topology.description}",
         _tabulate_nodes(topology),
         *([_tabulate_links(topology)] if topology.links else []),
@@ -44,6 +45,11 @@ def _describe_warnings(warnings: Sequence[RunWarning]) -> list[str]:
 
 def _list_names(heading: str, names: Sequence[str]) -> str:
     return f"{heading}: {', '.join(f'`{name}`' for name in names)}" if names else ""
+
+
+def _describe_loosened(anomaly: Anomaly, messages: Loosened) -> str:
+    chosen = messages.model_dump(exclude_none=True)
+    return f"{anomaly} ({', '.join(f'{name} {value}' for name, value in chosen.items())})" if chosen else anomaly
 
 
 def _describe_workload(scenario: Scenario, topology: Topology) -> str:

@@ -4,7 +4,7 @@ Two runs compare if they have the same scenario, messaging system and runtime, a
 architecture and number of processors: the nodes share the processors, so these decide every measured time. They also
 need the same topology (nodes, placement, quorums and policies decide what a fault takes away), workload (rate, size,
 keys, clients and subscriptions decide the load, and how clients behave under failure), timeline (phases and faults),
-system settings, longest settling time and expected owner.
+system settings, longest settling time, expected owner, and the time from which on a message is late.
 
 Versions may differ: the comparison looks for an upgrade that makes something worse, so it names the versions that
 changed. Guarantee, bounds and expectations only judge, titles and tags only describe, so they may differ too.
@@ -18,7 +18,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-_SCENARIO_FIELDS = ("name", "workload", "phases", "faults", "settings", "settle_s", "owner", "runtime")
+_SCENARIO_FIELDS = ("name", "workload", "phases", "faults", "settings", "settle_s", "owner", "runtime", "late_after_s")
 _TOPOLOGY_FIELDS = ("system", "clusters", "shared_metadata", "links", "settings")
 
 

@@ -57,6 +57,7 @@ _SUBJECTS: Mapping[str, Callable[[Scenario, Topology], Collection[str]]] = {
     "way and phase": _list_phases_of_ways,
     "moment": _list_moments,
     "subscription": _list_moved,
+    "anomaly": lambda scenario, topology: ("lost", "not_replicated", "undelivered"),
     "run": lambda scenario, topology: ("run",),
     "end of run": lambda scenario, topology: ("end_of_run",),
 }

@@ -1,14 +1,16 @@
-"""The losses of each fault: acked messages that no cluster holds any more."""
+"""The losses of the whole run, and of each fault: acked messages that no cluster holds any more."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.run.counts import Counts
+from brokerproof.run.directory import Run
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measured_values import Reading
+from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, make_measured_value
 from brokerproof_judging.measurements.run_times import EffectiveFault
 
 
@@ -56,6 +58,17 @@ def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Reading]:
 def _describe_unproven(count: int, when: str) -> Reading:
     why = f"{count} acked messages that were sent {when} the effect are missing, and nothing proves why"
     return Reading(value=None, evidence=why)
+
+
+def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
+    """By anomaly, how many messages are missing at a place, if the scenario bounds it; unknown with an unproven one."""
+    if not any(key.split("/")[0] == "missing_messages" for key in run.scenario.bounds):
+        return
+    unproven = counts.count_anomaly(Anomaly.UNPROVEN)
+    for anomaly in (Anomaly.LOST, Anomaly.NOT_REPLICATED, Anomaly.UNDELIVERED):
+        value = None if unproven else float(counts.count_anomaly(anomaly))
+        evidence = f"{unproven:,} messages are unproven" if unproven else "legal or not"
+        yield make_measured_value("missing_messages", str(anomaly), value, evidence)
 
 
 def find_missing_everywhere(messages: DataFrame) -> DataFrame:

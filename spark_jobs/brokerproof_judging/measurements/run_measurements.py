@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
 from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof_judging.measurements.failover import measure_failover
 from brokerproof_judging.measurements.interruption import ClientEvents, read_client_events
 from brokerproof_judging.measurements.link import measure_link
+from brokerproof_judging.measurements.losses import measure_missing
 from brokerproof_judging.measurements.measured_values import MeasuredValue
 from brokerproof_judging.measurements.placement import (
     measure_local_reads,
@@ -45,14 +47,15 @@ def read_recorded_events(spark: SparkSession, run: Run, tables: Mapping[str, Dat
     )
 
 
-def measure_run(run: Run, recorded: RecordedEvents, messages: DataFrame) -> Iterator[MeasuredValue]:
-    """All values; `messages` is the table of judged messages."""
+def measure_run(run: Run, recorded: RecordedEvents, messages: DataFrame, counts: Counts) -> Iterator[MeasuredValue]:
+    """All values; `messages` is the table of judged messages, and `counts` counts its anomalies."""
     times, samples = recorded.times, recorded.samples
     yield from measure_spread(run)
     yield measure_under_replication(samples)
     yield from measure_local_reads(run, times, samples)
     yield from measure_owner_regions(run, times, samples)
     yield from measure_faults(run, times, samples, recorded.events, messages)
+    yield from measure_missing(run, counts)
     yield from measure_publishing(run, times, messages)
     yield from measure_link(run, times, samples)
     yield from measure_replication_lag(run, times, messages)

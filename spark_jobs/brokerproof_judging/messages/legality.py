@@ -1,4 +1,4 @@
-"""Which anomalies are illegal at which place, and when clusters were destroyed, for the queries on findings."""
+"""Which anomalies are illegal at which place, and what is legal nevertheless, as the queries on findings read it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.table_rows import iterate_rows
 from brokerproof.run.tables import FaultState
 
+from brokerproof_judging.database import make_small_table
 from brokerproof_judging.messages.message_columns import IN_LOG
 
 _SCHEMA = pa.schema([("cluster", pa.string()), ("subscription", pa.string()), ("forbidden", pa.list_(pa.string()))])
@@ -46,9 +47,15 @@ def list_destroyed(run: Run) -> list[tuple[str, int]]:
     return sorted(effects.items())
 
 
+def list_loosened(scenario: Scenario) -> pa.Table:
+    """(anomaly, outcome, home, subscription): what is legal of which messages. Null stands for any value."""
+    rows = [(str(anomaly), each.outcome, each.home, each.subscription) for anomaly, each in scenario.loosen.items()]
+    return make_small_table("anomaly string, outcome string, home string, subscription string", rows)
+
+
 def _list_forbidden_at(scenario: Scenario, subscription: SubscriptionType | None) -> list[str]:
     return [
         str(anomaly)
         for anomaly in Anomaly
-        if is_illegal(anomaly, scenario.guarantee, subscription, tightened=scenario.tighten, loosened=scenario.loosen)
+        if is_illegal(anomaly, scenario.guarantee, subscription, tightened=scenario.tighten)
     ]

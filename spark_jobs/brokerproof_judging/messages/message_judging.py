@@ -13,7 +13,7 @@ from brokerproof_judging import table_io
 from brokerproof_judging.applicability import list_applicable_anomalies
 from brokerproof_judging.evidence import Evidence, list_subscriptions
 from brokerproof_judging.messages.comparisons import COMPARISONS, ComparisonInput, find_by_comparison
-from brokerproof_judging.messages.legality import list_destroyed, list_forbidden
+from brokerproof_judging.messages.legality import list_destroyed, list_forbidden, list_loosened
 from brokerproof_judging.messages.message_facts import PLACES, FactsOfPart
 from brokerproof_judging.messages.publish_record import PartSummary
 from brokerproof_judging.messages.result_tables import ResultTablesOfPart, add_up_counts
@@ -87,6 +87,7 @@ class MessageJudging:
             messages=self._replacement.locate_beside("messages"),
             anomalies=self._replacement.locate_beside("anomalies"),
             forbidden=list_forbidden(self._run.scenario, self._run.topology),
+            loosened=list_loosened(self._run.scenario),
             destroyed=list_destroyed(self._run),
         )
         found = find_by_comparison(self._spark, compared, self._parts, self._anomalies)

@@ -44,6 +44,7 @@ class ResultTablesOfPart:
     messages: str
     anomalies: str
     forbidden: pa.Table
+    loosened: pa.Table
     # (cluster, when the fault that destroyed it took effect, in µs)
     destroyed: Sequence[tuple[str, int]]
 
@@ -73,6 +74,7 @@ class ResultTablesOfPart:
             connection,
             {
                 "forbidden": self.forbidden,
+                "loosened": self.loosened,
                 "destroyed_clusters": make_small_table("name string, effective_at int64", self.destroyed),
             },
         )

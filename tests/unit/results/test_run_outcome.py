@@ -167,7 +167,8 @@ def test_a_suite_that_does_not_apply_is_no_reason_to_fail(plant, judgement):
 
 
 def test_legal_anomalies_count_for_the_expected_minimum(plant, judgement):
-    expects = {"guarantee": "at_most_once", "expect": {"verdict": "passed", "at_least": {"lost": 5}}}
+    bounds = {"missing_messages": {"max": 9}}
+    expects = {"guarantee": "at_most_once", "bounds": bounds, "expect": {"verdict": "passed", "at_least": {"lost": 5}}}
 
     assert conclude(plant("enough", judged=judgement(legal={"lost": 5}), changes=expects))["met"]
     assert not conclude(plant("too_few", judged=judgement(legal={"lost": 4}), changes=expects))["met"]

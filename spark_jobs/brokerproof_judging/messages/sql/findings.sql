@@ -15,6 +15,7 @@ ruled AS (
         p.partition,
         p.key,
         p.sent_at,
+        p.outcome,
         coalesce(here.forbidden, elsewhere.forbidden) AS forbidden
     FROM found f
     LEFT JOIN places p USING (who, number, topic, cluster, subscription)
@@ -22,12 +23,18 @@ ruled AS (
     JOIN forbidden elsewhere ON elsewhere.cluster IS NULL
 )
 SELECT
-    * EXCLUDE (first, forbidden, sent_at),
+    * EXCLUDE (first, forbidden, sent_at, outcome),
     first.cause,
     first.detail,
     -- A destroyed cluster may lose, or not yet have sent on, a message that was sent before the destroying fault took
     -- effect, and no other. `rpo_messages` bounds the messages that no cluster holds.
-    NOT list_contains(forbidden, anomaly) OR (
+    NOT list_contains(forbidden, anomaly) OR EXISTS (
+        FROM loosened l
+        WHERE l.anomaly = ruled.anomaly
+            AND coalesce(l.outcome = ruled.outcome, l.outcome IS NULL)
+            AND coalesce(l.home = ruled.home, l.home IS NULL)
+            AND coalesce(l.subscription = ruled.subscription, l.subscription IS NULL)
+    ) OR (
         anomaly IN ('lost', 'not_replicated')
         AND EXISTS (
             FROM destroyed_clusters d

@@ -1,0 +1,40 @@
+"""How many messages are missing, which a scenario bounds that allows it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from brokerproof.run.counts import TOTALS, Counts
+from brokerproof_judging.measurements.losses import measure_missing
+from brokerproof_judging.measurements.measured_values import make_measurements
+
+from ..history import History
+
+
+def measure(directory, *, bounds, legal=None, illegal=None):
+    """{anomaly: (value, maximum)} of a run with these counts."""
+    run = History(guarantee="at_most_once" if bounds else "at_least_once", bounds=bounds).write(directory / "run")
+    found = {"legal": legal or {}, "illegal": illegal or {}}
+    counts = Counts.model_validate_json(json.dumps(dict.fromkeys(TOTALS, 0) | found))
+    rows = make_measurements(run, measure_missing(run, counts))
+    return {row.subject: (row.value, row.maximum) for row in rows}
+
+
+BOUNDS = {"missing_messages": {"max": 4}, "missing_messages/undelivered": {"max": 0}}
+
+
+def test_legal_and_illegal_messages_count_against_the_bound(tmp_path):
+    legal, illegal = {"lost": 3, "stored_twice": 9}, {"lost": 2, "undelivered": 1}
+    found = measure(tmp_path, bounds=BOUNDS, legal=legal, illegal=illegal)
+    assert found == {"lost": (5, 4), "not_replicated": (0, 4), "undelivered": (1, 0)}
+
+
+@pytest.mark.parametrize("kind", ["legal", "illegal"])
+def test_nothing_is_known_while_a_message_is_unproven(tmp_path, kind):
+    found = measure(tmp_path, bounds=BOUNDS, **{kind: {"unproven": 1, "lost": 3}})
+    assert found == {"lost": (None, 4), "not_replicated": (None, 4), "undelivered": (None, 0)}
+
+
+def test_without_a_bound_nothing_is_measured(tmp_path):
+    assert measure(tmp_path, bounds={}, illegal={"lost": 3}) == {}
