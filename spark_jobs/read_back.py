@@ -62,6 +62,7 @@ def read_log(run: Run, task: ReadTask) -> Batches:
     clients = make_clients(run, log.cluster)
     rows: list[dict[str, Any]] = []
     position: Position | None = None
+    passed: Position | None = None
     count, problem = 0, ""
     try:
         reader = clients.reader(log.partition)
@@ -70,7 +71,7 @@ def read_log(run: Run, task: ReadTask) -> Batches:
             received = reader.read(1.0)
             if received is not None:
                 progressed = time.monotonic()
-                position = received.position
+                position, passed = received.position, reader.next_position()
                 rows.append(_make_row(received))
                 count += 1
                 if len(rows) >= _ROWS:
@@ -93,7 +94,7 @@ def read_log(run: Run, task: ReadTask) -> Batches:
         yield make_batch("stored", rows, constant)
     live.show(read=count)
     why = problem or f"read to {_describe(position)}, the end of the log"
-    write_record(run, _conclude_log(run, task, read_to_end=not problem, why=why, messages=count))
+    write_record(run, _conclude_log(run, task, read_to_end=not problem, why=why, messages=count, passed=passed))
 
 
 def _is_behind(reader: Reader, end: Position) -> bool:
@@ -121,7 +122,15 @@ def _make_row(received: Received) -> dict[str, Any]:
     }
 
 
-def _conclude_log(run: Run, task: ReadTask, *, read_to_end: bool, why: str, messages: int | None = None) -> LogRead:
+def _conclude_log(
+    run: Run,
+    task: ReadTask,
+    *,
+    read_to_end: bool,
+    why: str,
+    messages: int | None = None,
+    passed: Position | None = None,
+) -> LogRead:
     return LogRead(
         task=task.number,
         cluster=task.log.cluster,
@@ -131,6 +140,7 @@ def _conclude_log(run: Run, task: ReadTask, *, read_to_end: bool, why: str, mess
         read_to_end=read_to_end,
         why=why,
         messages=messages,
+        passed=None if passed is None else passed[:2],
     )
 
 

@@ -7,8 +7,8 @@ missing record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from brokerproof.clients.consuming import plan_consumers
@@ -17,6 +17,7 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
+    Behind,
     ConsumerEnd,
     FaultsUndone,
     LoadEnd,
@@ -24,12 +25,15 @@ from brokerproof.run.records import (
     RecordModel,
     ReplicationDrains,
     SubscriptionDrains,
+    UnreadablePart,
     read_record,
 )
 from brokerproof.systems.registry import find_system
 
 from brokerproof_judging.database import make_small_table
 
+# The columns of a position that is not known.
+_NOWHERE = (None, None)
 # (cluster, topic, partition)
 LogKey = tuple[str, str, int]
 
@@ -43,6 +47,31 @@ class Proof:
 
 
 NO_RECORD = Proof(given=False, why="no step left a record of it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogProof(Proof):
+    """Whether a log was read to its end, and if not, how far, and which parts of it cannot be read.
+
+    Everything before `passed` was read but the unreadable parts; None if nothing tells.
+    """
+
+    passed: Behind | None = None
+    unreadable: Sequence[UnreadablePart] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrainProof(Proof):
+    """Whether a subscription drained up to the end of the log that was seen; `end` is None if that is of all."""
+
+    end: Behind | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicationProof(Proof):
+    """Whether replication drained up to the ends of the sender's logs that were seen, by partition."""
+
+    ends: Mapping[int, Behind] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +111,9 @@ def list_replicas(topology: Topology, topics: Iterable[str]) -> list[tuple[str, 
 class Evidence:
     """Everything that the other jobs proved, by log, subscription and replication path."""
 
-    logs: Mapping[LogKey, Proof]
-    drains: Mapping[tuple[str, str, int, str], Proof]
-    replication: Mapping[tuple[str, str, str], Proof]
+    logs: Mapping[LogKey, LogProof]
+    drains: Mapping[tuple[str, str, int, str], DrainProof]
+    replication: Mapping[tuple[str, str, str], ReplicationProof]
     # For a path that `replication` does not have.
     without_replication: Proof
     undone: Proof
@@ -101,17 +130,22 @@ class Evidence:
         replicated, no_replicated = _read_proof(run, ReplicationDrains)
         return cls(
             logs={
-                (log.cluster, log.topic, log.partition): Proof(given=log.read_to_end, why=_give_reason(log.why))
+                (log.cluster, log.topic, log.partition): LogProof(
+                    given=log.read_to_end, why=_give_reason(log.why), passed=log.passed, unreadable=log.unreadable
+                )
                 for log in (read.logs if read else ())
             },
             drains={
                 (drain.cluster, drain.topic, drain.partition, drain.subscription): (
-                    broken_consumers.get(drain.subscription) or Proof(given=drain.drained, why=_give_reason(drain.why))
+                    broken_consumers.get(drain.subscription)
+                    or DrainProof(given=drain.drained, why=_give_reason(drain.why), end=drain.end)
                 )
                 for drain in (consumed.subscriptions if consumed else ())
             },
             replication={
-                (drain.topic, drain.sender, drain.receiver): Proof(given=drain.drained, why=_give_reason(drain.why))
+                (drain.topic, drain.sender, drain.receiver): ReplicationProof(
+                    given=drain.drained, why=_give_reason(drain.why), ends=drain.ends
+                )
                 for drain in (replicated.drains if replicated else ())
             },
             without_replication=no_replicated,
@@ -151,27 +185,44 @@ class Evidence:
         """The proofs as small tables, for joins."""
         return EvidenceTables(
             logs=make_small_table(
-                "cluster string, topic string, partition int32, read_to_end bool, read_why string",
-                [(*log, proof.given, proof.why) for log, proof in self.logs.items()],
+                "cluster string, topic string, partition int32, read_to_end bool, read_why string, "
+                "passed_ledger_id int64, passed_entry_id int64",
+                [(*log, proof.given, proof.why, *(proof.passed or _NOWHERE)) for log, proof in self.logs.items()],
+            ),
+            unreadable=make_small_table(
+                "cluster string, topic string, partition int32, ledger_id int64, entry_id int64, end_ledger_id int64, "
+                "end_entry_id int64",
+                [(*log, *part.start, *part.end) for log, proof in self.logs.items() for part in proof.unreadable],
             ),
             drains=make_small_table(
-                "cluster string, topic string, partition int32, subscription string, drained bool, drained_why string",
-                [(*place, proof.given, proof.why) for place, proof in self.drains.items()],
+                "cluster string, topic string, partition int32, subscription string, drained bool, drained_why string, "
+                "end_ledger_id int64, end_entry_id int64",
+                [(*place, proof.given, proof.why, *(proof.end or _NOWHERE)) for place, proof in self.drains.items()],
             ),
             replication=make_small_table(
                 "topic string, home string, cluster string, replicated bool, replicated_why string",
                 [(*path, proof.given, proof.why) for path, proof in self.replication.items()],
+            ),
+            replication_ends=make_small_table(
+                "topic string, home string, cluster string, partition int32, end_ledger_id int64, end_entry_id int64",
+                [
+                    (*path, partition, *end)
+                    for path, proof in self.replication.items()
+                    for partition, end in proof.ends.items()
+                ],
             ),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceTables:
-    """The proofs, one row for each log, subscription and replication path."""
+    """The proofs, one row for each log, unreadable part, subscription, replication path, and partition of a path."""
 
     logs: pa.Table
+    unreadable: pa.Table
     drains: pa.Table
     replication: pa.Table
+    replication_ends: pa.Table
 
 
 def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, Proof]:
@@ -183,12 +234,12 @@ def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, 
     return record, NO_RECORD if record is None else Proof(given=True, why="its record can be read")
 
 
-def _find_broken_consumers(run: Run) -> dict[str, Proof]:
+def _find_broken_consumers(run: Run) -> dict[str, DrainProof]:
     """By subscription, why what its consumers recorded may lack a delivery that its cluster knows to be acknowledged.
 
     Nothing where every consumer ended by itself, and in a run that was recorded before clients had records.
     """
-    broken: dict[str, Proof] = {}
+    broken: dict[str, DrainProof] = {}
     for task in plan_consumers(run) if run.facts.sealed else ():
         try:
             end = read_record(run, ConsumerEnd, task.number)
@@ -196,7 +247,7 @@ def _find_broken_consumers(run: Run) -> dict[str, Proof]:
         except RunError as error:
             problem = str(error)
         if problem is not None:
-            broken[task.subscription] = Proof(given=False, why=problem)
+            broken[task.subscription] = DrainProof(given=False, why=problem)
     return broken
 
 

@@ -51,6 +51,7 @@ class Anomaly(StrEnum):
     NOT_REPLICATED = "not_replicated"
     UNDELIVERED = "undelivered"
     UNPROVEN = "unproven"
+    UNREADABLE = "unreadable"
     PHANTOM = "phantom"
     FAILED_BUT_STORED = "failed_but_stored"
     FAILED_BUT_DELIVERED = "failed_but_delivered"
@@ -100,8 +101,8 @@ _EFFECTIVELY_ONCE = frozenset({Guarantee.EFFECTIVELY_ONCE})
 _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     Anomaly.LOST: AnomalyFacts(
         suite=Suite.COMPLETENESS,
-        meaning="was acked or seen, and is not stored in its home, whose log was read to the end",
-        demand="No message that was acked or seen is lost: its home stores it, and the log was read to its end.",
+        meaning="was acked or seen, and is not stored in its home, whose log was read to its end or past all its acks",
+        demand="No message that was acked or seen is lost: its home, whose log was read to its end, stores it.",
         illegal_under=_UNLESS_AT_MOST_ONCE,
     ),
     Anomaly.NOT_REPLICATED: AnomalyFacts(
@@ -129,6 +130,13 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
             "so that what is missing is known to be."
         ),
         illegal_under=_NEVER,
+    ),
+    Anomaly.UNREADABLE: AnomalyFacts(
+        suite=Suite.COMPLETENESS,
+        meaning="was acked in a part of a log that cannot be read although every node that should run is healthy",
+        demand="No message is unreadable: healthy nodes can read every part of a log.",
+        illegal_under=_UNLESS_AT_MOST_ONCE,
+        needs=Ability.POSITIONS,
     ),
     Anomaly.PHANTOM: AnomalyFacts(
         suite=Suite.COMPLETENESS,
@@ -201,7 +209,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     ),
     Anomaly.POSITION_MISMATCH: AnomalyFacts(
         suite=Suite.UNIQUENESS,
-        meaning="is stored in its home, whose log was read to the end, at none of the positions that its acks named",
+        meaning="is stored in its home, which was read to its end or past all its acks, at none of their positions",
         demand=(
             "No message is stored elsewhere than its acks said: its home holds it at a position that one of them named."
         ),
@@ -234,6 +242,11 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         needs=Ability.POSITIONS,
     ),
 }
+
+
+# The anomalies that say that a message is not where it must be. Under `at_most_once` they are legal, and a scenario
+# bounds how many there may be.
+MISSING = (Anomaly.LOST, Anomaly.NOT_REPLICATED, Anomaly.UNDELIVERED, Anomaly.UNREADABLE)
 
 
 def is_illegal(

@@ -197,7 +197,7 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="messages",
         subject="anomaly",
-        meaning="messages that are lost, not replicated or undelivered, measured if a scenario bounds them",
+        meaning="messages that are lost, not replicated, undelivered or unreadable, measured if a scenario bounds them",
         demand="No more messages are missing than the scenario allows.",
     ),
     "rereplicate_s": Metric(

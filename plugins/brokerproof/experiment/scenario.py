@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.fault import Fault
-from brokerproof.experiment.guarantees import Anomaly, Guarantee
+from brokerproof.experiment.guarantees import MISSING, Anomaly, Guarantee
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.suite_name import SuiteName
 from brokerproof.experiment.verdict import RUN_VERDICTS, Verdict
@@ -19,10 +19,6 @@ from brokerproof.settings import from_environment
 
 # The version that the messaging system itself prefers.
 DEFAULT_VERSION = "default"
-
-
-# The anomalies that are legal under `at_most_once`, and that the scenario bounds instead.
-_MISSING = (Anomaly.LOST, Anomaly.NOT_REPLICATED, Anomaly.UNDELIVERED)
 
 
 class Phases(FrozenModel):
@@ -226,7 +222,7 @@ class Scenario(FrozenModel):
 
     @model_validator(mode="after")
     def _check_losses(self) -> Self:
-        bounded = all((bound := self.bound("missing_messages", name)) and bound.max is not None for name in _MISSING)
+        bounded = all((bound := self.bound("missing_messages", name)) and bound.max is not None for name in MISSING)
         if self.guarantee is Guarantee.AT_MOST_ONCE and not bounded:
             raise InputError(
                 "nothing bounds what may be missing, which `at_most_once` allows, so the scenario cannot fail by it",

@@ -339,6 +339,10 @@ class ConsumersStop(Record):
     at: Moment
 
 
+# The position behind an entry: its segment, and the offset after its own.
+Behind = tuple[int, int]
+
+
 class SubscriptionDrain(StrictModel):
     """Whether a subscription has got everything of a partition, and what says so; partition -1 is the whole topic."""
 
@@ -348,6 +352,7 @@ class SubscriptionDrain(StrictModel):
     subscription: str
     drained: bool
     backlog: int | None = Field(None, description="messages not acknowledged; null where nobody could be asked")
+    end: Behind | None = Field(None, description="the end of the log up to which this is known; null if it is of all")
     why: str = Field(description="what says so")
 
 
@@ -371,6 +376,9 @@ class ReplicationDrain(StrictModel):
     receiver: str = Field(alias="to")
     drained: bool
     backlog: int | None = Field(None, description="messages to send; null where nobody could be asked")
+    ends: dict[int, Behind] = Field(
+        default_factory=dict, description="by partition, the end of the sender's log up to which this is known"
+    )
     why: str = Field(description="what says so")
 
 
@@ -381,6 +389,13 @@ class ReplicationDrains(Record):
 
     drains: tuple[ReplicationDrain, ...]
     at: Moment
+
+
+class UnreadablePart(StrictModel):
+    """A part of a log that no reader can read although every node that should run is healthy; `end` is behind it."""
+
+    start: Behind
+    end: Behind
 
 
 class LogRead(Record):
@@ -398,6 +413,9 @@ class LogRead(Record):
     why: str
     # Read from it, None where nobody tried.
     messages: int | None
+    # The position before which the reader read everything but the unreadable parts; None before it read anything.
+    passed: Behind | None = None
+    unreadable: tuple[UnreadablePart, ...] = ()
 
 
 class LogsRead(Record):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from itertools import product
 
+from brokerproof.experiment.guarantees import MISSING
 from brokerproof.experiment.metrics import Metric
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
@@ -57,7 +58,7 @@ _SUBJECTS: Mapping[str, Callable[[Scenario, Topology], Collection[str]]] = {
     "way and phase": _list_phases_of_ways,
     "moment": _list_moments,
     "subscription": _list_moved,
-    "anomaly": lambda scenario, topology: ("lost", "not_replicated", "undelivered"),
+    "anomaly": lambda scenario, topology: MISSING,
     "run": lambda scenario, topology: ("run",),
     "end of run": lambda scenario, topology: ("end_of_run",),
 }

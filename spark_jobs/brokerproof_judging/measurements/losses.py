@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.experiment.guarantees import MISSING, Anomaly
 from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
 from pyspark.sql import DataFrame, Row
@@ -20,7 +20,9 @@ def measure_losses(messages: DataFrame, faults: Sequence[EffectiveFault]) -> dic
     Neither is known while one of the messages is unproven.
     """
     sent = F.unix_micros("sent_at")
-    lost, unproven = (F.array_contains("anomalies", str(name)) for name in (Anomaly.LOST, Anomaly.UNPROVEN))
+    lost = F.array_contains("anomalies", str(Anomaly.LOST))
+    # What cannot be read may be there or not.
+    unproven = F.arrays_overlap("anomalies", F.lit([str(Anomaly.UNPROVEN), str(Anomaly.UNREADABLE)]))
     columns = []
     for number, fault in enumerate(faults):
         before = sent < fault.span.start_us
@@ -65,7 +67,7 @@ def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
     if not any(key.split("/")[0] == "missing_messages" for key in run.scenario.bounds):
         return
     unproven = counts.count_anomaly(Anomaly.UNPROVEN)
-    for anomaly in (Anomaly.LOST, Anomaly.NOT_REPLICATED, Anomaly.UNDELIVERED):
+    for anomaly in MISSING:
         value = None if unproven else float(counts.count_anomaly(anomaly))
         evidence = f"{unproven:,} messages are unproven" if unproven else "legal or not"
         yield make_measured_value("missing_messages", str(anomaly), value, evidence)

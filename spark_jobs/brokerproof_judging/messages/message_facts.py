@@ -118,8 +118,10 @@ class FactsOfPart:
                     "cluster string, subscription string, moved_from string", self.subscriptions
                 ),
                 "log_proofs": self.evidence.logs,
+                "unreadable_parts": self.evidence.unreadable,
                 "drain_proofs": self.evidence.drains,
                 "replication_proofs": self.evidence.replication,
+                "replication_ends": self.evidence.replication_ends,
             },
         )
         separate_records(connection)

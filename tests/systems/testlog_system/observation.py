@@ -69,8 +69,11 @@ class TestlogObservation:
         drains = []
         for subscription in self._run.scenario.workload.subscriptions:
             backlogs: list[int | None] = [None] * len(partition_numbers(self._run))
+            ends: dict[int, int] = {}
             why = ""
             try:
+                with admin_errors("tell where its logs end"):
+                    ends = self._one_each(self._admin.log_ends(self._topic))
                 backlogs = list(self._backlogs(subscription.name))
             except AdminError as error:
                 why = str(error)
@@ -82,6 +85,7 @@ class TestlogObservation:
                     subscription=subscription.name,
                     drained=backlog == 0,
                     backlog=backlog,
+                    end=(0, ends[number]) if number in ends else None,
                     why=why or f"backlog {backlog}",
                 )
                 for number, backlog in zip(partition_numbers(self._run), backlogs, strict=True)

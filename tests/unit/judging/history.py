@@ -6,6 +6,7 @@ after it was sent, stored one entry after the other, and delivered 100 µs later
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from brokerproof.run.records import (
     ReplicationDrains,
     SubscriptionDrain,
     SubscriptionDrains,
+    UnreadablePart,
     write_record,
 )
 
@@ -99,9 +101,10 @@ class History:
         self.leave(LoadEnd(finished=True, why="", scheduled=0, producers=(), at=START))
         self.leave(FaultsUndone(undone=True, problems=(), at=START))
         self._entries: dict[tuple[str, str, int], int] = {}
-        self._unread: set[tuple[str, str]] = set()
+        self._unread: dict[tuple[str, str], dict[str, Any]] = {}
         self._undrained: set[tuple[str, str, str]] = set()
         self._unreplicated: set[tuple[str, str, str]] = set()
+        self._drained_to: dict[tuple[str, ...], tuple[int, int]] = {}
 
     # One message ------------------------------------------------------------------------------------------------
 
@@ -218,9 +221,23 @@ class History:
         """Have a record left, in the place of another one of its kind."""
         self.records[type(record)] = record
 
-    def not_read_to_end(self, cluster: str = "main") -> None:
-        """Have the log of the topic not read to its end."""
-        self._unread.add((cluster, self.topic))
+    def not_read_to_end(
+        self,
+        cluster: str = "main",
+        *,
+        passed: tuple[int, int] | None = None,
+        unreadable: Sequence[tuple[tuple[int, int], tuple[int, int]]] = (),
+    ) -> None:
+        """Have the log of the topic not read to its end, but up to `passed`, except for parts that are `unreadable`."""
+        parts = tuple(UnreadablePart(start=start, end=end) for start, end in unreadable)
+        self._unread[cluster, self.topic] = {"passed": passed, "unreadable": parts}
+
+    def drained_to(self, end: tuple[int, int], *place: str) -> None:
+        """Have a drain of the topic prove only what lies before `end`.
+
+        `place` is (cluster, subscription) or, of replication, (home, other cluster).
+        """
+        self._drained_to[self.topic, *place] = end
 
     def not_drained(self, subscription: str = "audit", cluster: str = "main") -> None:
         """Have a subscription of the topic not drained."""
@@ -257,6 +274,7 @@ class History:
                     read_to_end=(cluster, topic) not in self._unread,
                     why="the reader stopped",
                     messages=None,
+                    **self._unread.get((cluster, topic), {}),
                 )
                 for task, (cluster, topic, partition) in enumerate(logs)
             ),
@@ -269,6 +287,7 @@ class History:
                     partition=partition,
                     subscription=each.name,
                     drained=(cluster, topic, each.name) not in self._undrained,
+                    end=self._drained_to.get((topic, cluster, each.name)),
                     why="a backlog of 3",
                 )
                 for cluster, topic, partition in logs
@@ -284,6 +303,12 @@ class History:
                     sender=home,
                     receiver=other,
                     drained=(topic, home, other) not in self._unreplicated,
+                    ends=dict.fromkeys(
+                        [partition for name, partition in places if name == topic],
+                        self._drained_to[topic, home, other],
+                    )
+                    if (topic, home, other) in self._drained_to
+                    else {},
                     why="12 behind",
                 )
                 for topic in sorted({topic for topic, _ in places})

@@ -70,7 +70,7 @@ class Topic:
         return "failed" if all(outcome == "failed" for outcome in outcomes) else "unknown"
 
     def judge(self) -> None:
-        unread, undrained, unreplicated = self.h._unread, self.h._undrained, self.h._unreplicated
+        unread, undrained = self.h._unread, self.h._undrained
         for message in self.published:
             home = self.select_rows(self.attempts, message)[0]["cluster"]
             attempts = self.select_rows(self.attempts, message)
@@ -82,10 +82,10 @@ class Topic:
                 copies = self.select_rows(self.stored, message, cluster)
                 exists = outcome == "acked" or (outcome == "unknown" and bool(seen))
                 if exists and cluster in places and not copies:
-                    read = (cluster, self.name) not in unread
-                    drained = cluster == home or (self.name, home, cluster) not in unreplicated
-                    missing = "lost" if cluster == home else "not_replicated"
-                    self.r.say(missing if read and drained else "unproven", cluster, self.name, None, message)
+                    missing = self.missing_at_home(message, home) if cluster == home else "not_replicated"
+                    if cluster != home and not self.is_replicated(message, home, cluster):
+                        missing = "unproven"
+                    self.r.say(missing, cluster, self.name, None, message)
                 if outcome == "failed" and copies:
                     self.r.say("failed_but_stored", cluster, self.name, None, message)
                 if any(row["payload_hash"] not in hashes or row["key"] not in keys for row in copies):
@@ -94,6 +94,9 @@ class Topic:
                     got = self.select_rows(self.deliveries, message, cluster, subscription)
                     if where == cluster and copies and not got:
                         drained = (cluster, self.name, subscription) not in undrained
+                        first, end = self.first_stored(message, cluster), self.ends.get((cluster, subscription))
+                        if end is not None and first is not None and first[1][:2] >= end:
+                            drained = False
                         self.r.say("undelivered" if drained else "unproven", cluster, self.name, subscription, message)
             acks = {
                 (row["partition"], position(row))
@@ -102,7 +105,8 @@ class Topic:
             }
             acks = {ack for ack in acks if ack[1] is not None}
             there = {(row["partition"], position(row)) for row in self.select_rows(self.stored, message, home)}
-            if acks and there and not acks & there and (home, self.name) not in unread:
+            read = (home, self.name) not in unread or self.is_read_past_acks(message, home)
+            if acks and there and not acks & there and read:
                 self.r.say("position_mismatch", home, self.name, None, message)
             for row in self.select_rows(self.deliveries, message):
                 place = (row["cluster"], self.name, row["subscription"], message)
@@ -129,6 +133,37 @@ class Topic:
         for cluster in self.h.topology.clusters:
             self.order(cluster)
         self.regressed()
+
+    @property
+    def ends(self) -> dict[tuple[str, ...], tuple[int, int]]:
+        """The ends up to which drains of the topic prove something."""
+        return {place[1:]: end for place, end in self.h._drained_to.items() if place[0] == self.name}
+
+    def is_replicated(self, message: Any, home: str, cluster: str) -> bool:
+        if (cluster, self.name) in self.h._unread or (self.name, home, cluster) in self.h._unreplicated:
+            return False
+        first, end = self.first_stored(message, home), self.ends.get((home, cluster))
+        return end is None or first is None or first[1][:2] < end
+
+    def missing_at_home(self, message: Any, home: str) -> str:
+        if (home, self.name) not in self.h._unread or self.is_read_past_acks(message, home):
+            return "lost"
+        return "unreadable" if self.unreadable_acks(message, home) else "unproven"
+
+    def unreadable_acks(self, message: Any, home: str) -> bool:
+        acks = [position(row) for row in self.acked_attempts(message) if position(row)]
+        parts = self.h._unread[home, self.name].get("unreadable", ())
+        return any(part.start <= ack[:2] < part.end for ack in acks for part in parts if ack)
+
+    def is_read_past_acks(self, message: Any, home: str) -> bool:
+        passed = self.h._unread[home, self.name].get("passed")
+        acks = [position(row) for row in self.acked_attempts(message)]
+        if passed is None or not acks or self.unreadable_acks(message, home):
+            return False
+        return all(ack is not None and ack[:2] < passed for ack in acks)
+
+    def acked_attempts(self, message: Any) -> list[Row]:
+        return [row for row in self.select_rows(self.attempts, message) if row["outcome"] == "acked"]
 
     def read_partitions(self) -> set[int]:
         """The partitions whose logs a reader read: those that were published to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brokerproof.errors import AdminError
-from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
+from brokerproof.run.records import Behind, ReplicationDrain, SubscriptionDrain
 from brokerproof.systems.clients import Position
 from brokerproof.systems.pulsar.answers import TOPIC_INTERNALS, TOPIC_STATS, SubscriptionStats
 from brokerproof.systems.pulsar.cluster import PulsarCluster
@@ -20,7 +20,11 @@ def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
     ]
     for number, path in cluster.partitions if subscriptions else []:
         found: dict[str, SubscriptionStats] = {}
+        end: Behind | None = None
         try:
+            # Before the backlog, which may lack what is published in between.
+            ledger, entry = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS).last_confirmed_entry
+            end = ledger, entry + 1
             found = cluster.brokers.get(path + "/stats", TOPIC_STATS, getPreciseBacklog="true").subscriptions
             why = "the subscription is not there"
         except AdminError as error:
@@ -35,6 +39,7 @@ def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
                     subscription=name,
                     drained=backlog == 0,
                     backlog=backlog,
+                    end=end,
                     why=why if backlog is None else f"precise backlog {backlog}",
                 )
             )
@@ -50,12 +55,14 @@ def find_replication_drains(cluster: PulsarCluster) -> list[ReplicationDrain]:
     drains = []
     for other in cluster.others:
         backlog: int | None = None
+        ends: dict[int, Behind] = {}
         behind: list[str] = []
         try:
             replicators: list[int] = []
             for number, path in cluster.partitions:
                 where = f"partition {number}" if number >= 0 else "the topic"
                 inside = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS)
+                ends[number] = inside.last_confirmed_entry.ledger, inside.last_confirmed_entry.entry + 1
                 cursor = inside.cursors.get(_REPLICATOR + other)
                 if cursor is None:
                     behind.append(f"{where} has no replicator")
@@ -74,6 +81,7 @@ def find_replication_drains(cluster: PulsarCluster) -> list[ReplicationDrain]:
                 receiver=other,
                 drained=not behind and backlog == 0,
                 backlog=backlog,
+                ends=ends,
                 why="; ".join(behind) or f"every replicator at the end of its log, backlog {backlog}",
             )
         )

@@ -51,7 +51,8 @@ facts AS (
         number,
         topic,
         cluster,
-        e.* EXCLUDE (who, number, topic, cluster, partition, attempts, required, acked_positions),
+        e.* EXCLUDE (who, number, topic, cluster, partition, attempts, required, acks, acked_positions),
+        coalesce(e.acks, 0) AS acks,
         coalesce(e.attempts, 0) AS attempts,
         coalesce(e.required, false) AS required,
         coalesce(e.acked_positions, []) AS acked_positions,
@@ -68,6 +69,27 @@ facts AS (
         f.found_key,
         f.other_found_key
     FROM expected e FULL JOIN found f USING (who, number, topic, cluster)
+),
+-- What is known of the positions that acks named, in homes whose log was not read to its end: whether every ack named one
+-- and the reader passed all of them, and whether one lies in a part that cannot be read.
+acked_places AS (
+    SELECT
+        a.who,
+        a.number,
+        a.topic,
+        a.cluster,
+        count(*) = any_value(acks) AND bool_and(coalesce(is_before(place, l.passed_ledger_id, l.passed_entry_id), false))
+            AS passed,
+        bool_or(EXISTS (
+            FROM unreadable_parts u
+            WHERE (u.cluster, u.topic, u.partition) = (a.cluster, a.topic, a.place.partition)
+                AND NOT is_before(place, u.ledger_id, u.entry_id)
+                AND is_before(place, u.end_ledger_id, u.end_entry_id)
+        )) AS unreadable
+    FROM (SELECT who, number, topic, cluster, acks, unnest(acked_positions) AS place FROM facts WHERE cluster = home) a
+    JOIN log_proofs l ON (l.cluster, l.topic, l.partition) = (a.cluster, a.topic, a.place.partition)
+    WHERE NOT l.read_to_end
+    GROUP BY a.who, a.number, a.topic, a.cluster
 )
 SELECT
     f.*,
@@ -80,11 +102,23 @@ SELECT
         false
     ) AS missing,
     coalesce(l.read_to_end, false) AS read_to_end,
+    coalesce(a.passed AND NOT a.unreadable, false) AS read_past_acks,
+    coalesce(a.unreadable, false) AS acked_unreadable,
     coalesce(l.read_why, 'no step left a record of it') AS read_why,
-    coalesce(r.replicated, false) AS replicated,
-    coalesce(r.replicated_why, 'no step left a record of it') AS replicated_why
+    -- A drain proves only what is stored before the end of the log that it saw.
+    coalesce(r.replicated, false) AND coalesce(is_before(h.first_copy, e.end_ledger_id, e.end_entry_id), true)
+        AS replicated,
+    CASE
+        WHEN r.replicated IS NULL THEN 'no step left a record of it'
+        WHEN r.replicated THEN concat('it drained up to ', e.end_ledger_id, ':', e.end_entry_id, ' only')
+        ELSE r.replicated_why
+    END AS replicated_why
 FROM facts f
 LEFT JOIN stored_in s ON (s.who, s.number, s.topic) = (f.who, f.number, f.topic)
 LEFT JOIN delivered_to t ON (t.who, t.number, t.topic) = (f.who, f.number, f.topic)
 LEFT JOIN log_proofs l ON (l.cluster, l.topic, l.partition) = (f.cluster, f.topic, f.partition)
+LEFT JOIN acked_places a ON (a.who, a.number, a.topic, a.cluster) = (f.who, f.number, f.topic, f.cluster)
 LEFT JOIN replication_proofs r ON (r.topic, r.home, r.cluster) = (f.topic, f.home, f.cluster)
+LEFT JOIN replication_ends e ON (e.topic, e.home, e.cluster, e.partition) = (f.topic, f.home, f.cluster, f.partition)
+LEFT JOIN facts h
+    ON (h.who, h.number, h.topic, h.cluster) = (f.who, f.number, f.topic, f.home) AND e.cluster IS NOT NULL

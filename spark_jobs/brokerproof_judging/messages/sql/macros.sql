@@ -7,6 +7,10 @@ CREATE MACRO is_nameless(who) AS starts_with(who, chr(1));
 CREATE MACRO producer_of(who) AS nullif(IF(is_nameless(who), split_part(who, chr(1), 3), who), '');
 CREATE MACRO seq_of(who, number) AS IF(is_nameless(who) AND number < 0, NULL, number);
 
+-- Whether a position lies before another one, of which the segment and the offset are given. Null if one is not known.
+CREATE MACRO is_before(place, ledger, entry) AS
+    place.ledger_id < ledger OR (place.ledger_id = ledger AND place.entry_id < entry);
+
 -- A position, when a message was acked, and why it must exist, as people read them.
 CREATE MACRO position_text(place) AS concat_ws(':', place.ledger_id, place.entry_id, place.batch_index);
 CREATE MACRO acked_text(acked_at) AS

@@ -136,8 +136,13 @@ facts AS (
 SELECT
     f.*,
     f.stored_for_it AND f.deliveries = 0 AS missing,
-    coalesce(d.drained, false) AS drained,
-    coalesce(d.drained_why, 'no step left a record of it') AS drained_why
+    -- A drain proves only what is stored before the end of the log that it saw.
+    coalesce(d.drained, false) AND coalesce(is_before(f.first_copy, d.end_ledger_id, d.end_entry_id), true) AS drained,
+    CASE
+        WHEN d.drained IS NULL THEN 'no step left a record of it'
+        WHEN d.drained THEN concat('it drained up to ', d.end_ledger_id, ':', d.end_entry_id, ' only')
+        ELSE d.drained_why
+    END AS drained_why
 FROM facts f
 LEFT JOIN drain_proofs d
     ON (d.cluster, d.topic, d.partition, d.subscription) = (f.cluster, f.topic, f.partition, f.subscription)

@@ -27,13 +27,13 @@ BOUNDS = {"missing_messages": {"max": 4}, "missing_messages/undelivered": {"max"
 def test_legal_and_illegal_messages_count_against_the_bound(tmp_path):
     legal, illegal = {"lost": 3, "stored_twice": 9}, {"lost": 2, "undelivered": 1}
     found = measure(tmp_path, bounds=BOUNDS, legal=legal, illegal=illegal)
-    assert found == {"lost": (5, 4), "not_replicated": (0, 4), "undelivered": (1, 0)}
+    assert found == {"lost": (5, 4), "not_replicated": (0, 4), "undelivered": (1, 0), "unreadable": (0, 4)}
 
 
 @pytest.mark.parametrize("kind", ["legal", "illegal"])
 def test_nothing_is_known_while_a_message_is_unproven(tmp_path, kind):
     found = measure(tmp_path, bounds=BOUNDS, **{kind: {"unproven": 1, "lost": 3}})
-    assert found == {"lost": (None, 4), "not_replicated": (None, 4), "undelivered": (None, 0)}
+    assert found == {"lost": (None, 4), "not_replicated": (None, 4), "undelivered": (None, 0), "unreadable": (None, 4)}
 
 
 def test_without_a_bound_nothing_is_measured(tmp_path):

@@ -236,6 +236,142 @@ def unproven_log_not_read_to_its_end(history):
     }
 
 
+GONE = "acked at 2023-11-14 22:13:20.0064 UTC in main"
+# Where p0/3 is stored in its home.
+PLACE, BEHIND = (LEDGER, 6), (LEDGER, 7)
+
+
+def forget_everywhere(history, producer="p0", seq=3, **values):
+    for table in ("stored", "deliveries"):
+        history.forget(table, producer, seq, **values)
+
+
+@planted()
+def lost_in_a_log_that_was_read_past_its_acks(history):
+    history.not_read_to_end(passed=BEHIND)
+    forget_everywhere(history)
+    return {
+        ("lost", False, "main", None, "p0", 3): (
+            "acked_at_position",
+            f"{GONE}, and not in the log of main, which was read past all positions that its acks named",
+        )
+    }
+
+
+UNREAD = f"{GONE}, and not found in main, but its log was not read to its end: the reader stopped"
+
+
+@planted()
+def unproven_where_the_reader_did_not_pass_the_ack(history):
+    history.not_read_to_end(passed=PLACE)
+    forget_everywhere(history)
+    return {("unproven", True, "main", None, "p0", 3): ("log_not_read_to_end", UNREAD)}
+
+
+@planted()
+def unproven_where_one_of_two_acks_named_no_position(history):
+    history.not_read_to_end(passed=(LEDGER, 99))
+    history.publish(producer="p0", seq=3, epoch=1, at=6_000)
+    forget_everywhere(history)
+    return {("unproven", True, "main", None, "p0", 3): ("log_not_read_to_end", UNREAD)}
+
+
+@planted()
+def unproven_where_no_ack_named_a_position(history):
+    history.not_read_to_end(passed=(LEDGER, 99))
+    history.rows("publishes", "p0", 3)[0].update(ledger_id=None, entry_id=None)
+    forget_everywhere(history)
+    return {("unproven", True, "main", None, "p0", 3): ("log_not_read_to_end", UNREAD)}
+
+
+@planted()
+def unreadable(history):
+    history.not_read_to_end(passed=(LEDGER, 99), unreadable=[(PLACE, BEHIND)])
+    for place in (("p0", 3), ("p1", 3), ("p1", 2)):
+        forget_everywhere(history, *place)
+    return {
+        ("unreadable", False, "main", None, "p0", 3): (
+            "part_cannot_be_read",
+            f"{GONE}, in a part of its log that cannot be read",
+        ),
+        # They were acked just before and just behind the part.
+        **{
+            ("lost", False, "main", None, "p1", seq): (
+                "acked_at_position",
+                f"acked at 2023-11-14 22:13:20.0{at} UTC in main, and not in the log of main, "
+                "which was read past all positions that its acks named",
+            )
+            for seq, at in ((2, "054"), (3, "074"))
+        },
+    }
+
+
+@planted()
+def stored_elsewhere_in_a_log_that_was_read_past_its_acks(history):
+    entry = history.next_entry()
+    for table in ("stored", "deliveries"):
+        for row in history.rows(table, "p1", 5):
+            row["entry_id"] = entry
+    history.not_read_to_end(passed=(LEDGER, entry))
+    return {
+        ("position_mismatch", False, "main", None, "p1", 5): (
+            "stored_elsewhere",
+            f"stored at 5:{entry}:-1, which is none of the 1 position(s) that its acks named",
+        )
+    }
+
+
+@planted()
+def undelivered_before_the_end_that_the_drain_saw(history):
+    history.drained_to(BEHIND, "main", "audit")
+    history.forget("deliveries", "p0", 3, subscription="audit")
+    return {
+        ("undelivered", False, "main", "audit", "p0", 3): (
+            "never_delivered",
+            "stored at 5:6:-1 and never delivered to audit, which drained",
+        )
+    }
+
+
+@planted()
+def unproven_behind_the_end_that_the_drain_saw(history):
+    history.drained_to(PLACE, "main", "audit")
+    history.forget("deliveries", "p0", 3, subscription="audit")
+    return {
+        ("unproven", True, "main", "audit", "p0", 3): (
+            "subscription_not_drained",
+            "stored at 5:6:-1 and not delivered to audit, but it did not drain: it drained up to 5:6 only",
+        )
+    }
+
+
+SEEN = f"{GONE}, delivered to audit in main, stored in main"
+
+
+@planted(REPLICATED)
+def not_replicated_before_the_end_that_the_drain_saw(history):
+    history.drained_to(BEHIND, "main", "other")
+    forget_everywhere(history, cluster="other")
+    return {
+        ("not_replicated", False, "other", None, "p0", 3): (
+            "missing_in_replica",
+            f"{SEEN}, and not in the log of other, which was read to its end after replication had drained",
+        )
+    }
+
+
+@planted(REPLICATED)
+def unproven_behind_the_end_of_the_home_that_the_drain_saw(history):
+    history.drained_to(PLACE, "main", "other")
+    forget_everywhere(history, cluster="other")
+    return {
+        ("unproven", True, "other", None, "p0", 3): (
+            "replication_not_drained",
+            f"{SEEN}, and not found in other, but replication did not drain: it drained up to 5:6 only",
+        )
+    }
+
+
 @planted()
 def unproven_not_drained(history):
     history.not_drained("audit")

@@ -71,12 +71,17 @@ def mess(history: History, chance: random.Random) -> None:
                     delivery["key"] = "c"
                 if chance.random() < 0.05:
                     delivery.update(place(chance, copy["seq"] or 0))
-    if chance.random() < 0.2:
-        history.not_read_to_end(chance.choice(clusters))
+    if chance.random() < 0.3:
+        parts = [((LEDGER, start), (LEDGER, start + chance.randint(1, 4))) for start in chance.sample(range(8), 2)]
+        passed = chance.choice([None, (LEDGER, chance.randint(0, 9)), (LEDGER + 1, 0), (LEDGER + 2, 0)])
+        history.not_read_to_end(chance.choice(clusters), passed=passed, unreadable=chance.choice([(), parts]))
     if chance.random() < 0.2:
         history.not_drained("audit")
     if chance.random() < 0.2:
         history.not_replicated("main", "other")
+    for drain in (("main", "audit"), ("other", "far"), ("main", "other"), ("other", "main")):
+        if chance.random() < 0.2:
+            history.drained_to((LEDGER, chance.randint(0, 9)), *drain)
 
 
 def history_time(at: int) -> int:

@@ -77,6 +77,7 @@ LEGAL_UNDER = {
     "lost": {"at_most_once"},
     "not_replicated": {"at_most_once"},
     "undelivered": {"at_most_once"},
+    "unreadable": {"at_most_once"},
     "unproven": {"at_most_once", "at_least_once", "effectively_once"},
     "stored_twice": {"at_least_once"},
     "delivered_twice": {"at_most_once", "at_least_once", "effectively_once"},

@@ -1,4 +1,5 @@
--- A message that must exist, because it was acked or seen, is not in the log of its home, which was read to its end.
+-- A message that must exist, because it was acked or seen, is not in the log of its home, which was read to its end, or past
+-- all positions that its acks named.
 SELECT
     who, number, topic, cluster, subscription,
     CASE
@@ -9,7 +10,8 @@ SELECT
     END AS cause,
     concat(
         proof_of_existence_text(outcome, acked_at, home, getting_subscription, storing_clusters),
-        ', and not in the log of ', cluster, ', which was read to its end'
+        ', and not in the log of ', cluster, ', which was read ',
+        IF(read_to_end, 'to its end', 'past all positions that its acks named')
     ) AS detail
 FROM log_facts
-WHERE missing AND cluster = home AND read_to_end AND faults_undone()
+WHERE missing AND cluster = home AND (read_to_end OR read_past_acks) AND faults_undone()

@@ -1,4 +1,5 @@
--- A message is stored in its home, whose log was read to its end, but at none of the positions that its acks named.
+-- A message is stored in its home, but at none of the positions that its acks named; the log was read to its end, or past
+-- all of them.
 SELECT
     who, number, topic, cluster, subscription,
     'stored_elsewhere' AS cause,
@@ -7,5 +8,5 @@ SELECT
         ' position(s) that its acks named'
     ) AS detail
 FROM log_facts
-WHERE cluster = home AND read_to_end AND copies > 0 AND len(acked_positions) > 0
+WHERE cluster = home AND (read_to_end OR read_past_acks) AND copies > 0 AND len(acked_positions) > 0
     AND NOT list_has_any(acked_positions, stored_positions)
