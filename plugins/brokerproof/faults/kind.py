@@ -91,7 +91,8 @@ class FaultKind(ABC):
     done: ClassVar[str]
     # Whether it helps the cluster to recover from an earlier fault, whose recovery it is then a part of.
     helps: ClassVar[bool] = False
-    # Whether it takes what its nodes had stored.
+    # Whether its nodes do not run any more, and whether it takes what they had stored.
+    ends_nodes: ClassVar[bool] = False
     destroys: ClassVar[bool] = False
     # Whether it slows clients down; then the latency while it lasts is measured separately.
     slows: ClassVar[bool] = False

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class _NodeEndingKind(FaultKind):
     """A kind of fault that ends nodes and is undone by starting them."""
 
+    ends_nodes = True
+
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         evidence = around.ask_each(targets, lambda name: around.runtime.evidence_of_death(around.specs[name]))
         return json.dumps(evidence) if all(evidence.values()) else None

@@ -110,8 +110,8 @@ class Clients(Protocol):
     def consumer(self, subscription: Subscription, name: str) -> Consumer:
         """A consumer on the workload's topic, from its beginning. The subscription is made if it is not there."""
 
-    def reader(self, partition: int) -> Reader:
-        """A fresh reader of one partition, from the earliest message."""
+    def reader(self, partition: int, start: Position | None = None) -> Reader:
+        """A fresh reader of one partition, from the earliest message or from `start` on."""
 
     def close(self) -> None:
         """Close the connections."""

@@ -192,6 +192,12 @@ class Observation(Protocol):
     def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
         """Where every segment of the topic is now, in every cluster but those `without`. Needs `Ability.COPIES`."""
 
+    def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
+        """The parts of a log in order, each from its first position to the one behind its last.
+
+        All entries of a part have their copies on the same nodes. Needs `Ability.COPIES`.
+        """
+
     def count_published(self) -> int:
         """The number of messages that the topic's owners took in from producers, in all clusters published to.
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
+import httpx
 import psutil
 import pulsar
 import pytest
+import read_back
 from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError
 from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.run.directory import Run
+from brokerproof.run.records import FaultsUndone, LogRead, read_record, write_record
 from brokerproof.systems.clients import Settled
+from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT
+from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.answers import SETTINGS
 from brokerproof.systems.pulsar.metadata_store import UNDER_REPLICATION
+from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
 from brokerproof.systems.registry import load_system, make_clients, name_topic
@@ -181,3 +189,40 @@ def test_a_message_too_big_is_failed_for_certain(stretched: ConfiguredRun) -> No
         "failed",
         str(pulsar.Result.MessageTooBig).removeprefix("Result."),
     )
+
+
+def test_a_ledger_that_is_gone_is_an_unreadable_part_and_reading_goes_on_behind_it(
+    stretched: ConfiguredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = stretched.run.scenario.workload.model_copy(update={"topic": "unreadable"})
+    run = Run.create(
+        str(tmp_path / "run"),
+        run_id="unreadable",
+        scenario=stretched.run.scenario.model_copy(update={"workload": workload}),
+        topology=stretched.run.topology,
+        addresses=stretched.run.facts.addresses,
+    )
+    write_record(run, FaultsUndone(undone=True, problems=(), at=0))
+    administration, observation = PulsarAdministration(run), PulsarObservation(run)
+    acked = []
+    for producer in ("first", "second", "third"):
+        acked.append([settled.position for settled in conftest.publish(run, "mycluster", producer, 5)])
+        # The next messages are written to another ledger.
+        administration.unload("mycluster")
+    (log,) = observation.find_logs()
+    gone = acked[1][0].segment
+    bookie = stretched.run.facts.addresses["bookie-eu-1"]
+    httpx.delete(f"http://{bookie}:{BOOKIE_HTTP_PORT}/api/v1/ledger/delete/?ledger_id={gone}").raise_for_status()
+    administration.unload("mycluster")
+
+    monkeypatch.setattr(read_back, "_STALLED_S", 8.0)
+    task = read_back.ReadTask(number=0, log=log)
+    rows = [row for batch in read_back.read_log(run, task) for row in batch.to_pylist()]
+
+    record = read_record(run, LogRead, 0)
+    assert record is not None
+    assert len(record.unreadable) == 1, record
+    (part,) = record.unreadable
+    assert [position.segment for position in acked[1] if part.start <= position[:2] < part.end] == [gone] * 5
+    assert {(row["ledger_id"], row["entry_id"]) for row in rows} == {each[:2] for each in acked[0] + acked[2]}
+    assert (record.read_to_end, record.passed, record.messages) == (False, log.end[:2], 10)

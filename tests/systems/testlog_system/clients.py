@@ -37,8 +37,10 @@ class TestlogClients:
         """The one consumer of the subscription."""
         return TestlogConsumer(LogConsumer(self._cluster, self._topic, subscription.name), self._numbers)
 
-    def reader(self, partition: int) -> TestlogReader:
-        """A fresh reader of one partition."""
+    def reader(self, partition: int, start: Position | None = None) -> TestlogReader:
+        """A fresh reader of one partition, from its beginning; the system does not tell the parts of a log."""
+        if start is not None:
+            raise ValueError("a reader of the log server begins at the beginning")
         return TestlogReader(LogReader(self._cluster, self._topic, self._numbers.index(partition)), self._numbers)
 
     def close(self) -> None:

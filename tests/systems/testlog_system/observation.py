@@ -60,6 +60,10 @@ class TestlogObservation:
         """Not asked of a system without `Ability.COPIES`."""
         raise AdminError("the log server does not say where copies are")
 
+    def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
+        """Not asked of a system without `Ability.COPIES`."""
+        raise AdminError("the log server does not say where copies are")
+
     def count_published(self) -> int:
         """What the leader took in since it leads."""
         return sum(each.taken_in for each in self._leader()[1])

@@ -73,6 +73,9 @@ class Clients:
         self._one_more()
         return Received("p", self.count, "k", 0, -1, Position(1, self.count, None), 0, 0, None, None)
 
+    def next_position(self) -> Position:
+        return Position(1, self.count + 1)
+
     def at_end(self) -> bool:
         return False
 

@@ -79,10 +79,12 @@ class PulsarClients:
             self._cluster,
         )
 
-    def reader(self, partition: int) -> PulsarReader:
+    def reader(self, partition: int, start: Position | None = None) -> PulsarReader:
         """A reader of one partition."""
         name = self._topic + (f"-partition-{partition}" if partition >= 0 else "")
-        return PulsarReader(self._client.create_reader(name, MessageId.earliest), self._cluster, partition)
+        # A reader begins behind the entry that it is given.
+        first = MessageId.earliest if start is None else MessageId(partition, start.segment, start.offset - 1, -1)
+        return PulsarReader(self._client.create_reader(name, first), self._cluster, partition)
 
     def close(self) -> None:
         """Close the client."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from brokerproof.errors import AdminError
+from brokerproof.systems.clients import Position
 from brokerproof.systems.protocols import SegmentCopies
 from brokerproof.systems.pulsar import answers
 from brokerproof.systems.pulsar.cluster import PulsarCluster
@@ -47,6 +50,23 @@ def find_copies(cluster: PulsarCluster) -> list[SegmentCopies]:
                     )
                 )
     return found
+
+
+def find_parts(cluster: PulsarCluster, partition: int) -> list[tuple[Position, Position]]:
+    """The ensemble segments of the ledgers of a partition that hold an entry. Raises AdminError."""
+    inside = cluster.brokers.get(dict(cluster.partitions)[partition] + "/internalStats", answers.TOPIC_INTERNALS)
+    last, parts = inside.last_confirmed_entry, list[tuple[Position, Position]]()
+    for ledger in inside.ledgers:
+        # The open one has 0 entries there.
+        entries = last.entry + 1 if ledger.ledger_id == last.ledger else ledger.entries
+        try:
+            firsts = [first for first, _ in _list_segments(_get_metadata(cluster, ledger.ledger_id))]
+        except AdminError:
+            # BookKeeper answers with 500 if there is no metadata (any more), and then nobody opens the ledger.
+            firsts = [0]
+        for first, end in pairwise([*(first for first in firsts if first < entries), entries]):
+            parts.append((Position(ledger.ledger_id, first), Position(ledger.ledger_id, end)))
+    return parts
 
 
 def count_under_replicated(cluster: PulsarCluster) -> int:

@@ -12,7 +12,7 @@ from brokerproof.systems.clients import Position
 from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.protocols import Coordinators, SegmentCopies, TopicLog
 from brokerproof.systems.pulsar.cluster import PulsarCluster, make_clusters
-from brokerproof.systems.pulsar.copies import count_under_replicated, find_copies, find_holders
+from brokerproof.systems.pulsar.copies import count_under_replicated, find_copies, find_holders, find_parts
 from brokerproof.systems.pulsar.drains import (
     find_acknowledged,
     find_replication_drains,
@@ -83,6 +83,10 @@ class PulsarObservation:
     def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
         """One for each ensemble segment, from BookKeeper's metadata."""
         return [each for cluster in self.holding if cluster.name not in without for each in find_copies(cluster)]
+
+    def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
+        """The ensemble segments of the ledgers, from BookKeeper's metadata."""
+        return find_parts(self.clusters[cluster], partition)
 
     def find_subscription_drains(self) -> list[SubscriptionDrain]:
         """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""

@@ -260,7 +260,7 @@ def calls(run: Run) -> dict[str, Call]:
 
 def bind(method: Callable[..., Any], **known: Any) -> Call:
     """The method with a value for each parameter that it cannot do without."""
-    values = {"cluster": EU, "subscription": SUBSCRIPTION, **known}
+    values = {"cluster": EU, "subscription": SUBSCRIPTION, "partition": -1, **known}
     needed = [each.name for each in inspect.signature(method).parameters.values() if each.default is each.empty]
     return lambda: method(**{name: values[name] for name in needed})
 

@@ -1,0 +1,162 @@
+"""A part of a log that cannot be read is passed over if nothing but the log explains that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import read_back
+from brokerproof.checks import load_scenario
+from brokerproof.experiment.abilities import Ability
+from brokerproof.run.directory import Run
+from brokerproof.run.records import FaultsUndone, LogRead, UnreadablePart, read_record, write_record
+from brokerproof.systems.clients import Position, Received
+from brokerproof.systems.protocols import TopicLog
+
+from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
+
+ROOT = Path(__file__).parents[3]
+# Three parts: two of the first segment, and the second segment.
+PARTS = [(Position(1, 0), Position(1, 3)), (Position(1, 3), Position(1, 6)), (Position(2, 0), Position(2, 4))]
+POSITIONS = [Position(1, offset) for offset in range(6)] + [Position(2, offset) for offset in range(4)]
+KILLED = "bookie-us-1"
+GONE = {"name": "gone", "kind": "kill", "targets": {"nodes": [KILLED]}, "permanent": True}
+
+
+class Log:
+    """Clients whose reader stops before the first position that is not readable."""
+
+    def __init__(self, unreadable: Collection[Position], hanging: Collection[Position]) -> None:
+        """At a position of `hanging`, the first reader hangs, and the next one does not."""
+        self.unreadable, self.hanging, self.left = set(unreadable), set(hanging), list[Position]()
+        self.readers = 0
+
+    def reader(self, partition: int, start: Position | None = None) -> Log:
+        self.readers += 1
+        self.left = [each for each in POSITIONS if start is None or each[:2] >= start[:2]]
+        return self
+
+    def read(self, timeout_s: float) -> Received | None:
+        if not self.left or self.left[0] in self.unreadable or (self.left[0] in self.hanging and self.readers == 1):
+            return None
+        self.last = self.left.pop(0)
+        return Received("p", self.last.offset, "k", 0, -1, self.last, 0, 0, None, None)
+
+    def at_end(self) -> bool:
+        return not self.left
+
+    def next_position(self) -> Position:
+        return Position(self.last.segment, self.last.offset + 1)
+
+    def close(self) -> None:
+        pass
+
+
+def read(
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unreadable: Collection[Position],
+    *,
+    undone: bool = True,
+    ill: Collection[str] = (),
+    abilities: Collection[Ability] = tuple(Ability),
+    killed: str | None = None,
+    hanging: Collection[Position] = (),
+) -> tuple[LogRead, list[tuple[int, int]]]:
+    """The record and the positions that were read. `killed` is the state that a kill for good got to."""
+    nodes = SimpleNamespace(
+        specs=lambda: {name: name for name in run.topology.nodes}, is_healthy=lambda name: name not in ill
+    )
+    cluster = SimpleNamespace(find_parts=lambda *_: PARTS)
+    log = Log(unreadable, hanging)
+    planted = PlantedSystem(clients=lambda _: log, cluster=cluster, nodes=nodes, abilities=abilities)
+    plant_system(monkeypatch, planted)
+    faults = [] if killed is None else [GONE]
+    scenario, topology = load_scenario(
+        ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", {"faults": faults, **ON_PLANTED}
+    )
+    run = Run.create(str(directory / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
+    if killed is not None:
+        row = {"run_id": "r", "fault": "gone", "kind": "kill", "targets": [KILLED], "state": killed, "at": 0}
+        run.append("faults", [row])
+    write_record(run, FaultsUndone(undone=undone, problems=(), at=0))
+    monkeypatch.setattr(read_back, "_STALLED_S", 0.01)
+    task = read_back.ReadTask(number=0, log=TopicLog(cluster="mycluster", partition=-1, end=Position(2, 4)))
+    rows = [row for rows in read_back.read_log(run, task) for row in rows.to_pylist()]
+    record = read_record(run, LogRead, 0)
+    assert record is not None
+    return record, [(row["ledger_id"], row["entry_id"]) for row in rows]
+
+
+def test_a_log_that_can_be_read_has_no_unreadable_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, found = read(tmp_path, monkeypatch, [])
+    assert (record.read_to_end, record.passed, record.unreadable) == (True, (2, 4), ())
+    assert found == [each[:2] for each in POSITIONS]
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "start", "end"),
+    [
+        (Position(1, 1), (1, 1), (1, 3)),
+        # The reader got to the end of the part before.
+        (Position(1, 3), (1, 3), (2, 0)),
+        (Position(1, 0), (1, 0), (1, 3)),
+        (Position(2, 2), (2, 2), (2, 4)),
+    ],
+)
+def test_reading_goes_on_behind_a_part_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreadable: Position, start: tuple[int, int], end: tuple[int, int]
+) -> None:
+    record, found = read(tmp_path, monkeypatch, [unreadable])
+    assert (record.read_to_end, record.passed) == (False, (2, 4))
+    assert record.unreadable == (UnreadablePart(start=start, end=end),)
+    assert record.why == f"it cannot be read from {start[0]}:{start[1]} to {end[0]}:{end[1]}"
+    assert found == [each[:2] for each in POSITIONS if not start <= each[:2] < end]
+
+
+def test_a_reader_that_hangs_is_replaced_and_no_part_is_unreadable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, found = read(tmp_path, monkeypatch, [], hanging=[Position(1, 4)])
+    assert (record.read_to_end, record.unreadable) == (True, ())
+    assert found == [each[:2] for each in POSITIONS]
+
+
+def test_two_parts_may_be_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, found = read(tmp_path, monkeypatch, [Position(1, 2), Position(2, 0)])
+    assert [(part.start, part.end) for part in record.unreadable] == [((1, 2), (1, 3)), ((2, 0), (2, 4))]
+    assert found == [(1, 0), (1, 1), (1, 3), (1, 4), (1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"undone": False}, "nothing proves that every fault was undone"),
+        ({"ill": [KILLED]}, f"{KILLED} did not say"),
+        ({"abilities": [one for one in Ability if one is not Ability.COPIES]}, "the system does not say"),
+        # The one that was killed for good need not be healthy; another one must.
+        ({"killed": "effective", "ill": [KILLED, "bookie-us-2"]}, "bookie-us-2 did not say"),
+        # It was not killed.
+        ({"killed": "injecting", "ill": [KILLED]}, f"{KILLED} did not say"),
+    ],
+    ids=str,
+)
+def test_nothing_is_called_unreadable_if_something_else_may_explain_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], why: str
+) -> None:
+    record, found = read(tmp_path, monkeypatch, [Position(1, 1)], **changes)
+    assert (record.read_to_end, record.passed, record.unreadable) == (False, (1, 1), ())
+    said, _, reason = record.why.partition("; that the log is to blame is not proven: ")
+    assert said == "two readers got no message for 0 s at 1:0, before the end, 2:4"
+    assert why in reason
+    assert found == [(1, 0)]
+
+
+def test_a_node_that_a_fault_ended_for_good_need_not_be_healthy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, _ = read(tmp_path, monkeypatch, [Position(1, 1)], killed="effective", ill=[KILLED])
+    assert [(part.start, part.end) for part in record.unreadable] == [((1, 1), (1, 3))]
