@@ -3,9 +3,10 @@
 Usage: spark-submit consume.py RUN_DIR
 
 One Spark task a consumer, all at once. Each starts its consumer as a process of its own (brokerproof.clients), and
-makes rows of the table `deliveries` from its record while that grows. It ends by condition: the load has finished, and
-the clusters themselves say that replication and then every subscription is drained; or at a deadline, and then the
-drain is not proven. Each consumer leaves a record of its end, and the job leaves one of what the clusters said.
+makes rows of the table `deliveries` from its record while that grows. It ends by condition: the load has finished, the
+faults are undone, and the clusters themselves say that replication and then every subscription is drained; or at a
+deadline, and then the drain is not proven. Each consumer leaves a record of its end, and the job leaves one of what the
+clusters said.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from brokerproof.run.records import (
     ConsumerEnd,
     ConsumersStop,
     EarlyEnd,
+    FaultsUndone,
     LoadEnd,
+    Record,
     StepProblem,
     SubscriptionDrain,
     SubscriptionDrains,
@@ -82,18 +85,19 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
     observation = make_observation(run)
     settle_s = run.scenario.settle_s
     deadline = time.monotonic() + run.scenario.phases.total_s + 2 * settle_s + _SLACK_S
-    load_ended_at: float | None = None
+    # When the load and the timeline had ended: the undo of the last fault may bring messages back.
+    ended_at: float | None = None
     drains: list[SubscriptionDrain] = []
     behind: list[str] = []
     while not ended.wait(0.5) and read_record(run, EarlyEnd) is None:
-        if load_ended_at is None and _load_has_ended(run):
-            load_ended_at = time.monotonic()
-        if load_ended_at is None and time.monotonic() < deadline:
+        if ended_at is None and _has_ended(run, "load", LoadEnd) and _timeline_has_ended(run):
+            ended_at = time.monotonic()
+        if ended_at is None and time.monotonic() < deadline:
             continue
         # Replication is asked first: a message that it brings later would reach a subscription that counts as drained.
         behind = [f"{way.sender} to {way.receiver}" for way in observation.find_replication_drains() if not way.drained]
         drains = observation.find_subscription_drains()
-        is_late = load_ended_at is None or time.monotonic() > load_ended_at + settle_s
+        is_late = ended_at is None or time.monotonic() > ended_at + settle_s
         if is_late or (drains and not behind and all(drain.drained for drain in drains)):
             break
     if read_record(run, EarlyEnd) is not None:
@@ -105,8 +109,12 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
     write_record(run, ConsumersStop(at=clock.now_us()))
 
 
-def _load_has_ended(run: Run) -> bool:
-    return read_record(run, LoadEnd) is not None or read_record(run, StepProblem, "load") is not None
+def _has_ended(run: Run, step: str, record: type[Record]) -> bool:
+    return read_record(run, record) is not None or read_record(run, StepProblem, step) is not None
+
+
+def _timeline_has_ended(run: Run) -> bool:
+    return not run.scenario.faults or _has_ended(run, "break_it", FaultsUndone)
 
 
 def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float) -> SubscriptionDrain:
@@ -115,7 +123,7 @@ def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float
         return drain
     # A message that is replicated after this moment has no consumer any more.
     behind_too = f"; replication had not drained from {', '.join(behind)}" if behind else ""
-    why = f"{drain.why}{behind_too}; not drained {settle_s:.0f} s after the load"
+    why = f"{drain.why}{behind_too}; not drained {settle_s:.0f} s after load and faults had ended"
     return drain.model_copy(update={"drained": False, "why": why})
 
 

@@ -22,7 +22,8 @@ def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
         "reserve": _SLOT_WAIT_S,
         "provision": _PROVISION_S,
         "load": under_load,
-        "consume": under_load,
+        # It waits for drains after the timeline has waited for repairs.
+        "consume": under_load + scenario.settle_s,
         "break_it": under_load,
         # It reads everything that was stored, at least as fast as the load sent it.
         "read_back": under_load,

@@ -17,6 +17,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus, read_live_status
 from brokerproof.run.records import (
     ConsumersStop,
+    FaultsUndone,
     LoadEnd,
     ReplicationDrain,
     ReplicationDrains,
@@ -122,6 +123,26 @@ def test_consuming_goes_on_until_replication_has_drained_although_the_subscripti
     assert all(drain.drained for drain in left_by(run))
 
 
+def test_subscriptions_are_asked_again_after_the_faults_are_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = {"name": "gone", "kind": "kill", "targets": {"region": "eu"}}
+    run, clusters = run_of(tmp_path, faults=[fault]), Clusters(replicated_after=0)
+    plant_system(monkeypatch, PlantedSystem(cluster=clusters))
+    write_record(run, LoadEnd(finished=True, why="", scheduled=0, producers=(), at=0))
+    watching = threading.Thread(target=consume.watch_drains, args=(run, threading.Event()))
+    watching.start()
+    watching.join(1.5)
+    assert clusters.asked == []
+    assert read_record(run, ConsumersStop) is None
+
+    write_record(run, FaultsUndone(undone=True, problems=(), at=0))
+    watching.join(10)
+
+    assert clusters.asked == ["replicated", "drained"]
+    assert all(drain.drained for drain in left_by(run))
+
+
 def test_consuming_ends_at_its_deadline_where_replication_never_drains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +161,10 @@ def test_a_subscription_that_does_not_drain_is_left_as_not_drained(
     run = run_of(tmp_path, settle_s=0.6)
     watched(run, Clusters(replicated_after=0, drained_after=1000), monkeypatch)
     (subscription,) = left_by(run)
-    assert (subscription.drained, subscription.why) == (False, "; not drained 1 s after the load")
+    assert (subscription.drained, subscription.why) == (
+        False,
+        "; not drained 1 s after load and faults had ended",
+    )
 
 
 def test_nothing_is_proven_where_the_consumers_ended_by_themselves(
