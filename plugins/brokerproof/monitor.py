@@ -99,7 +99,10 @@ def watch_run(run: Run) -> None:
                     sample = queue.get_nowait()
                 except Empty:
                     break
-                latest[sample.source, sample.metric] = sample.value
+                if sample.value is None:
+                    latest.pop((sample.source, sample.metric), None)
+                else:
+                    latest[sample.source, sample.metric] = sample.value
                 unwritten.append(sample.row(run.run_id))
             if _is_write_requested(run):
                 seal()
@@ -175,11 +178,11 @@ def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
     while consumed := read_live_status(run, f"consume-{part}"):
         counters["delivered"] = counters.get("delivered", 0) + int(consumed.get("delivered", 0))
         part += 1
-    owners = [value for (_, metric), value in latest.items() if metric == SampledMetric.OWNER and value]
+    owners = [value for (_, metric), value in latest.items() if split_name(metric)[0] == SampledMetric.OWNER and value]
     shown.pop("at", None)
     LiveStatus(run, "live").show(
         **(shown | counters),
-        owner=", ".join(owners),
+        owner=", ".join(dict.fromkeys(owners)),
         alive=_collect_alive(latest),
         under_replicated=_sum_under_replicated(latest),
         backlog=_collect_backlogs(latest),

@@ -22,9 +22,9 @@ class Targets(FrozenModel):
         Literal["topic_owner", "topic_holders", "ledger_bookie", "coordination_leader", "coordination_followers"] | None
     ) = Field(
         None,
-        description="the topic's owner, the nodes that hold its newest messages, or, of several nodes that coordinate "
-        "the cluster, the one that leads or those that follow it, when the fault is injected; `ledger_bookie` is an "
-        "old word for `topic_holders`",
+        description="the owner of the topic or of its first partition, the nodes that hold its newest messages, or, of "
+        "several nodes that coordinate the cluster, the one that leads or those that follow it, when the fault is "
+        "injected; `ledger_bookie` is an old word for `topic_holders`",
     )
     count: int | None = Field(None, ge=1, description="at most so many of them")
 

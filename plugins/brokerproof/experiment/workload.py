@@ -116,6 +116,10 @@ class Workload(FrozenModel):
             )
         return self
 
+    def list_partitions(self) -> list[int]:
+        """The partitions of the topic, as the tables number them; -1 for a topic without partitions."""
+        return list(range(self.partitions)) or [-1]
+
     def list_homes(self, topology: Topology) -> list[str]:
         """The clusters that are published to."""
         return self.produce_on or list(topology.clusters)[:1]

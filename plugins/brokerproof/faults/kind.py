@@ -98,6 +98,8 @@ class FaultKind(ABC):
     slows: ClassVar[bool] = False
     # Whether its nodes are away, frozen or cut off as long as it lasts, so that no other fault's healing starts them.
     keeps_down: ClassVar[bool] = True
+    # Whether its nodes answer no question as long as it lasts.
+    silences: ClassVar[bool] = False
     # Whether its nodes go on serving, so that the cluster has no failure to notice.
     leaves_nodes: ClassVar[bool] = False
     # Whether nodes that fall silent by it stay the same nodes to the cluster if it ends soon enough.

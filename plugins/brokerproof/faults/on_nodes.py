@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from brokerproof.errors import InputError, RunError
+from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.faults.kind import FaultKind, Surroundings, register
 from brokerproof.runtimes.protocols import MEANINGS, PausesNodes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class _NodeEndingKind(FaultKind):
     """A kind of fault that ends nodes and is undone by starting them."""
 
-    ends_nodes = True
+    ends_nodes = silences = True
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         evidence = around.ask_each(targets, lambda name: around.runtime.evidence_of_death(around.specs[name]))
@@ -106,7 +106,7 @@ class Pause(FaultKind):
 
     name, done = "pause", "frozen"
     needs_of_runtime = PausesNodes
-    keeps_sessions = True
+    keeps_sessions = silences = True
 
     def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
         return list(targets)
@@ -149,7 +149,10 @@ class Unload(FaultKind):
         around.administration.reassign()
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        owner = around.observation.find_owner()
+        try:
+            owner = around.observation.find_owner()
+        except AdminError:
+            return None
         return None if owner is None or owner in targets else json.dumps({"owner": owner})
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:

@@ -28,9 +28,10 @@ _MOST_NAMES = 6
 _MOST_LANES = 6
 # The share of the run that an owner must have served for its name to have room.
 _NAMED = 0.08
-NOBODY = "nobody"
+NOBODY, NO_ANSWER = "nobody", "no answer"
 # Of nodes; nobody has a colour of its own.
-_OWNER_COLOURS = tuple(colour for colour in COLOURS if colour != COLOURS[5])
+_WITHOUT_OWNER = {NOBODY: COLOURS[5], NO_ANSWER: COLOURS[7]}
+_OWNER_COLOURS = tuple(colour for colour in COLOURS if colour not in _WITHOUT_OWNER.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,10 @@ class ChartRow:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerLane:
-    """A time, in microseconds, in which a node served a topic; `owner` is NOBODY where none did."""
+    """A time, in microseconds, in which a node served a topic.
+
+    `owner` is NOBODY if none did, and NO_ANSWER if no node said who did.
+    """
 
     # Where it is drawn.
     name: str
@@ -161,7 +165,8 @@ def _lay_out_owners(series: RunSeries) -> OwnerRow:
     end = series.start + int(series.steps * series.step_s * 1e6)
     by_topic: dict[str, list[tuple[int, str]]] = {}
     for change in series.owners:
-        by_topic.setdefault(change.topic, []).append((change.at, change.owner))
+        owner = NO_ANSWER if change.owner is None else change.owner or NOBODY
+        by_topic.setdefault(change.topic, []).append((change.at, owner))
     # Those whose owner changed most often are the ones that people look for.
     shown = sorted(by_topic, key=lambda topic: (-len(by_topic[topic]), topic))[:_MOST_LANES]
     several = len(by_topic) > 1
@@ -174,8 +179,8 @@ def _lay_out_owners(series: RunSeries) -> OwnerRow:
         changes = by_topic[topic]
         for number, (at, owner) in enumerate(changes):
             until = changes[number + 1][0] if number + 1 < len(changes) else end
-            name = topic[cut:] if several else owner or NOBODY
-            lanes.append(OwnerLane(name=name, owner=owner or NOBODY, start=at, end=until))
+            name = topic[cut:] if several else owner
+            lanes.append(OwnerLane(name=name, owner=owner, start=at, end=until))
     return OwnerRow(title=title, lanes=lanes, several=several)
 
 
@@ -252,7 +257,7 @@ def _add_row(
 
 def _add_owners(figure: dict[str, Any], number: int, row: OwnerRow, domain: tuple[float, float]) -> None:
     axis = "yaxis" if number == 0 else f"yaxis{number + 1}"
-    served = sorted({lane.owner for lane in row.lanes} - {NOBODY})
+    served = sorted({lane.owner for lane in row.lanes} - _WITHOUT_OWNER.keys())
     colours = {owner: _OWNER_COLOURS[place % len(_OWNER_COLOURS)] for place, owner in enumerate(served)}
     figure["layout"][axis] = {
         "domain": list(domain),
@@ -265,7 +270,7 @@ def _add_owners(figure: dict[str, Any], number: int, row: OwnerRow, domain: tupl
     _add_title(figure, row.title, domain)
     whole = max(lane.end for lane in row.lanes) - min(lane.start for lane in row.lanes)
     for lane in row.lanes:
-        colour = colours[lane.owner] if row.several and lane.owner != NOBODY else COLOURS[0]
+        colour = _WITHOUT_OWNER.get(lane.owner) or (colours[lane.owner] if row.several else COLOURS[0])
         figure["data"].append(
             {
                 "type": "scatter",
@@ -274,7 +279,7 @@ def _add_owners(figure: dict[str, Any], number: int, row: OwnerRow, domain: tupl
                 "x": [lane.start / 1000, lane.end / 1000],
                 "y": [lane.name, lane.name],
                 "yaxis": "y" if number == 0 else f"y{number + 1}",
-                "line": {"width": 7 if row.several else 10, "color": COLOURS[5] if lane.owner == NOBODY else colour},
+                "line": {"width": 7 if row.several else 10, "color": colour},
                 "hovertemplate": f"{lane.owner}<extra>{'owner of ' + lane.name if row.several else 'owner'}</extra>",
                 **(
                     {

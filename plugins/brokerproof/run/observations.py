@@ -43,8 +43,10 @@ class SampledMetric(StrEnum):
     # Segments of the log that wait for another copy.
     UNDER_REPLICATED = "under_replicated"
 
-    # Of a topic. The node that serves it, empty where nobody does; messages that its owner took in since it owns it.
+    # Of a topic, by partition if it has any: the node that serves it, empty if no node does, null if no node answered
+    # who does. Runs that were recorded before null was written have an empty value for both.
     OWNER = "owner"
+    # Messages that the topic's owners took in since they own it.
     PUBLISHED = "published"
     # By subscription.
     BACKLOG = "backlog"
@@ -83,15 +85,22 @@ class SampledMetric(StrEnum):
         """The metric of one subject: a role, a subscription, a way."""
         return f"{self}:{subject}"
 
+    def join_partition(self, number: int) -> str:
+        """The metric of one partition, or of a topic without partitions, whose number is -1."""
+        return str(self) if number < 0 else self.join_subject(str(number))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One sampled value of `source`; `at` is when the answer arrived, in microseconds."""
+    """One sampled value of `source`; `at` is when the answer arrived, in microseconds.
+
+    The value is None if there was no answer, which is recorded only of what must not look as it did before.
+    """
 
     at: int
     source: str
     metric: str
-    value: str
+    value: str | None
 
     def row(self, run_id: str) -> dict[str, Any]:
         """The sample as a row of the table `observations`."""

@@ -55,11 +55,14 @@ class SampleSeries(StrictModel):
 
 
 class OwnerChange(StrictModel):
-    """From a moment on, a node serves a topic; `owner` is empty where nobody does."""
+    """From a moment on, a node serves a topic or a partition of it.
+
+    `owner` is empty if no node does, and None if no node answered who does.
+    """
 
     topic: str
     at: Moment
-    owner: str
+    owner: str | None
 
 
 class RunSeries(Record):

@@ -165,7 +165,7 @@ class Observation(Protocol):
 
     def find_owner(self, cluster: str | None = None) -> str | None:
         """The node that owns the topic now (the first partition of a partitioned one), in a cluster or in the first
-        that is published to. None where nobody owns it or nobody answers."""
+        that is published to. None if no node owns it. Raises AdminError if no node answers who does."""
 
     def find_holders(self, cluster: str | None = None) -> list[str]:
         """The nodes that the newest messages of the topic are stored on, in a cluster or in the first that is

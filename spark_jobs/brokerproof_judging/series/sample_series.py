@@ -35,15 +35,16 @@ def make_sample_series(run: Run, steps: TimeSteps) -> tuple[tuple[SampleSeries, 
     """The series of everything that was sampled as a number, and the changes of owner."""
     # By source and metric the last sample of each step, which is all that is kept of them.
     last: dict[tuple[str, str], dict[int, Sample]] = defaultdict(dict)
-    owners: dict[str, list[Sample]] = defaultdict(list)
+    owners: dict[str, list[tuple[int, str | None]]] = defaultdict(list)
     for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):
         source, metric = translate_names(row["source"], row["metric"])
         name, step = split_name(metric)[0], steps.find(row["at"])
-        if step is None or row["value"] is None:
+        if step is None:
             continue
         if name == SampledMetric.OWNER and split_name(source)[0] == Source.TOPIC:
-            owners[split_name(source)[1]].append((row["at"], row["value"]))
-        elif name in COUNTERS | LEVELS | LISTS:
+            topic, partition = split_name(source)[1], split_name(metric)[1]
+            owners[f"{topic}-partition-{partition}" if partition else topic].append((row["at"], row["value"]))
+        elif row["value"] is not None and name in COUNTERS | LEVELS | LISTS:
             before = last[source, metric].get(step)
             if before is None or before[0] <= row["at"]:
                 last[source, metric][step] = (row["at"], row["value"])
@@ -55,7 +56,7 @@ def make_sample_series(run: Run, steps: TimeSteps) -> tuple[tuple[SampleSeries, 
         tuple(
             OwnerChange(topic=topic, at=at, owner=owner)
             for topic, samples in sorted(owners.items())
-            for at, owner in _keep_changes(sorted(samples))
+            for at, owner in _keep_changes(sorted(samples, key=lambda sample: sample[0]))
         ),
     )
 
@@ -92,6 +93,6 @@ def _list_rates(samples: dict[int, Sample], steps: TimeSteps) -> Iterator[float 
         before = (at, value)
 
 
-def _keep_changes(samples: Sequence[Sample]) -> Iterable[Sample]:
+def _keep_changes(samples: Sequence[tuple[int, str | None]]) -> Iterable[tuple[int, str | None]]:
     """The first sample of each owner in a row."""
     return [next(group) for _, group in groupby(samples, key=lambda sample: sample[1])]

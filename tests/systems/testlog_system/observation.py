@@ -27,13 +27,12 @@ class TestlogObservation:
         self._topic, self._nodes = run.scenario.workload.topic, run.topology.nodes
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """The leader."""
-        try:
-            with admin_errors("tell who leads"):
-                leader = self._admin.leader()
-        except AdminError:
-            return None
-        return leader if leader in self._nodes else None
+        """The leader. The log server's answer is the same whether there is none or whether it cannot be asked."""
+        with admin_errors("tell who leads"):
+            leader = self._admin.leader()
+        if leader not in self._nodes:
+            raise AdminError("no server of this run says that it leads")
+        return leader
 
     def find_holders(self, cluster: str | None = None) -> list[str]:
         """Not asked of a system without `Ability.COPIES`."""
@@ -151,7 +150,10 @@ class TestlogObservation:
             _sample(
                 Source.CLUSTER.join_name(self._cluster), SampledMetric.ALIVE.join_subject(ROLE), format_names(alive)
             ),
-            _sample(source, SampledMetric.OWNER, leader),
+            *(
+                _sample(source, SampledMetric.OWNER.join_partition(number), leader)
+                for number in partition_numbers(self._run)
+            ),
             _sample(source, SampledMetric.PUBLISHED, str(sum(each.taken_in for each in partitions))),
         ]
 

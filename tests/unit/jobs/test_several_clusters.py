@@ -210,7 +210,8 @@ def test_the_display_adds_the_clusters_up(tmp_path: Path) -> None:
     at = "topic:persistent://world/global/orders@"
     latest = {
         (f"{at}{EU}", "owner"): "broker-eu-1",
-        (f"{at}{US}", "owner"): "broker-us-2",
+        (f"{at}{US}", "owner:0"): "broker-us-2",
+        (f"{at}{US}", "owner:1"): "broker-eu-1",
         (f"{at}{US}", "backlog:audit"): "3",
         (f"{at}{US}", "replication_backlog:cluster-us>cluster-eu"): "5",
         (f"cluster:{EU}", "alive:broker"): '["broker-eu-1"]',

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from brokerproof.reports.timeline_chart import NOBODY, draw_timeline
+from brokerproof.reports.timeline_chart import NO_ANSWER, NOBODY, draw_timeline
 from brokerproof.run.series import OwnerChange, RunSeries
 
 START = 1_767_225_600_000_000
 SECOND = 1_000_000
 
 
-def draw(*changes: tuple[str, int, str]) -> tuple[list[dict[str, Any]], Sequence[str]]:
+def draw(*changes: tuple[str, int, str | None]) -> tuple[list[dict[str, Any]], Sequence[str]]:
     """The lanes and the titles of a run of ten seconds; a change is (topic, second, owner)."""
     owners = tuple(OwnerChange(topic=topic, at=START + at * SECOND, owner=owner) for topic, at, owner in changes)
     figure = draw_timeline(RunSeries(start=START, steps=10, owners=owners), []).figure
@@ -24,6 +24,12 @@ def test_one_topic_has_a_lane_for_each_owner() -> None:
     assert [lane["y"][0] for lane in lanes] == ["broker-eu", NOBODY, "broker-us"]
     assert [(lane["x"][1] - lane["x"][0]) / 1000 for lane in lanes] == [4, 3, 3]
     assert titles == ["<b>topic owner</b>"]
+
+
+def test_no_answer_looks_neither_like_the_last_owner_nor_like_nobody() -> None:
+    lanes, _ = draw(("t", 0, "broker-eu"), ("t", 4, None), ("t", 7, ""))
+    assert [lane["y"][0] for lane in lanes] == ["broker-eu", NO_ANSWER, NOBODY]
+    assert len({lane["line"]["color"] for lane in lanes}) == 3
 
 
 def test_each_of_several_topics_has_a_lane_whose_colours_are_the_owners() -> None:

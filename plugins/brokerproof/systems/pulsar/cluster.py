@@ -65,24 +65,25 @@ class PulsarCluster:
     def partitions(self) -> list[tuple[int, str]]:
         """(number, admin path) of each partition; number -1 for a topic without."""
         path = topic.make_admin_path(self.topic)
-        count = self.run.scenario.workload.partitions
-        if count == 0:
-            return [(-1, path)]
-        return [(number, f"{path}-partition-{number}") for number in range(count)]
+        numbers = self.run.scenario.workload.list_partitions()
+        return [(number, path if number < 0 else f"{path}-partition-{number}") for number in numbers]
 
     @cached_property
     def others(self) -> list[str]:
         """The clusters that the topic is replicated to from here."""
         return list_clusters_reached(self.topology, self.name, topic.parse_namespace(self.topic))[1:]
 
-    def find_owner(self) -> str | None:
-        """From the lookup service, which may assign the topic if nobody owns it."""
-        path = self.partitions[0][1].replace("/admin/v2/", "/lookup/v2/topic/", 1)
-        try:
-            found = self.brokers.get(path, answers.TOPIC_LOOKUP)
-        except AdminError:
-            return None
-        return self._node_at.get(found.broker_host)
+    def find_owner(self, path: str | None = None) -> str:
+        """The owner of the partition at an admin path, by default of the first one.
+
+        It comes from the lookup service, which assigns the partition if no broker owns it. Raises AdminError if no
+        broker answers, or if the answer names a node that the run does not have.
+        """
+        path = (path or self.partitions[0][1]).replace("/admin/v2/", "/lookup/v2/topic/", 1)
+        host = self.brokers.get(path, answers.TOPIC_LOOKUP).broker_host
+        if host not in self._node_at:
+            raise AdminError(f"GET {path} names the owner {host}, which is no node of this run")
+        return self._node_at[host]
 
     def list_alive_brokers(self) -> list[str]:
         """Brokers as they registered themselves; where none of them answers, the metadata store is asked."""

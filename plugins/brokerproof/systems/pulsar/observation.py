@@ -45,7 +45,7 @@ class PulsarObservation:
         return [self.clusters[name] for name in list_clusters_reached(self.topology, self.run.scenario.workload)]
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """From the lookup service, which may assign the topic if nobody owns it."""
+        """From the lookup service, which assigns the topic if no broker owns it; so it is never None."""
         return self._find_cluster(cluster).find_owner()
 
     def find_holders(self, cluster: str | None = None) -> list[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import cycle, islice
 
 import httpx
 
 from brokerproof import clock
+from brokerproof.errors import AdminError
 from brokerproof.run.observations import Sample, SampledMetric, Source, format_names, make_topic_source
 from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT
@@ -18,6 +21,9 @@ from brokerproof.systems.pulsar.cluster import PulsarCluster
 from brokerproof.systems.pulsar.copies import count_under_replicated
 from brokerproof.systems.pulsar.roles import Role
 
+# Lookups in one round of sampling, which is twice a second. A topic with more partitions takes several rounds.
+_MOST_LOOKUPS = 8
+
 
 class ClusterSamplers:
     """Functions that each take one observation of a cluster."""
@@ -26,6 +32,7 @@ class ClusterSamplers:
         self._cluster = cluster
         timeout = httpx.Timeout(min(5.0, cluster.patience_s), connect=1.0)
         self._http = httpx.Client(timeout=timeout, trust_env=False)
+        self._turns = cycle(cluster.partitions)
 
     def list_samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
         """One for each thing that can be slow or dead by itself."""
@@ -34,7 +41,7 @@ class ClusterSamplers:
             "brokers": self._sample_brokers,
             "bookies": self._sample_bookies,
             "repair": self._sample_repair,
-            **({"owner": self._sample_owner, "topic": self._sample_topic} if here else {}),
+            **({"owner": self._sample_owners, "topic": self._sample_topic} if here else {}),
             **{name: partial(self._sample_bookie, name) for name in self._cluster.names(Role.BOOKIE)},
         }
 
@@ -58,8 +65,22 @@ class ClusterSamplers:
     def _sample_repair(self) -> list[Sample]:
         return self._sample_cluster(SampledMetric.UNDER_REPLICATED, str(count_under_replicated(self._cluster)))
 
-    def _sample_owner(self) -> list[Sample]:
-        return [_sample(self._make_topic_source(), SampledMetric.OWNER, self._cluster.find_owner() or "")]
+    def _sample_owners(self) -> list[Sample]:
+        """The owners of the next partitions in turn: `_MOST_LOOKUPS` at most, and none once frozen brokers cost time.
+
+        A partition whose owner no broker names has a row without a value.
+        """
+        rows, source = [], self._make_topic_source()
+        late_at = time.monotonic() + self._cluster.patience_s
+        for number, path in islice(self._turns, min(_MOST_LOOKUPS, len(self._cluster.partitions))):
+            try:
+                owner = self._cluster.find_owner(path)
+            except AdminError:
+                owner = None
+            rows.append(_sample(source, SampledMetric.OWNER.join_partition(number), owner))
+            if time.monotonic() >= late_at:
+                break
+        return rows
 
     def _sample_topic(self) -> list[Sample]:
         source = self._make_topic_source()
@@ -101,5 +122,5 @@ class ClusterSamplers:
         ]
 
 
-def _sample(source: str, metric: str, value: str) -> Sample:
+def _sample(source: str, metric: str, value: str | None) -> Sample:
     return Sample(at=clock.now_us(), source=source, metric=str(metric), value=value)

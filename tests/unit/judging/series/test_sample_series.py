@@ -58,6 +58,21 @@ def test_owners_are_told_when_they_change_nobody_among_them(tmp_path):
     )
 
 
+def test_no_answer_is_no_owner_and_not_the_last_one_and_each_partition_has_its_own(tmp_path):
+    history = History()
+    for second, metric, owner in (
+        (0, "owner:0", "b1"),
+        (1, "owner:1", "b2"),
+        (2, "owner:0", None),
+        (3, "owner:1", "b2"),
+    ):
+        sample(history, second, "topic:t", metric, owner)
+    _, owners = read(history, tmp_path)
+    assert [(one.topic, (one.at - START) / SECOND, one.owner) for one in owners] == [
+        ("t-partition-0", 0, "b1"), ("t-partition-0", 2, None), ("t-partition-1", 1, "b2"),
+    ]  # fmt: skip
+
+
 def test_a_long_run_has_longer_steps_and_all_of_them_cover_it():
     steps = make_time_steps(START + 5, START + 3 * 3600 * SECOND)
     assert steps.start_us == START

@@ -206,6 +206,35 @@ def test_samples_say_which_cluster_they_are_of(run: Run) -> None:
     assert rows[source, "replication_delay_s:cluster-us>cluster-eu"] == "3"
 
 
+def sample_owners(run: Run, partitions: int, owners: dict[int, str]) -> list[dict[str, str | None]]:
+    """The rows of two rounds, where the lookup service names the brokers of these partitions."""
+    workload = run.scenario.workload.model_copy(update={"partitions": partitions})
+    run.__dict__["scenario"] = run.scenario.model_copy(update={"workload": workload})
+    eu, us = sound()
+    for number, broker in owners.items():
+        host = run.facts.addresses.get(broker, broker)
+        eu.answers[f"orders-partition-{number}" if partitions else "orders"] = {"brokerUrl": f"pulsar://{host}:6650"}
+    sampler = make_observation(run, eu, us).samplers()[f"{EU}/owner"]
+    return [{sample.metric: sample.value for sample in sampler()} for _ in range(2)]
+
+
+def test_the_owner_of_every_partition_is_sampled_and_no_answer_is_no_owner(run: Run) -> None:
+    owners = {0: "broker-eu-1", 2: "broker-eu-2", 3: "10.9.9.9"}
+    # No broker answers about the second one, and the owner of the last one is no node of the run.
+    found = {"owner:0": "broker-eu-1", "owner:1": None, "owner:2": "broker-eu-2", "owner:3": None}
+    assert sample_owners(run, 4, owners) == [found, found]
+
+
+def test_a_topic_without_partitions_has_one_owner(run: Run) -> None:
+    assert sample_owners(run, 0, {0: "broker-eu-2"}) == [{"owner": "broker-eu-2"}] * 2
+
+
+def test_the_owners_of_many_partitions_are_asked_for_in_turns(run: Run) -> None:
+    first, second = sample_owners(run, 12, dict.fromkeys(range(12), "broker-eu-1"))
+    assert [len(first), len(second)] == [8, 8]
+    assert {*first, *second} == {f"owner:{number}" for number in range(12)}
+
+
 def test_only_the_topic_of_the_cluster_named_is_closed(run: Run) -> None:
     eu, us = sound()
     administration = PulsarAdministration(run)
