@@ -149,7 +149,7 @@ class Evidence:
                 for drain in (replicated.drains if replicated else ())
             },
             without_replication=no_replicated,
-            undone=_prove_undone(run),
+            undone=prove_undone(run),
             finished=_prove_finished(run),
             read_back=no_read,
             consumed=no_consumed,
@@ -255,8 +255,10 @@ def _give_reason(why: str) -> str:
     return why or "its record gives no reason"
 
 
-def _prove_undone(run: Run) -> Proof:
-    """What somebody outside the run did to a node is undone by nobody, whatever the scenario's own faults are."""
+def prove_undone(run: Run) -> Proof:
+    """Whether every fault that is not permanent was undone.
+
+    What somebody outside the run did to a node is undone by nobody, whatever the scenario's own faults are."""
     record, unread = _read_proof(run, FaultsUndone)
     disturbed = record is not None and not record.undisturbed
     if not disturbed and all(fault.permanent for fault in run.scenario.faults):

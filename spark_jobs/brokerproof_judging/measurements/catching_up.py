@@ -1,4 +1,7 @@
-"""The time after a fault until missing copies were replaced, backlogs were drained and clusters agreed again."""
+"""The time after a fault until missing copies were replaced, backlogs were drained and clusters agreed again.
+
+Each of them ends with the first low sample after the last high one: what rises again has not ended.
+"""
 
 from __future__ import annotations
 
@@ -8,80 +11,87 @@ from brokerproof.run.observations import SampledMetric, Source
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
 from brokerproof_judging.measurements.samples import Samples, Series
-from brokerproof_judging.measurements.waiting import read_absence, read_last_arrival
+from brokerproof_judging.measurements.waiting import (
+    Levels,
+    find_end,
+    list_samples,
+    read_absence,
+    read_end,
+    read_silence,
+)
 
 
 def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
-    """Until the first sample of 0 after one above 0, in every cluster of a target where it rose."""
+    """Until no segment was under-replicated any more, in every cluster of a target."""
     clusters = {name for name, each in run.topology.clusters.items() if each.nodes.keys() & set(fault.targets)}
-    times: list[int] = []
-    waiting: list[Series] = []
-    for cluster, values in samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED):
-        after = [(at, int(value)) for at, value in values if at >= fault.span.start_us]
-        rose = next((at for at, count in after if count > 0), None)
-        if (clusters and cluster not in clusters) or rose is None:
-            continue
-        fell = next((at for at, count in after if at > rose and count == 0), None)
-        if fell is None:
-            waiting.append(values)
-        else:
-            times.append(fell)
-    if waiting:
-        return read_absence(fault, waiting, "segments were still under-replicated")
-    if times:
-        return read_last_arrival(fault, times, "first sample of 0 after one above 0")
-    return Reading(value=None, evidence="no segment was under-replicated after the effect")
+    sampled = dict(samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED))
+    levels = {
+        Source.CLUSTER.join_name(cluster): _find_levels(list_samples(fault, sampled.get(cluster, [])), usual=0)
+        for cluster in sorted(clusters or run.topology.clusters)
+    }
+    reading = read_end(
+        fault,
+        levels,
+        still="segments were still under-replicated",
+        ended="first sample of 0 after the last one above 0",
+    )
+    return reading or Reading(value=None, evidence="no segment was under-replicated after the effect")
 
 
 def measure_backlog_drain(times: RunTimes, samples: Samples, fault: EffectiveFault) -> Reading:
     """Until the backlog of every subscription that rose was back at what it had been at most before the effect."""
-    arrivals: list[int] = []
-    waiting: list[Series] = []
-    sampled = False
-    for _, values in samples.find_by_subject(Source.TOPIC, SampledMetric.BACKLOG):
-        usual = _find_usual(times, fault, values)
-        after = [(at, int(value)) for at, value in values if at > fault.span.start_us]
-        sampled = sampled or bool(after)
-        rose = next((at for at, count in after if count > usual), None)
-        if rose is None:
-            continue
-        fell = next((at for at, count in after if at > rose and count <= usual), None)
-        if fell is None:
-            waiting.append(values)
-        else:
-            arrivals.append(fell)
-    if waiting:
-        return read_absence(fault, waiting, "a backlog was still higher than before the effect")
-    if arrivals:
-        return read_last_arrival(fault, arrivals, "first sample back at what it was before the effect")
-    if sampled:
-        return Reading(value=0.0, evidence="no backlog rose")
-    return Reading(value=None, evidence="no backlog was sampled after the effect")
+    levels: dict[str, Levels] = {}
+    for source, subscription, values in samples.find_by_subject(Source.TOPIC, SampledMetric.BACKLOG):
+        after = list_samples(fault, values)
+        # A subscription that is made later has no samples yet.
+        if after or values[0][0] < fault.span.start_us:
+            levels[f"the backlog of {subscription} on {source}"] = _find_levels(
+                after, usual=_find_usual(times, fault, values)
+            )
+    if not any(levels.values()):
+        return read_silence(fault, "the backlog of a subscription")
+    reading = read_end(
+        fault,
+        levels,
+        still="a backlog was still higher than before the effect",
+        ended="first sample back at what it was before the effect",
+    )
+    return reading or Reading(value=0.0, evidence="no backlog rose")
 
 
 def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) -> Reading:
     """From the return of a fault's nodes until every replication backlog was at what it had been at most before."""
-    backlogs = dict(samples.find_by_subject(Source.TOPIC, SampledMetric.REPLICATION_BACKLOG))
+    backlogs = {
+        way: values for _, way, values in samples.find_by_subject(Source.TOPIC, SampledMetric.REPLICATION_BACKLOG)
+    }
     if not backlogs:
         return Reading(value=None, evidence="no replication was sampled")
-    if fault.healed_us is None:
+    healed_us = fault.healed_us
+    if fault.cut_off_by is not None and (healed_us is None or healed_us >= fault.span.end_us):
+        why = f"{fault.cut_off_by} took effect before the failed nodes returned"
+        return Reading(value=None, evidence=why, cut_off_by=fault.cut_off_by)
+    if healed_us is None:
         return Reading(value=None, evidence="the failed nodes did not return")
-    arrivals: dict[str, int] = {}
-    for way, values in backlogs.items():
-        usual = _find_usual(times, fault, values)
-        after = [(at, int(value)) for at, value in values if at >= fault.healed_us]
-        if not after:
-            why = f"replication {way} was not sampled after the failed nodes returned"
-            return Reading(value=None, evidence=why)
-        at = next((at for at, backlog in after if backlog <= usual), None)
-        if at is None:
-            last_at, backlog = after[-1]
-            why = f"{way} was still {backlog} entries behind"
-            return Reading(value=(last_at - fault.healed_us) / 1e6, evidence=why, at_least=True)
-        arrivals[way] = at
-    last = max(arrivals, key=lambda way: arrivals[way])
-    why = f"{last} was last, {fault.seconds_until(arrivals[last]):.1f} s after the effect"
-    return Reading(value=(arrivals[last] - fault.healed_us) / 1e6, evidence=why)
+    after = {way: list_samples(fault, values, since_us=healed_us) for way, values in backlogs.items()}
+    ends = {
+        way: find_end(_find_levels(after[way], usual=_find_usual(times, fault, values)))
+        for way, values in backlogs.items()
+    }
+    behind = [way for way, end in ends.items() if end is None and after[way]]
+    if behind:
+        way = max(behind, key=lambda way: after[way][-1][0])
+        still = f"{way} was still {after[way][-1][1]} entries behind"
+        return read_absence(fault, [after[way]], still, since_us=healed_us)
+    silent = [way for way, end in ends.items() if end is None]
+    if silent:
+        return read_silence(fault, f"replication {silent[0]}", "the failed nodes returned")
+    end_us, last = max((end, way) for way, end in ends.items() if end is not None)
+    why = f"{last} was last, {fault.seconds_until(end_us):.1f} s after the effect"
+    return Reading(value=(end_us - healed_us) / 1e6, evidence=why)
+
+
+def _find_levels(series: Series, *, usual: int) -> Levels:
+    return [(at, int(value) > usual) for at, value in series]
 
 
 def _find_usual(times: RunTimes, fault: EffectiveFault, values: Series) -> int:

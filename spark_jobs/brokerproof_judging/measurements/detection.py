@@ -10,7 +10,7 @@ from brokerproof.systems.roles import coordinates, is_listed, list_nodes_that, l
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault
 from brokerproof_judging.measurements.samples import Samples, Series
-from brokerproof_judging.measurements.waiting import read_absence, read_last_arrival
+from brokerproof_judging.measurements.waiting import list_samples, read_absence, read_last_arrival
 
 
 def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
@@ -33,38 +33,37 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
         if running.union(list_nodes_that(coordinates, run.topology, cluster)) <= set(fault.targets):
             why = f"neither a {role} of {cluster} nor its metadata store was left to say who lives"
             return Reading(value=None, evidence=why)
-    after = {
-        name: [(at, value) for at, value in samples.series.get(name, []) if at >= fault.span.start_us] for name in lists
-    }
-    gone = [
-        next((at for at, value in after[name] if not targets.intersection(parse_names(value))), None)
+    after = {name: list_samples(fault, samples.series.get(name, [])) for name in lists}
+    gone = {
+        name: next((at for at, value in after[name] if not targets.intersection(parse_names(value))), None)
         for name, targets in lists.items()
-    ]
-    if any(at is None for at in gone) and fault.leaves_nodes:
+    }
+    waiting = [after[name] for name, at in gone.items() if at is None]
+    if waiting and fault.leaves_nodes:
         return Reading(value=None, evidence="the fault leaves its nodes in service, so that there is none to miss")
-    if any(at is None for at in gone):
-        return read_absence(fault, after.values(), "a target was still listed alive")
+    if waiting:
+        return read_absence(fault, waiting, "a target was still listed alive")
     # Each list lost its targets at its own time; the last one completes it.
-    return read_last_arrival(fault, [at for at in gone if at is not None], "first sample without a target")
+    return read_last_arrival(fault, [at for at in gone.values() if at is not None], "first sample without a target")
 
 
 def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
-    """Until every topic that a target owned at the effect has an owner that is none."""
+    """Until every partition that a target owned at the effect has an owner that is none."""
     effect = fault.span.start_us
     times: list[int] = []
     waiting: list[Series] = []
     owner_known = False
-    for _, values in samples.find_series(Source.TOPIC, SampledMetric.OWNER):
+    for _, _, values in samples.find_by_subject(Source.TOPIC, SampledMetric.OWNER):
         for cluster in run.topology.clusters:
             # Two clusters may have a topic of the same name. The owner tells to which of them a sample belongs.
             here = [(at, owner) for at, owner in values if owner in run.topology.clusters[cluster].nodes]
-            before = [owner for at, owner in here if at <= effect]
+            before, after = [owner for at, owner in here if at <= effect], list_samples(fault, here)
             owner_known = owner_known or bool(before)
             if not before or before[-1] not in fault.targets:
                 continue
-            at = next((at for at, owner in here if at > effect and owner not in fault.targets), None)
+            at = next((at for at, owner in after if owner not in fault.targets), None)
             if at is None:
-                waiting.append(values)
+                waiting.append(after)
             else:
                 times.append(at)
     if waiting:

@@ -4,52 +4,87 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import SampledMetric, Source
+from brokerproof.run.observations import SampledMetric, Source, split_name
 from brokerproof.run.records import LogsRead, read_record
 from brokerproof.run.table_rows import iterate_rows
+from brokerproof.systems.destinations import list_clusters_reached
 
-from brokerproof_judging.measurements.measured_values import END, NO_SUBJECT, MeasuredValue, make_measured_value
+from brokerproof_judging.measurements.measured_values import END, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
-from brokerproof_judging.measurements.samples import Samples
+from brokerproof_judging.measurements.samples import Samples, Series, list_expected_series
 
 _SHOWN = 5
+# The moment of the table `ledgers` at which all faults are undone.
+AT_END = "end"
 
 
-def measure_spread(run: Run) -> Iterator[MeasuredValue]:
-    """By moment, the segments of logs without a copy in a region that they had to span; from the table `ledgers`."""
+def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
+    """By moment, the segments of logs without a copy in a region that they had to span; from the table `ledgers`.
+
+    At the moment `end`, the copies of every log must have been asked for after the last fault was undone.
+    """
     # By moment and segment, whether any of its rows lacks a region; a row that does not tell counts as lacking one.
     moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(dict)
+    # By log, when its copies at the end were asked for.
+    asked: dict[tuple[str, int], int] = {}
     for row in iterate_rows(run, "ledgers"):
+        if row["moment"] == AT_END:
+            log = (row["cluster"], row["partition"])
+            asked[log] = min(row["at"], asked.get(log, row["at"]))
         segments = moments[row["moment"]]
         segment = tuple(row[name] for name in ("cluster", "topic", "partition", "ledger_id"))
         required = row["regions_required"]
         lacks = required is None or not set(required) <= set(row["regions"] or ())
         segments[segment] = segments.get(segment, False) or lacks
+    doubt = _find_doubt_about_copies(run, times, asked)
+    if doubt is not None:
+        moments.pop(AT_END, None)
+        yield make_measured_value("ledgers_not_spanning", AT_END, None, doubt)
     for moment, segments in sorted(moments.items(), key=lambda each: str(each[0])):
         lacking = sorted(segment[-1] for segment, lacks in segments.items() if lacks and segment[-1] is not None)
         some = f", such as {', '.join(map(str, lacking[:_SHOWN]))}" if lacking else ""
         count = sum(segments.values())
         evidence = f"{count} of {len(segments)} segments{some}"
         yield make_measured_value("ledgers_not_spanning", moment, count, evidence)
-    if not moments:
-        yield make_measured_value("ledgers_not_spanning", NO_SUBJECT, None, "no step recorded where the copies are")
 
 
-def measure_under_replication(samples: Samples) -> MeasuredValue:
-    """Under-replicated segments of all clusters at the last sample of each."""
-    last = {
-        cluster: values[-1] for cluster, values in samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED)
-    }
-    if not last:
-        return make_measured_value("under_replicated_ledgers", END, None, "it was not sampled")
+def _find_doubt_about_copies(run: Run, times: RunTimes, asked: Mapping[tuple[str, int], int]) -> str | None:
+    """The reason why nothing is known of the copies at the end, None if they are known."""
+    settled_us = times.settled_us
+    if settled_us is None:
+        return f"nothing proves that every fault was undone: {times.undone.why}"
+    for cluster in list_clusters_reached(run.topology, run.scenario.workload):
+        for partition in run.scenario.workload.list_partitions():
+            name = f"{cluster}, partition {partition}" if partition >= 0 else cluster
+            at = asked.get((cluster, partition))
+            if at is None:
+                return f"where the copies are at the end was not recorded for {name}"
+            if at < settled_us:
+                return f"the copies of {name} were asked for before the last fault was undone"
+    return None
+
+
+def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
+    """Under-replicated segments of all clusters at the last sample of each, which is after the last undo."""
+
+    def make(value: float | None, evidence: str) -> MeasuredValue:
+        return make_measured_value("under_replicated_ledgers", END, value, evidence)
+
+    settled_us = times.settled_us
+    if settled_us is None:
+        return make(None, f"nothing proves that every fault was undone: {times.undone.why}")
+    sampled = dict(samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED))
+    last = {cluster: values[-1] for cluster, values in sampled.items() if values[-1][0] > settled_us}
+    silent = sorted(run.topology.clusters.keys() - last.keys())
+    if silent:
+        return make(None, f"{silent[0]} was not sampled after the last fault was undone")
     evidence = ", ".join(f"{cluster} {value}" for cluster, (_, value) in sorted(last.items()))
-    total = sum(int(value) for _, value in last.values())
-    return make_measured_value("under_replicated_ledgers", END, total, f"last sample: {evidence}")
+    return make(sum(int(value) for _, value in last.values()), f"last sample: {evidence}")
 
 
 def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
@@ -88,7 +123,11 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
 
 
 def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """For each phase that the scenario expects an owner in, the share of samples in its last third with one there."""
+    """For each phase that the scenario expects an owner in, the share of samples in its last third with one there.
+
+    If a fault took effect or was undone in the phase, only samples after that count. A sample counts if it names a
+    node. Every partition has to be named in one.
+    """
     for phase in ("steady", "recovery"):
         region = getattr(run.scenario.owner, phase)
         if region is None:
@@ -97,19 +136,29 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
         if span is None:
             yield make_measured_value("owner_in_region", phase, None, NEVER_STEADY)
             continue
-        start = span.end_us - (span.end_us - span.start_us) // 3
-        owners = [
-            owner
-            for _, values in samples.find_series(Source.TOPIC, SampledMetric.OWNER)
-            for at, owner in values
-            if start <= at < span.end_us
-        ]
-        if not owners:
-            yield make_measured_value("owner_in_region", phase, None, "the owner was not sampled then")
+        third = span.end_us - (span.end_us - span.start_us) // 3
+        start = max([third, *(at + 1 for at in times.changes_us if span.holds(at))])
+        owners = {
+            name: [owner for at, owner in values if start <= at < span.end_us and owner in run.topology.nodes]
+            for name, values in _find_owners(run, samples).items()
+        }
+        silent = next((name for name, found in owners.items() if not found), None)
+        if silent is not None:
+            why = f"no sample named the owner of {silent} in the last {(span.end_us - start) / 1e6:g} s of the phase"
+            yield make_measured_value("owner_in_region", phase, None, why)
             continue
-        there = sum(owner in run.topology.nodes and run.topology.nodes[owner].region == region for owner in owners)
-        evidence = f"{there} of {len(owners)} samples in {region}"
-        yield make_measured_value("owner_in_region", phase, there / len(owners), evidence)
+        named = [run.topology.nodes[owner].region for found in owners.values() for owner in found]
+        evidence = f"{named.count(region)} of {len(named)} samples in {region}"
+        yield make_measured_value("owner_in_region", phase, named.count(region) / len(named), evidence)
+
+
+def _find_owners(run: Run, samples: Samples) -> dict[str, Series]:
+    """The sampled owners of each partition of the topic in each cluster that it is in, by the partition's name."""
+    return {
+        f"{source} {metric}": samples.series.get((source, metric), [])
+        for source, metric in list_expected_series(run)
+        if split_name(metric)[0] == SampledMetric.OWNER
+    }
 
 
 class _OwnerRegions:
@@ -117,7 +166,7 @@ class _OwnerRegions:
 
     def __init__(self, run: Run, samples: Samples) -> None:
         self._series: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
-        for _, values in samples.find_series(Source.TOPIC, SampledMetric.OWNER):
+        for _, _, values in samples.find_by_subject(Source.TOPIC, SampledMetric.OWNER):
             for cluster, content in run.topology.clusters.items():
                 here = [(at, content.nodes[owner].region) for at, owner in values if owner in content.nodes]
                 if here:

@@ -50,8 +50,8 @@ def read_recorded_events(spark: SparkSession, run: Run, tables: Mapping[str, Dat
 def measure_run(run: Run, recorded: RecordedEvents, messages: DataFrame, counts: Counts) -> Iterator[MeasuredValue]:
     """All values; `messages` is the table of judged messages, and `counts` counts its anomalies."""
     times, samples = recorded.times, recorded.samples
-    yield from measure_spread(run)
-    yield measure_under_replication(samples)
+    yield from measure_spread(run, times)
+    yield measure_under_replication(run, times, samples)
     yield from measure_local_reads(run, times, samples)
     yield from measure_owner_regions(run, times, samples)
     yield from measure_faults(run, times, samples, recorded.events, messages)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -15,8 +16,12 @@ from brokerproof.run.tables import FaultState
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from brokerproof_judging.evidence import NO_RECORD, Proof, prove_undone
+
 PHASES = ("steady", "impact", "recovery")
 NEVER_STEADY = "the load never became steady"
+# Later than every moment of a run.
+_NEVER_US = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +88,24 @@ class RunTimes:
     phases: Mapping[str, Span] = field(default_factory=dict)
     effective: tuple[EffectiveFault, ...] = ()
     ineffective: tuple[IneffectiveFault, ...] = ()
+    # Every moment at which a fault took effect or was undone, help included, in microseconds.
+    changes_us: tuple[int, ...] = ()
+    undone: Proof = NO_RECORD
+    # By node, when faults kept it down or it was on standby.
+    down: Mapping[str, Sequence[Span]] = field(default_factory=dict)
 
     @property
     def load(self) -> Span:
         """From the steady phase's start to the load's end. Raises KeyError if the load never became steady."""
         return Span(start_us=self.phases[PHASES[0]].start_us, end_us=self.phases[PHASES[-1]].end_us)
+
+    @property
+    def settled_us(self) -> int | None:
+        """When the last fault was undone or, if it is permanent, took effect; None without a proven undo.
+
+        A state at the end needs a sample after this moment. It is 0 in a run without faults.
+        """
+        return max(self.changes_us, default=0) if self.undone.given else None
 
     @property
     def slowed(self) -> dict[str, Span]:
@@ -145,7 +163,34 @@ def read_run_times(run: Run) -> RunTimes:
                     leaves_nodes=history.kind is not None and history.kind.leaves_nodes,
                 )
             )
-    return RunTimes(phases=phases, effective=tuple(effective), ineffective=tuple(ineffective))
+    return RunTimes(
+        phases=phases,
+        effective=tuple(effective),
+        ineffective=tuple(ineffective),
+        changes_us=tuple(sorted(at for history in histories.values() for at in history.changes_us)),
+        undone=prove_undone(run),
+        down=_list_down(run, histories.values()),
+    )
+
+
+def _list_down(run: Run, histories: Collection[_FaultHistory]) -> dict[str, list[Span]]:
+    """By node, when a fault kept it down, and when it was on standby; until a fault that helps started it."""
+    starts: dict[str, list[int]] = defaultdict(list)
+    down = [(node, 0, _NEVER_US) for node, content in run.topology.nodes.items() if content.standby]
+    for history in histories:
+        effect = history.effective_us
+        if history.kind is None or effect is None:
+            continue
+        for node in history.targets:
+            if history.kind.helps:
+                starts[node].append(effect)
+            elif history.kind.silences:
+                down.append((node, effect, _NEVER_US if history.healed_us is None else history.healed_us))
+    found: dict[str, list[Span]] = defaultdict(list)
+    for node, start, healed in down:
+        end = min([healed, *(at for at in starts[node] if at > start)])
+        found[node].append(Span(start_us=start, end_us=end))
+    return found
 
 
 @dataclass(kw_only=True)
@@ -156,6 +201,8 @@ class _FaultHistory:
     targets: tuple[str, ...] = ()
     # Its first change of state, which is the injection.
     injected_us: int = 0
+    # Every moment at which it took effect or recovered.
+    changes_us: list[int] = field(default_factory=list)
     # When it first took effect and healing first began, and when it last recovered.
     effective_us: int | None = None
     healing_us: int | None = None
@@ -168,6 +215,8 @@ def _read_histories(run: Run) -> dict[str, _FaultHistory]:
         history = histories.setdefault(row["fault"], _FaultHistory(injected_us=row["at"]))
         history.kind = FAULT_KINDS.get(row["kind"], history.kind)
         history.targets = tuple(row["targets"] or ()) or history.targets
+        if row["state"] in (FaultState.EFFECTIVE, FaultState.RECOVERED):
+            history.changes_us.append(row["at"])
         if row["state"] == FaultState.EFFECTIVE and history.effective_us is None:
             history.effective_us = row["at"]
         elif row["state"] == FaultState.HEALING and history.healing_us is None:

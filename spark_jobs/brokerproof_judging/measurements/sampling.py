@@ -2,33 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import Source
+from brokerproof.run.observations import Source, split_name
 from brokerproof.run.records import SubscriptionDrains, read_record
+from brokerproof.systems.roles import list_nodes_that, serves, stores
 
 from brokerproof_judging.measurements.measured_values import RUN, MeasuredValue, make_measured_value
-from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes
-from brokerproof_judging.measurements.samples import Samples
+from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
+from brokerproof_judging.measurements.samples import Samples, list_expected_series
 
 # Kinds of source that are sampled all the time. The others have samples only when something happens.
-_SAMPLED = {Source.CLUSTER, Source.TOPIC, Source.NODE}
+_SAMPLED = (Source.CLUSTER, Source.TOPIC, Source.NODE)
 
 
 def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
-    """The longest time between two samples of a kind of source, from steady to the end of consuming."""
+    """The longest time between two samples of one source and metric, from steady to the end of consuming.
+
+    While faults keep a node down, it need not answer; nor need a cluster while they keep down all its nodes that serve
+    or all that store. If something that must be sampled never answered, the value is null: the length of that gap is
+    not known, and it is a defect of the instrument.
+    """
     if not times.phases:
         return make_measured_value("sampling_gap_s", RUN, None, NEVER_STEADY)
-    # Where nobody consumes, that step ends before the load began.
+    # If there are no consumers, that step ends before the load began.
     consumed = read_record(run, SubscriptionDrains)
     start = times.phases["steady"].start_us
     end = max(consumed.at if consumed else 0, times.phases["recovery"].end_us)
-    gaps = {}
-    for kind in sorted(_SAMPLED & samples.times.keys()):
-        edges = [start, *(at for at in samples.times[kind] if start < at < end), end]
-        gaps[kind] = max(later - earlier for earlier, later in pairwise(edges)) / 1e6
-    if not gaps:
-        return make_measured_value("sampling_gap_s", RUN, None, "nothing was sampled")
-    evidence = ", ".join(f"{kind} {gap:g} s" for kind, gap in gaps.items())
-    return make_measured_value("sampling_gap_s", RUN, max(gaps.values()), evidence)
+    expected = list_expected_series(run)
+    # Others come and go, such as the backlog of a subscription that moves. They count while they are there.
+    others = [key for key in samples.times if key not in expected and split_name(key[0])[0] in _SAMPLED]
+    gaps: dict[str, list[tuple[float, str]]] = {}
+    for source, metric in [*expected, *others]:
+        within = sorted({at for at in samples.times.get((source, metric), ()) if start <= at < end})
+        silent = _list_silent(run, times, source)
+        name = f"{source} {metric}"
+        if (source, metric) in expected:
+            whole = Span(start_us=start, end_us=end)
+            if not within and _measure_rest(whole, silent):
+                return make_measured_value("sampling_gap_s", RUN, None, f"{name} was never sampled in that time")
+            within = [start, *within, end]
+        longest = max((_measure_rest(Span(start_us=a, end_us=b), silent) for a, b in pairwise(within)), default=0)
+        gaps.setdefault(split_name(source)[0], []).append((longest / 1e6, name))
+    worst = sorted((max(found) for found in gaps.values()), reverse=True)
+    evidence = ", ".join(f"{name} {gap:g} s" for gap, name in worst)
+    return make_measured_value("sampling_gap_s", RUN, worst[0][0], f"the worst of each kind of source: {evidence}")
+
+
+def _list_silent(run: Run, times: RunTimes, source: str) -> Sequence[Span]:
+    """When a source need not answer."""
+    kind, name = split_name(source)
+    if kind == Source.NODE:
+        return times.down.get(name, ())
+    clusters = run.topology.clusters
+    if kind == Source.TOPIC:
+        # Only if there are several clusters does the name of the source tell the topic's.
+        name = name.rpartition("@")[2] if len(clusters) > 1 else next(iter(clusters))
+    if name not in clusters:
+        return ()
+    silent: list[Span] = []
+    for trait in (serves, stores):
+        nodes = list_nodes_that(trait, run.topology, name)
+        common = list(times.down.get(nodes[0], ())) if nodes else []
+        for node in nodes[1:]:
+            common = _intersect(common, times.down.get(node, ()))
+        silent += common
+    return silent
+
+
+def _intersect(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+    pairs = ((max(a.start_us, b.start_us), min(a.end_us, b.end_us)) for a in some for b in others)
+    return [Span(start_us=start, end_us=end) for start, end in pairs if start < end]
+
+
+def _measure_rest(span: Span, silent: Iterable[Span]) -> int:
+    """The microseconds of a span that are in none of the others."""
+    rest, reached = 0, span.start_us
+    for other in sorted(silent, key=lambda other: other.start_us):
+        rest += max(0, min(other.start_us, span.end_us) - reached)
+        reached = max(reached, min(other.end_us, span.end_us))
+    return rest + span.end_us - reached

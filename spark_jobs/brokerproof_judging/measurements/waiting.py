@@ -1,12 +1,47 @@
-"""Readings of an event after a fault: when it came, or that it had not come by the last sample."""
+"""Readings of an event after a fault: when it came, or that it had not come by the last sample.
+
+Of a fault that another one cuts off, only samples before that one's effect count: later ones measure both faults.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault
 from brokerproof_judging.measurements.samples import Series
+
+# The moment of each sample in microseconds, and whether its value is high.
+Levels = Sequence[tuple[int, bool]]
+
+
+def list_samples(fault: EffectiveFault, series: Series, *, since_us: int | None = None) -> Series:
+    """The samples from the effect on, or from `since_us` on, up to the effect of the fault that cuts this one off."""
+    start_us = fault.span.start_us if since_us is None else since_us
+    return [
+        (at, value) for at, value in series if at >= start_us and (fault.cut_off_by is None or at < fault.span.end_us)
+    ]
+
+
+def find_end(levels: Levels) -> int | None:
+    """The moment of the first low sample after the last high one, None if the last sample is high or there is none."""
+    last_high = max((number for number, (_, high) in enumerate(levels) if high), default=-1)
+    return levels[last_high + 1][0] if last_high + 1 < len(levels) else None
+
+
+def read_end(fault: EffectiveFault, levels: Mapping[str, Levels], *, still: str, ended: str) -> Reading | None:
+    """The time from the effect to the end of all that rose after it, None if nothing rose.
+
+    `levels` has the samples after the effect by the name of their source. A source without any makes the end unknown.
+    """
+    waiting = [samples for samples in levels.values() if samples and samples[-1][1]]
+    if waiting:
+        return read_absence(fault, waiting, still)
+    silent = sorted(name for name, samples in levels.items() if not samples)
+    if silent:
+        return read_silence(fault, silent[0])
+    ends = [find_end(samples) for samples in levels.values() if any(high for _, high in samples)]
+    return read_last_arrival(fault, [at for at in ends if at is not None], ended) if ends else None
 
 
 def read_last_arrival(fault: EffectiveFault, times_us: Iterable[int], evidence: str) -> Reading:
@@ -14,9 +49,28 @@ def read_last_arrival(fault: EffectiveFault, times_us: Iterable[int], evidence: 
     return Reading(value=fault.seconds_until(max(times_us)), evidence=evidence)
 
 
-def read_absence(fault: EffectiveFault, series: Iterable[Series], still: str) -> Reading:
-    """An event that had not come by the last sample of `series`; `still` says what was sampled instead."""
-    last = max((values[-1][0] for values in series if values), default=fault.span.start_us)
-    if last <= fault.span.start_us:
-        return Reading(value=None, evidence="nothing was sampled after the effect")
-    return Reading(value=fault.seconds_until(last), evidence=f"{still} by the last sample", at_least=True)
+def read_absence(
+    fault: EffectiveFault, series: Iterable[Sequence[tuple[int, object]]], still: str, *, since_us: int | None = None
+) -> Reading:
+    """An event that had not come by the last sample of `series`; `still` says what was sampled instead.
+
+    The value counts from the effect, or from `since_us`.
+    """
+    start_us = fault.span.start_us if since_us is None else since_us
+    last = max((values[-1][0] for values in series if values), default=start_us)
+    if last <= start_us:
+        return read_silence(fault, "what would show it")
+    before = "" if fault.cut_off_by is None else f" before {fault.cut_off_by} took effect"
+    return Reading(
+        value=(last - start_us) / 1e6,
+        evidence=f"{still} by the last sample{before}",
+        at_least=True,
+        cut_off_by=fault.cut_off_by,
+    )
+
+
+def read_silence(fault: EffectiveFault, source: str, when: str = "the effect") -> Reading:
+    """No value, because a source was not sampled after `when`."""
+    before = "" if fault.cut_off_by is None else f" and before {fault.cut_off_by} took effect"
+    why = f"{source} was not sampled after {when}{before}"
+    return Reading(value=None, evidence=why, cut_off_by=fault.cut_off_by)

@@ -73,6 +73,9 @@ def planted():
         observe(history, second, f"topic:{TOPIC}", "owner", owner)
         backlog = 3 if second == 7 else 100 if 22 <= second < 45 else 2
         observe(history, second, f"topic:{TOPIC}", "backlog:audit", backlog)
+        observe(history, second, f"topic:{TOPIC}", "published", 10 * second)
+        for bookie in ("bookie-eu-2-main", "bookie-us-2-main"):
+            observe(history, second, f"node:{bookie}", "bytes_read", 0)
     for second, local, remote in ((0, 0, 0), (10, 100, 300), (30, 40, 300), (80, 40, 300), (105, 40, 800)):
         observe(history, second, f"node:{BOOKIE}", "bytes_read", local)
         observe(history, second, "node:bookie-us-1-main", "bytes_read", remote)
@@ -87,7 +90,7 @@ def planted():
     ):
         history.ledgers.append(
             {
-                **{"cluster": "main", "topic": TOPIC, "partition": -1, "at": START, "moment": moment},
+                **{"cluster": "main", "topic": TOPIC, "partition": -1, "at": START + 90 * SECOND, "moment": moment},
                 **{"ledger_id": ledger, "first_entry": 0, "regions": regions, "regions_required": required},
             }
         )

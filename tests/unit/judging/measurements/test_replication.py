@@ -194,8 +194,19 @@ def test_without_proof_that_replication_drained_nothing_is_known_of_what_is_miss
     assert undeclared.judgement["verdict"] == "unknown"
 
 
-def test_clusters_that_never_agree_break_the_limit_that_was_waited_for(tmp_path):
-    history = planted(bounds={"agree_s": {"max": 30}})
+@pytest.mark.parametrize(
+    ("cut_off", "limit", "value"),
+    [
+        (False, 30.0, 40.0),
+        # The last sample before `slow` took effect at 62 s is that of 61 s, 21 s after the return.
+        (True, 15.0, 21.0),
+        (True, 30.0, None),
+    ],
+)
+def test_clusters_that_never_agree_break_the_limit_that_was_waited_for(tmp_path, cut_off, limit, value):
+    history = planted(bounds={"agree_s": {"max": limit}})
+    if not cut_off:
+        history.faults = [row for row in history.faults if row["fault"] != "slow"]
     for row in history.observations:
         if row["metric"].endswith("other>main") and row["at"] >= START + 52 * SECOND:
             row["value"] = "400"
@@ -204,8 +215,40 @@ def test_clusters_that_never_agree_break_the_limit_that_was_waited_for(tmp_path)
     gone = next(fault for fault in times.effective if fault.name == "gone")
     reading = measure_agreement(times, read_samples(run), gone)
     (row,) = make_measurements(run, [MeasuredValue(metric="agree_s", subject="gone", reading=reading)])
-    assert (row.value, row.maximum) == (40.0, 30.0)
+    assert (row.value, row.maximum) == (value, limit)
+    assert row.cut_off_by == ("slow" if value is None else None)
     assert "400 entries behind" in row.evidence
+
+
+def test_clusters_agree_only_when_no_backlog_rises_again_before_the_next_fault(tmp_path):
+    history = planted()
+    for row in history.observations:
+        if row["metric"].endswith("other>main") and START + 55 * SECOND <= row["at"] < START + 58 * SECOND:
+            row["value"] = "9"
+        # What `slow` did is its own.
+        if row["metric"].endswith("other>main") and row["at"] >= START + 63 * SECOND:
+            row["value"] = "9"
+    run = history.write(tmp_path / "run")
+    times = read_run_times(run)
+    gone = next(fault for fault in times.effective if fault.name == "gone")
+    assert measure_agreement(times, read_samples(run), gone).value == 18.0
+
+
+@pytest.mark.parametrize(("recovered", "value"), [(40, 12.0), (65, None)])
+def test_clusters_agree_after_the_nodes_returned_or_nothing_is_known(tmp_path, recovered, value):
+    history = planted()
+    for row in history.faults:
+        if (row["fault"], row["state"]) == ("gone", "recovered"):
+            row["at"] = START + recovered * SECOND
+    run = history.write(tmp_path / "run")
+    times = read_run_times(run)
+    gone = next(fault for fault in times.effective if fault.name == "gone")
+    reading = measure_agreement(times, read_samples(run), gone)
+    assert reading.value == value
+    if value is None:
+        assert (reading.evidence, reading.cut_off_by) == (
+            "slow took effect before the failed nodes returned", "slow",
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.metrics import METRICS
+from brokerproof_judging.suites.measurement_expectation import Standing, find_standing
 from pyspark.sql import SparkSession
 
 from .conftest import Judge, Planted, about, judged_by, measurement, plant
@@ -122,6 +123,27 @@ def test_placement_demands_none_of_these_even_without_a_bound(planted: Planted, 
     judgement = judge(planted, only="placement")["placement"]
     assert judgement["verdict"] == "failed"
     assert "is 1 ledgers, and has to be at most 0" in judgement["why"]
+
+
+@pytest.mark.parametrize("metric", ["ledgers_not_spanning", "under_replicated_ledgers"])
+def test_a_state_at_the_end_that_is_not_known_is_unknown_even_without_a_bound(
+    planted: Planted, judge: Judge, metric: str
+) -> None:
+    planted.measurements = [
+        {**row, "value": None} if (row["metric"], row["subject"]) == (metric, "end") else row
+        for row in planted.measurements
+    ]
+    judgement = judge(planted, only="placement")["placement"]
+    assert judgement["verdict"] == "unknown"
+    assert f"`{metric}` of end could not be measured" in judgement["why"]
+
+
+@pytest.mark.parametrize(("maximum", "standing"), [(5.0, Standing.UNDECIDED), (None, Standing.HELD)])
+def test_the_suites_own_bound_on_a_value_that_is_not_known_is_undecided(
+    maximum: float | None, standing: Standing
+) -> None:
+    row = {"minimum": None, "maximum": None, "value": None, "cut_off_by": "kill_again"}
+    assert find_standing(row, minimum=None, maximum=maximum, required=False) is standing
 
 
 def test_one_moment_at_which_a_ledger_did_not_span_is_enough(planted: Planted, judge: Judge) -> None:

@@ -1,0 +1,193 @@
+"""States at the end, and owners in their regions: only answers count, and only those after the last undo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof.run.directory import Run
+from brokerproof.run.records import FaultsUndone, PhaseTimes
+from brokerproof_judging.measurements.measured_values import Reading, make_measurements
+from brokerproof_judging.measurements.placement import (
+    measure_owner_regions,
+    measure_spread,
+    measure_under_replication,
+)
+from brokerproof_judging.measurements.run_times import read_run_times
+from brokerproof_judging.measurements.samples import read_samples
+
+from ..history import SECOND, START, TOPIC, History
+
+EU, US = "broker-eu-1-main", "broker-us-1-main"
+KILL = {"name": "kill", "kind": "kill", "targets": {"nodes": [EU]}}
+# The fault is injected at 20 s and undone at 70 s, in the recovery phase.
+TIMELINE = {"steady_at": 0, "impact_at": 20, "recovery_at": 60, "ends_at": 90}
+UNDONE = 70
+
+
+def plant(*, healed: bool = True, permanent: bool = False, partitions: int = 0, **scenario: Any) -> History:
+    history = History(
+        workload={"partitions": partitions},
+        faults=[{**KILL, "permanent": permanent}],
+        owner={"steady": "eu", "recovery": "us"},
+        **scenario,
+    )
+    states = {"injecting": 19, "effective": 20, **({"recovered": UNDONE} if healed else {})}
+    for state, second in states.items():
+        row = {"fault": "kill", "kind": "kill", "targets": [EU], "state": state}
+        history.faults.append({**row, "at": START + second * SECOND})
+    history.leave(PhaseTimes(**{name: START + second * SECOND for name, second in TIMELINE.items()}))
+    return history
+
+
+def observe(history: History, source: str, metric: str, *values: tuple[int, str | None]) -> None:
+    for second, value in values:
+        row = {"at": START + second * SECOND, "source": source, "metric": metric, "value": value}
+        history.observations.append(row)
+
+
+def under_replicated(run: Run) -> Reading:
+    return measure_under_replication(run, read_run_times(run), read_samples(run)).reading
+
+
+@pytest.mark.parametrize(
+    ("second", "value", "evidence"),
+    [
+        (UNDONE + 1, 3.0, "last sample: main 3"),
+        # A sample that arrived with the undo was asked for before it.
+        (UNDONE, None, "main was not sampled after the last fault was undone"),
+        (UNDONE - 1, None, "main was not sampled after the last fault was undone"),
+    ],
+)
+def test_the_end_is_known_from_a_sample_after_the_last_undo(
+    tmp_path: Path, second: int, value: float | None, evidence: str
+) -> None:
+    history = plant()
+    observe(history, "cluster:main", "under_replicated", (10, "0"), (second, "3"))
+    assert under_replicated(history.write(tmp_path / "run")) == Reading(value=value, evidence=evidence)
+
+
+def test_a_fault_that_is_permanent_is_settled_when_it_took_effect(tmp_path: Path) -> None:
+    history = plant(healed=False, permanent=True)
+    observe(history, "cluster:main", "under_replicated", (21, "1"))
+    assert under_replicated(history.write(tmp_path / "run")).value == 1.0
+
+
+def test_without_a_proven_undo_no_state_at_the_end_is_known(tmp_path: Path) -> None:
+    history = plant()
+    observe(history, "cluster:main", "under_replicated", (100, "0"))
+    record_copies(history, 100)
+    history.leave(FaultsUndone(undone=False, problems=("it does not start",), at=START))
+    run = history.write(tmp_path / "run")
+    why = "nothing proves that every fault was undone: it does not start"
+    assert under_replicated(run) == Reading(value=None, evidence=why)
+    assert spread(run)["end"] == Reading(value=None, evidence=why)
+
+
+def test_of_two_clusters_both_are_sampled_after_the_last_undo(tmp_path: Path) -> None:
+    history = plant(clusters=("main", "other"))
+    observe(history, "cluster:main", "under_replicated", (80, "1"))
+    observe(history, "cluster:other", "under_replicated", (60, "1"))
+    run = history.write(tmp_path / "silent")
+    assert under_replicated(run).evidence == "other was not sampled after the last fault was undone"
+    observe(history, "cluster:other", "under_replicated", (80, "1"))
+    assert under_replicated(history.write(tmp_path / "sampled")).value == 2.0
+
+
+def record_copies(history: History, second: int, *partitions: int, moment: str = "end") -> None:
+    for partition in partitions or (-1,):
+        history.ledgers.append(
+            {
+                **{"cluster": "main", "topic": TOPIC, "partition": partition, "at": START + second * SECOND},
+                **{"moment": moment, "ledger_id": 5, "first_entry": 0},
+                **{"regions": ["eu"], "regions_required": ["eu", "us"]},
+            }
+        )
+
+
+def spread(run: Run) -> dict[str, Reading]:
+    return {each.subject: each.reading for each in measure_spread(run, read_run_times(run))}
+
+
+def test_copies_at_the_end_are_those_that_were_asked_for_after_the_last_undo(tmp_path: Path) -> None:
+    history = plant()
+    record_copies(history, 15, moment="before kill")
+    record_copies(history, UNDONE)
+    found = spread(history.write(tmp_path / "run"))
+    assert {moment: reading.value for moment, reading in found.items()} == {"before kill": 1.0, "end": 1.0}
+
+
+def test_copies_that_were_asked_for_earlier_say_nothing_of_the_end(tmp_path: Path) -> None:
+    history = plant()
+    record_copies(history, UNDONE - 1)
+    why = "the copies of main were asked for before the last fault was undone"
+    assert spread(history.write(tmp_path / "run")) == {"end": Reading(value=None, evidence=why)}
+
+
+@pytest.mark.parametrize(("partitions", "value"), [((0, 1, 2), 3.0), ((0, 2), None), ((), None)])
+def test_the_copies_of_every_partition_are_recorded_at_the_end(
+    tmp_path: Path, partitions: tuple[int, ...], value: float | None
+) -> None:
+    history = plant(partitions=3)
+    record_copies(history, 15, 0, 1, 2, moment="before kill")
+    if partitions:
+        record_copies(history, 95, *partitions)
+    found = spread(history.write(tmp_path / "run"))
+    assert (found["before kill"].value, found["end"].value) == (3.0, value)
+    if value is None:
+        missing = f"main, partition {1 if partitions else 0}"
+        assert found["end"].evidence == f"where the copies are at the end was not recorded for {missing}"
+
+
+def owners(run: Run) -> dict[str, Reading]:
+    measured = measure_owner_regions(run, read_run_times(run), read_samples(run))
+    return {each.subject: each.reading for each in measured}
+
+
+def test_a_sample_that_names_no_node_is_no_owner_elsewhere(tmp_path: Path) -> None:
+    history = plant()
+    observe(history, f"topic:{TOPIC}", "owner", (15, EU), (16, None), (17, ""), (18, "10.0.0.9"), (19, EU))
+    observe(history, f"topic:{TOPIC}", "owner", (85, US), (86, EU))
+    found = owners(history.write(tmp_path / "run"))
+    assert found["steady"] == Reading(value=1.0, evidence="2 of 2 samples in eu")
+    assert found["recovery"] == Reading(value=0.5, evidence="1 of 2 samples in us")
+
+
+def test_without_any_answer_the_owner_is_not_known(tmp_path: Path) -> None:
+    history = plant()
+    observe(history, f"topic:{TOPIC}", "owner", (5, EU), (15, ""), (16, None))
+    found = owners(history.write(tmp_path / "run"))
+    assert {phase: reading.value for phase, reading in found.items()} == {"steady": None, "recovery": None}
+    assert found["steady"].evidence.startswith(
+        f"no sample named the owner of topic:{TOPIC} owner in the last 6.66667 s"
+    )
+
+
+@pytest.mark.parametrize(("answers", "value"), [(("0", "1"), 0.5), (("0",), None)])
+def test_the_owner_of_every_partition_is_known(tmp_path: Path, answers: tuple[str, ...], value: float | None) -> None:
+    history = plant(partitions=2)
+    for number in answers:
+        observe(history, f"topic:{TOPIC}", f"owner:{number}", (15, EU if number == "0" else US))
+    found = owners(history.write(tmp_path / "run"))["steady"]
+    assert found.value == value
+    assert value is not None or f"owner of topic:{TOPIC} owner:1" in found.evidence
+
+
+@pytest.mark.parametrize(("undone", "value"), [(70, 0.5), (84, 1.0), (85, None), (95, 0.5)])
+def test_an_undo_in_the_phase_leaves_only_the_samples_after_it(
+    tmp_path: Path, undone: int, value: float | None
+) -> None:
+    history = plant()
+    history.faults[-1]["at"] = START + undone * SECOND
+    # The last third of the recovery phase begins at 80 s.
+    observe(history, f"topic:{TOPIC}", "owner", (79, EU), (84, EU), (85, US))
+    assert owners(history.write(tmp_path / "run"))["recovery"].value == value
+
+
+def test_what_is_not_known_at_the_end_is_null_with_the_bound_in_force(tmp_path: Path) -> None:
+    history = plant(bounds={"under_replicated_ledgers": {"max": 0}})
+    run = history.write(tmp_path / "run")
+    value = measure_under_replication(run, read_run_times(run), read_samples(run))
+    (row,) = make_measurements(run, [value])
+    assert (row.value, row.maximum, row.cut_off_by) == (None, 0.0, None)
