@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from brokerproof.errors import RunError
 from brokerproof.experiment.fault import Targets
 from brokerproof.experiment.topology import Topology
+from brokerproof.run.directory import Run
+from brokerproof.run.records import FaultTargets, read_record, record_keys
 from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import coordinates, list_nodes_that, serves, stores
@@ -47,6 +49,23 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
     if not names:
         raise RunError(f"no node is {targets.model_dump(exclude_defaults=True)} now; the fault has no target")
     return names
+
+
+def read_doubts_about_targets(run: Run) -> dict[str, str]:
+    """By fault that was done to targets which were known only from before, a sentence that says so.
+
+    A record of it that cannot be read is a doubt too.
+    """
+    doubts: dict[str, str] = {}
+    for name in record_keys(run, FaultTargets):
+        try:
+            record = read_record(run, FaultTargets, name)
+        except RunError as error:
+            doubts[name] = f"the record of its targets cannot be read ({error})"
+        else:
+            if record is not None:
+                doubts[name] = f"its targets were known only from {record.age_s:.0f} s before"
+    return doubts
 
 
 def _select(names: Sequence[str], targets: Targets, topology: Topology) -> list[str]:

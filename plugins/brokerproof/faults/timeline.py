@@ -31,6 +31,7 @@ from brokerproof.run.records import (
     EarlyEnd,
     FaultEffective,
     FaultsUndone,
+    FaultTargets,
     LoadEnd,
     PhaseTimes,
     StepProblem,
@@ -62,7 +63,7 @@ _BEGUN_TIMEOUT_S = 40.0
 
 @dataclass(frozen=True, kw_only=True)
 class Copies:
-    """Where every segment of the topic was, and when all answers were there."""
+    """Where every segment of the topic was, and when that was asked: it is no older than this moment."""
 
     segments: Sequence[SegmentCopies]
     at: int
@@ -291,10 +292,13 @@ class Timeline:
             raise DeadlineError(f"{error}: {why[0]}") from None
         known_at = self._known[fault.name][1]
         if known_at < asked_at:
-            ago_s = (self.clock.now_us() - known_at) / 1e6
+            known = FaultTargets(
+                fault=fault.name, targets=tuple(targets), known_at=known_at, why=why[0], at=self.clock.now_us()
+            )
+            write_record(self.run, known)
             self.problems.append(
                 f"nobody could tell the targets of {fault.name} when it was due ({why[0]}); "
-                f"it was done to those that were known {ago_s:.0f} s before"
+                f"it was done to those that were known {known.age_s:.0f} s before"
             )
         return targets
 
@@ -543,8 +547,9 @@ class Timeline:
 
     def _find_copies(self, without: Collection[str] = ()) -> Copies:
         """The copies in every cluster except `without`; none where the system cannot tell."""
+        at = self.clock.now_us()
         segments = self.observation.find_copies(without=without) if Ability.COPIES in self.abilities else []
-        return Copies(segments=segments, at=self.clock.now_us())
+        return Copies(segments=segments, at=at)
 
     def _record_copies(self, moment: str, copies: Copies) -> None:
         nodes = self.run.topology.nodes

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.faults.targets import read_doubts_about_targets
 from brokerproof.run.directory import Run
 from brokerproof.run.table_rows import iterate_rows
 from brokerproof.run.tables import FaultState
@@ -26,6 +27,8 @@ class FaultSpan:
     whom: str
     helps: bool
     targets: tuple[str, ...] = ()
+    # Why its targets may be others than those that the scenario means; empty if they are not in doubt.
+    doubt: str = ""
     at: dict[FaultState, int] = field(default_factory=dict)
     evidence: dict[FaultState, str] = field(default_factory=dict)
 
@@ -43,14 +46,19 @@ class FaultSpan:
 def read_fault_spans(run: Run) -> list[FaultSpan]:
     """The faults that were injected, in the order in which they were."""
     spans: dict[str, FaultSpan] = {}
-    written = {fault.name: fault for fault in run.scenario.faults}
+    written, doubts = {fault.name: fault for fault in run.scenario.faults}, read_doubts_about_targets(run)
     for row in sorted(iterate_rows(run, "faults"), key=lambda row: row["at"]):
         name, kind = row["fault"], FAULT_KINDS.get(row["kind"])
         targets = tuple(row["targets"] or ())
         span = spans.get(name)
         if span is None:
             span = spans[name] = FaultSpan(
-                name=name, kind=row["kind"], whom="", helps=kind is not None and kind.helps, targets=targets
+                name=name,
+                kind=row["kind"],
+                whom="",
+                helps=kind is not None and kind.helps,
+                targets=targets,
+                doubt=doubts.get(name, ""),
             )
         span.targets = targets or span.targets
         span.whom = _describe_targets(written.get(name), span.targets)

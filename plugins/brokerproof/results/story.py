@@ -61,11 +61,16 @@ def _tell_faults(spans: Sequence[FaultSpan]) -> Iterator[str]:
         if at is None:
             yield f"the fault {span.name} had no effect that was seen"
         else:
-            yield f"{span.sentence} at {format_time(at)}"
+            yield f"{span.sentence} at {format_time(at)}{_tell_doubt(span)}"
     if len(harmful) > _MOST_FAULTS:
         yield f"{len(harmful) - _MOST_FAULTS} more faults followed"
+        yield from (f"{span.name} was one of them{_tell_doubt(span)}" for span in harmful[_MOST_FAULTS:] if span.doubt)
     if not harmful:
         yield "nothing was broken"
+
+
+def _tell_doubt(span: FaultSpan) -> str:
+    return f" ({span.doubt}, so no bound of this fault is claimed)" if span.doubt else ""
 
 
 def _tell_pause(spans: Sequence[FaultSpan], judgement: Judgement) -> str:

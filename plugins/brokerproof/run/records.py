@@ -258,6 +258,25 @@ class FaultEffective(Record):
     at: Moment
 
 
+class FaultTargets(Record):
+    """A fault was done to targets that were known only from an earlier answer, because none came when it was due."""
+
+    KIND, KEY = "targets", "fault"
+
+    fault: str
+    targets: tuple[str, ...]
+    # The moment of the earlier answer.
+    known_at: Moment
+    # Why there was none when the fault was due.
+    why: str
+    at: Moment
+
+    @property
+    def age_s(self) -> float:
+        """The seconds from the answer to the injection."""
+        return (self.at - self.known_at) / 1e6
+
+
 class EarlyEnd(Record):
     """The timeline broke. Load and consumers end at once and keep what they recorded."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Bound, Scenario
+from brokerproof.faults.targets import read_doubts_about_targets
 from brokerproof.run.directory import Run
 from brokerproof.run.measurement import Measurement
 from brokerproof.systems.registry import list_abilities
@@ -49,7 +50,7 @@ def make_measurements(run: Run, values: Iterable[MeasuredValue]) -> list[Measure
 
     Metrics that do not apply to the run's messaging system are left out.
     """
-    abilities = list_abilities(run)
+    abilities, doubts = list_abilities(run), read_doubts_about_targets(run)
     found = list(values)
     subjects = {(each.metric, each.subject) for each in found}
     metrics = {each.metric for each in found}
@@ -57,13 +58,18 @@ def make_measurements(run: Run, values: Iterable[MeasuredValue]) -> list[Measure
         metric, _, subject = key.partition("/")
         if (subject and (metric, subject) not in subjects) or (not subject and metric not in metrics):
             found.append(make_measured_value(metric, subject or NO_SUBJECT, None, f"nothing was measured of `{key}`"))
-    return [_make_measurement(run, each) for each in found if find_lacking(each.metric, abilities) is None]
+    return [_make_measurement(run, each, doubts) for each in found if find_lacking(each.metric, abilities) is None]
 
 
-def _make_measurement(run: Run, measured: MeasuredValue) -> Measurement:
+def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, str]) -> Measurement:
     bound = _find_bound(run.scenario, measured)
     metric, reading = METRICS[measured.metric], measured.reading
-    value = reading.value
+    value, evidence = reading.value, reading.evidence
+    # Some metrics of phases and ways have a value for a fault too, such as `eu>us/FAULT`.
+    doubt = next((doubts[part] for part in measured.subject.split("/") if part in doubts), None)
+    if doubt is not None and bound is not None:
+        measured_as = "" if value is None else f" {value:g} {metric.unit} was measured:"
+        value, evidence = None, f"{doubt}, so no bound of this fault is claimed;{measured_as} {evidence}"
     if reading.at_least and value is not None and (bound is None or bound.max is None or value <= bound.max):
         # A wait that was cut off proves nothing, unless it already lasted longer than the bound allows.
         value = None
@@ -76,7 +82,7 @@ def _make_measurement(run: Run, measured: MeasuredValue) -> Measurement:
         unit=metric.unit,
         minimum=bound.min if bound else None,
         maximum=bound.max if bound else None,
-        evidence=reading.evidence,
+        evidence=evidence,
         cut_off_by=reading.cut_off_by if value is None else None,
     )
 

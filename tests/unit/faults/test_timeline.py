@@ -22,13 +22,14 @@ from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.faults.targets import list_possible_targets, resolve_targets
+from brokerproof.faults.targets import list_possible_targets, read_doubts_about_targets, resolve_targets
 from brokerproof.faults.timeline import Timeline
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import (
     EarlyEnd,
     FaultsUndone,
+    FaultTargets,
     LoadEnd,
     PhaseTimes,
     StepProblem,
@@ -1055,6 +1056,39 @@ def test_a_fault_is_done_to_the_targets_known_last_where_nobody_can_tell_them(tm
         "nobody could tell the targets of gone when it was due (no node answers); "
         "it was done to those that were known 20 s before",
     )
+    known = read_record(run, FaultTargets, "gone")
+    assert known is not None
+    assert (known.targets, known.why, round(known.age_s)) == (("bookie-eu-2",), "no node answers", 20)
+    assert read_doubts_about_targets(run) == {"gone": "its targets were known only from 20 s before"}
+
+
+def test_targets_that_were_told_when_the_fault_was_due_are_in_no_doubt(tmp_path: Path) -> None:
+    holders = {"now": "topic_holders", "region": "eu"}
+    run, nodes = make(tmp_path, [{"name": "gone", "kind": "kill", "targets": holders, "at_s": 30}], **LONG)
+    execute(run, nodes)
+    assert read_record(run, FaultTargets, "gone") is None
+    assert read_doubts_about_targets(run) == {}
+
+
+def test_a_record_of_targets_that_cannot_be_read_is_a_doubt(tmp_path: Path) -> None:
+    run, _ = make(tmp_path, [{"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}])
+    run.write_text("state/targets-gone.json", "{}")
+    assert "cannot be read" in read_doubts_about_targets(run)["gone"]
+
+
+def test_an_owner_that_nobody_names_is_no_proof_that_the_topic_moved(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [{"name": "back", "kind": "unload", "targets": {"now": "topic_owner"}}])
+    silences = iter([True, True])
+
+    def find_owner(cluster: str | None = None) -> str:
+        if "reassign" in nodes.log and next(silences, False):
+            raise AdminError("no broker answers")
+        return nodes.owners[0]
+
+    nodes.find_owner = find_owner  # type: ignore[method-assign]
+    execute(run, nodes)
+    rows = pq.read_table(run.table("faults")).to_pylist()
+    assert next(row["evidence"] for row in rows if row["state"] == "effective") == '{"owner": "broker-us-1"}'
 
 
 def test_a_topic_that_gets_no_owner_is_an_error(tmp_path: Path) -> None:

@@ -124,6 +124,18 @@ def test_the_story_says_what_was_done_and_what_became_of_the_messages(
     assert tell_story(spans, judged) == sentence
 
 
+def test_the_story_says_that_a_faults_targets_were_known_only_from_before() -> None:
+    old = span("bookie-1", "kill", name="a")
+    old.doubt = "its targets were known only from 20 s before"
+    note = " (its targets were known only from 20 s before, so no bound of this fault is claimed)"
+    assert tell_story([old], judgement(gap(1))).startswith(f"bookie-1 was killed at 00:31:07{note}; ")
+    assert "known only" not in tell_story([span()], judgement(gap(1)))
+    # Also if there are too many faults to tell each.
+    old.name = "d"
+    told = tell_story([*(span(name=name) for name in "abc"), old], judgement(gap(1)))
+    assert f"1 more faults followed; d was one of them{note}; " in told
+
+
 @pytest.mark.parametrize(
     ("unavailable", "rto", "told"),
     [

@@ -11,7 +11,7 @@ import json
 
 import pytest
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.run.records import PhaseTimes, SubscriptionDrain, SubscriptionDrains
+from brokerproof.run.records import FaultTargets, PhaseTimes, SubscriptionDrain, SubscriptionDrains
 from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, make_measurements
 
 from ..history import SECOND, START, TOPIC, History
@@ -219,6 +219,32 @@ def test_without_a_timeline_and_samples_every_value_is_missing_with_its_reason(u
     assert {row["metric"] for row in measured} == _MEASURED
     assert {row["value"] for row in measured} == {None}
     assert all(row["evidence"] for row in measured)
+
+
+@pytest.mark.parametrize(
+    ("metric", "subject"),
+    [("rto_s", "kill"), ("publish_latency_p99_ms", "kill/main"), ("link_added_p99_ms", "eu>us/kill")],
+)
+@pytest.mark.parametrize(("stale", "bounded", "value"), [(True, True, None), (True, False, 7.0), (False, True, 7.0)])
+def test_no_bound_is_claimed_of_a_fault_whose_targets_were_known_only_from_before(
+    tmp_path, metric, subject, stale, bounded, value
+):
+    history = History(faults=FAULTS, bounds={metric: {"max": 5}} if bounded else {})
+    if stale:
+        history.leave(FaultTargets(fault="kill", targets=(OWNER,), known_at=START, why="no answer", at=START + SECOND))
+    measured = [
+        MeasuredValue(metric=metric, subject=each, reading=Reading(value=7.0, evidence="a message"))
+        for each in (subject, subject.replace("kill", "help"))
+    ]
+
+    about, other = make_measurements(history.write(tmp_path / "run"), measured)
+
+    assert (about.value, other.value) == (value, 7.0)
+    if value is None:
+        assert about.evidence == (
+            "its targets were known only from 1 s before, so no bound of this fault is claimed; "
+            f"7 {METRICS[metric].unit} was measured: a message"
+        )
 
 
 @pytest.mark.parametrize(
