@@ -27,6 +27,7 @@ from brokerproof.run.records import (
     EarlyEnd,
     FaultEffective,
     FaultsUndone,
+    FaultTargets,
     LoadEnd,
     LogRead,
     LogsRead,
@@ -63,6 +64,7 @@ RECORDS: Sequence[type[Record]] = (
     ClustersConfigured,
     TimelineProcess,
     PhaseTimes,
+    FaultTargets,
     FaultEffective,
     EarlyEnd,
     FaultsUndone,
@@ -184,6 +186,16 @@ def _tabulate_measurements() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for name, metric in METRICS.items():
         yield f"| {metric.suite} | `{name}` | {metric.unit} | {metric.subject} | {metric.meaning} |"
+    yield "\n## When a value is missing\n"
+    yield "A value that could not be measured is null, and its evidence says why. With a bound on it, the verdict is"
+    yield "`unknown`.\n"
+    yield "- A source that gives no answer says nothing: it is no owner elsewhere and no empty backlog."
+    yield "- Another fault may cut off a detection, a reassignment, a repair, a drain or an agreement. It then took *at"
+    yield "  least* the time until the last sample before that fault took effect. This breaks a shorter bound and meets"
+    yield "  none."
+    yield "- A state at the end needs a proof that every fault was undone, and an answer that was asked for after that."
+    yield "- If no node could tell a fault's targets when it was due, it is done to those known last. The story says so,"
+    yield "  and each bound on a measurement of that fault is `unknown`."
     yield "\n## When a run is worse than those before it\n"
     yield f"{RULE}\n"
     yield "The smallest differences that count are"

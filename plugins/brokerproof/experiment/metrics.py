@@ -72,7 +72,10 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.PLACEMENT,
         unit="ledgers",
         subject="moment",
-        meaning="segments of a log without a copy in a region that had a node which could take one",
+        meaning=(
+            "segments of a log without a copy in a region that had a node which could take one; "
+            "at `end`, as asked for after the last fault was undone"
+        ),
         demand="Every segment of a log spans the regions that it must, at every moment at which it was looked at.",
         maximum=0,
         required=True,
@@ -82,7 +85,7 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.PLACEMENT,
         unit="ledgers",
         subject="end of run",
-        meaning="under-replicated segments of logs at the last sample",
+        meaning="under-replicated segments of logs at the last sample, if it is after the last fault was undone",
         demand="No segment of a log is under-replicated at the end of the run.",
         maximum=0,
         required=True,
@@ -102,7 +105,10 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.PLACEMENT,
         unit="share",
         subject="region",
-        meaning="part of the samples in a phase in which the topic's owner was in the region expected",
+        meaning=(
+            "part of the samples that name a partition's owner in which it was in the region expected, in the last "
+            "third of a phase and after the last fault that took effect or was undone in it"
+        ),
         demand="The topic's owner is in the region that the scenario expects.",
         worse=Worse.LOWER,
         greatest=1,
@@ -120,7 +126,7 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="s",
         subject="fault",
-        meaning="from the effect until another broker owned the topic",
+        meaning="from the effect until other brokers owned every partition of the topic that the failed nodes had",
         demand="Another broker owns the topic in the time that the scenario allows.",
         waits_for_failover=True,
         is_sampled=True,
@@ -204,7 +210,7 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="s",
         subject="fault",
-        meaning="from the effect until no segment was under-replicated any more",
+        meaning="from the effect to the first sample without an under-replicated segment after the last one with any",
         demand="Every segment has all its copies again in the time that the scenario allows.",
         needs=Ability.UNDER_REPLICATION,
     ),
@@ -212,14 +218,20 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="s",
         subject="fault",
-        meaning="from the effect until the subscriptions' backlog was drained",
+        meaning=(
+            "from the effect to the first sample of each subscription's backlog that is no higher than before it, "
+            "after the last one that is"
+        ),
         demand="The subscriptions' backlog is drained in the time that the scenario allows.",
     ),
     "agree_s": Metric(
         suite=Suite.RECOVERY,
         unit="s",
         subject="fault",
-        meaning="from the failed nodes' return until no cluster was further behind another than before the effect",
+        meaning=(
+            "from the failed nodes' return to the first sample in which no cluster is further behind another than "
+            "before the effect, after the last one in which it is"
+        ),
         demand="Clusters agree again, after failed nodes returned, in the time that the scenario allows.",
         needs=Ability.REPLICATION,
     ),
@@ -324,7 +336,10 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="s",
         subject="run",
-        meaning="longest time between two samples: the platform's own sampling error",
+        meaning=(
+            "longest time between two samples of one source and metric, without the time in which faults keep down all "
+            "nodes that could answer: the platform's own sampling error; null if one was never sampled"
+        ),
         demand="The platform's own sampling error is within the scenario's bounds.",
         compared=False,
     ),
