@@ -220,7 +220,7 @@ METRICS: Mapping[str, Metric] = {
         subject="fault",
         meaning=(
             "from the effect to the first sample of each subscription's backlog that is no higher than before it, "
-            "after the last one that is"
+            "after the last high one"
         ),
         demand="The subscriptions' backlog is drained in the time that the scenario allows.",
     ),
@@ -230,7 +230,7 @@ METRICS: Mapping[str, Metric] = {
         subject="fault",
         meaning=(
             "from the failed nodes' return to the first sample in which no cluster is further behind another than "
-            "before the effect, after the last one in which it is"
+            "before the effect, after the last high one"
         ),
         demand="Clusters agree again, after failed nodes returned, in the time that the scenario allows.",
         needs=Ability.REPLICATION,

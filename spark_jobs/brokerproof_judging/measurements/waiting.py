@@ -6,13 +6,23 @@ Of a fault that another one cuts off, only samples before that one's effect coun
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, auto
 
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault
 from brokerproof_judging.measurements.samples import Series
 
-# The moment of each sample in microseconds, and whether its value is high.
-Levels = Sequence[tuple[int, bool]]
+
+class Level(Enum):
+    """How a sampled value compares with those before a fault; what is raised is neither low nor high."""
+
+    LOW = auto()
+    RAISED = auto()
+    HIGH = auto()
+
+
+# The moment of each sample in microseconds, and the level of its value.
+Levels = Sequence[tuple[int, Level]]
 
 
 def list_samples(fault: EffectiveFault, series: Series, *, since_us: int | None = None) -> Series:
@@ -24,24 +34,34 @@ def list_samples(fault: EffectiveFault, series: Series, *, since_us: int | None 
 
 
 def find_end(levels: Levels) -> int | None:
-    """The moment of the first low sample after the last high one, None if the last sample is high or there is none."""
-    last_high = max((number for number, (_, high) in enumerate(levels) if high), default=-1)
-    return levels[last_high + 1][0] if last_high + 1 < len(levels) else None
+    """The moment of the first low sample after the last high one, None if there is none."""
+    last_high = max((number for number, (_, level) in enumerate(levels) if level is Level.HIGH), default=-1)
+    return next((at for at, level in levels[last_high + 1 :] if level is Level.LOW), None)
+
+
+def describe_raised(fault: EffectiveFault, levels: Iterable[Levels], end_us: int) -> str:
+    """An addition to the evidence of an end: the last sample after it that was raised, but not high; empty if none."""
+    raised = [at for samples in levels for at, level in samples if level is Level.RAISED and at > end_us]
+    return f"; slightly above again until {fault.seconds_until(max(raised)):.1f} s after the effect" if raised else ""
 
 
 def read_end(fault: EffectiveFault, levels: Mapping[str, Levels], *, still: str, ended: str) -> Reading | None:
-    """The time from the effect to the end of all that rose after it, None if nothing rose.
+    """The time from the effect to the end of all that was high after it, None if nothing was.
 
     `levels` has the samples after the effect by the name of their source. A source without any makes the end unknown.
     """
-    waiting = [samples for samples in levels.values() if samples and samples[-1][1]]
+    rose = [name for name, samples in levels.items() if any(level is Level.HIGH for _, level in samples)]
+    ends = {name: find_end(levels[name]) for name in rose}
+    waiting = [levels[name] for name, end in ends.items() if end is None]
     if waiting:
         return read_absence(fault, waiting, still)
     silent = sorted(name for name, samples in levels.items() if not samples)
     if silent:
         return read_silence(fault, silent[0])
-    ends = [find_end(samples) for samples in levels.values() if any(high for _, high in samples)]
-    return read_last_arrival(fault, [at for at in ends if at is not None], ended) if ends else None
+    if not ends:
+        return None
+    end = max(at for at in ends.values() if at is not None)
+    return read_last_arrival(fault, [end], ended + describe_raised(fault, levels.values(), end))
 
 
 def read_last_arrival(fault: EffectiveFault, times_us: Iterable[int], evidence: str) -> Reading:

@@ -224,10 +224,10 @@ def test_clusters_agree_only_when_no_backlog_rises_again_before_the_next_fault(t
     history = planted()
     for row in history.observations:
         if row["metric"].endswith("other>main") and START + 55 * SECOND <= row["at"] < START + 58 * SECOND:
-            row["value"] = "9"
+            row["value"] = "90"
         # What `slow` did is its own.
         if row["metric"].endswith("other>main") and row["at"] >= START + 63 * SECOND:
-            row["value"] = "9"
+            row["value"] = "90"
     run = history.write(tmp_path / "run")
     times = read_run_times(run)
     gone = next(fault for fault in times.effective if fault.name == "gone")
