@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 from brokerproof import clock
 from brokerproof.clients.consuming import ConsumerTask, complete_deliveries, plan_consumers
 from brokerproof.clients.process import ClientProcess, follow_record
-from brokerproof.clients.record import RecordReader, list_epochs, remove_records
+from brokerproof.clients.record import RecordReader, leave_read, list_epochs, remove_records
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
+    ClientRecordRead,
     ConsumerEnd,
     ConsumersStop,
     EarlyEnd,
@@ -56,20 +57,22 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
     """
     (barrier or BarrierTaskContext.get()).barrier()
     epochs = list_epochs(run, task.client)
-    for earlier in epochs:
-        yield from complete_deliveries(RecordReader(run, task.client, epoch=earlier).read_new())
-    remove_record(run, ConsumerEnd, task.number)
     epoch = max(epochs, default=-1) + 1
-    reader = RecordReader(run, task.client, epoch=epoch)
+    *earlier, reader = [RecordReader(run, task.client, epoch=each) for each in (*epochs, epoch)]
+    for before in earlier:
+        yield from before.count(complete_deliveries(before.read_rest()))
+    remove_record(run, ConsumerEnd, task.number)
     with ClientProcess("brokerproof.clients.consuming", run, task.client, task.number, epoch) as client:
-        yield from complete_deliveries(follow_record(run, client, reader, lambda: _is_overdue(run)))
+        segments = follow_record(run, client, reader, lambda: _is_overdue(run))
+        yield from reader.count(complete_deliveries(segments))
+    leave_read(run, task.client, (*earlier, reader))
     leave_end(run, ConsumerEnd, task.number, lambda: _make_end(task, client.describe_end()))
 
 
 def _make_end(task: ConsumerTask, how: str) -> ConsumerEnd:
     """The end of a consumer that did not leave one. What it received stands in the table."""
     problem = f"{task.consumer}: its process {how}"
-    return ConsumerEnd(task=task.number, consumer=task.consumer, delivered=0, problem=problem, at=clock.now_us())
+    return ConsumerEnd(task=task.number, consumer=task.consumer, delivered=None, problem=problem, at=clock.now_us())
 
 
 def _is_overdue(run: Run) -> bool:
@@ -148,6 +151,7 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
     for task in tasks:
         # A record of an earlier attempt would count as one of this attempt.
         remove_record(run, ConsumerEnd, task.number)
+        remove_record(run, ClientRecordRead, task.client)
     remove_record(run, SubscriptionDrains)
     spark = start("consume")
     ended = threading.Event()

@@ -15,9 +15,17 @@ from collections.abc import Callable, Sequence
 from brokerproof import clock
 from brokerproof.clients.process import ClientProcess, follow_record
 from brokerproof.clients.producing import ProducerTask, complete_publishes, plan_producers
-from brokerproof.clients.record import RecordReader, list_epochs, remove_records
+from brokerproof.clients.record import RecordReader, leave_read, list_epochs, remove_records
 from brokerproof.run.directory import Run
-from brokerproof.run.records import LoadEnd, PhaseTimes, ProducerEnd, read_record, remove_record, write_record
+from brokerproof.run.records import (
+    ClientRecordRead,
+    LoadEnd,
+    PhaseTimes,
+    ProducerEnd,
+    read_record,
+    remove_record,
+    write_record,
+)
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import Batches
 from pyspark import BarrierTaskContext
@@ -36,21 +44,21 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
     context = barrier or BarrierTaskContext.get()
     # What an earlier attempt of the task left is of another epoch: its messages are sent.
     epochs = list_epochs(run, task.client)
-    for earlier in epochs:
-        reader = RecordReader(run, task.client, epoch=earlier)
-        yield from complete_publishes(run, task, earlier, reader.read_new(), reader.read_reservation)
-    remove_record(run, ProducerEnd, task.number)
     epoch = max(epochs, default=-1) + 1
-    reader = RecordReader(run, task.client, epoch=epoch)
+    *earlier, reader = [RecordReader(run, task.client, epoch=each) for each in (*epochs, epoch)]
+    for before in earlier:
+        rows = complete_publishes(run, task, before.epoch, before.read_rest(), before.read_reservation)
+        yield from before.count(rows)
+    remove_record(run, ProducerEnd, task.number)
     with ClientProcess("brokerproof.clients.producing", run, task.client, task.number, epoch) as client:
         client.await_ready()
         # All producers start at one moment.
         client.begin(max(float(at) for at in context.allGather(str(time.time()))) + 0.1)
         segments = follow_record(run, client, reader, lambda: _is_overdue(run))
         ended = lambda: read_record(run, ProducerEnd, task.number) is not None  # noqa: E731
-        yield from complete_publishes(
-            run, task, epoch, segments, lambda: None if ended() else reader.read_reservation()
-        )
+        rows = complete_publishes(run, task, epoch, segments, lambda: None if ended() else reader.read_reservation())
+        yield from reader.count(rows)
+    leave_read(run, task.client, (*earlier, reader))
     leave_end(run, ProducerEnd, task.number, lambda: _make_end(task, client.describe_end()))
 
 
@@ -64,10 +72,10 @@ def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
     return ProducerEnd(
         task=task.number,
         producer=task.producer,
-        scheduled=0,
-        acked=0,
-        failed=0,
-        unknown=0,
+        scheduled=None,
+        acked=None,
+        failed=None,
+        unknown=None,
         problem=f"{task.producer}: its process {how}",
         at=clock.now_us(),
     )
@@ -83,7 +91,7 @@ def conclude_load(run: Run, tasks: list[ProducerTask]) -> LoadEnd:
     return LoadEnd(
         finished=not why,
         why=why,
-        scheduled=sum(end.scheduled for end in producers),
+        scheduled=sum(end.scheduled or 0 for end in producers),
         producers=producers,
         at=clock.now_us(),
     )
@@ -96,6 +104,7 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
     for task in tasks:
         # A record of an earlier attempt would count as one of this attempt.
         remove_record(run, ProducerEnd, task.number)
+        remove_record(run, ClientRecordRead, task.client)
     spark = start("load")
     spark.run(run, "publishes", tasks, publish_messages, at_once=True)
     seal_tables(run, "publishes")

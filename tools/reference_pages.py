@@ -21,6 +21,7 @@ from brokerproof.run.judgement import Judgement, JudgingFailure
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import (
+    ClientRecordRead,
     ClustersConfigured,
     ConsumerEnd,
     ConsumersStop,
@@ -73,6 +74,7 @@ RECORDS: Sequence[type[Record]] = (
     ConsumersStop,
     ConsumerEnd,
     SubscriptionDrains,
+    ClientRecordRead,
     ReplicationDrains,
     LogRead,
     LogsRead,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from types import MappingProxyType
 
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import DECISIVE, Verdict
@@ -44,13 +46,16 @@ class Instrument:
 WHOLE = Instrument(problems=(), messages_are_whole=True, publishes_are_whole=True)
 
 
-def examine_instrument(run: Run, seals: SealCheck, record_problems: Sequence[str]) -> Instrument:
-    """From the problems of the steps, the seals of the tables, and what contradicts itself in `publishes`."""
+def examine_instrument(
+    run: Run, seals: SealCheck, record_problems: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Instrument:
+    """From the problems of the steps, the seals of the tables, and by table what contradicts its record or itself."""
+    broken = seals.broken | {table for table, problems in record_problems.items() if problems}
     sentences = [sentence for step, sentence in list_step_problems(run).items() if step not in _AFTER]
     return Instrument(
-        problems=[*_drop_repetitions(sentences), *seals.problems, *record_problems],
-        messages_are_whole=not record_problems and not seals.broken & _OF_MESSAGES,
-        publishes_are_whole=not record_problems and "publishes" not in seals.broken,
+        problems=[*_drop_repetitions(sentences), *seals.problems, *chain(*record_problems.values())],
+        messages_are_whole=not broken & _OF_MESSAGES,
+        publishes_are_whole="publishes" not in broken,
     )
 
 

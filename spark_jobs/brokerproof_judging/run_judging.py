@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from brokerproof_judging import table_io
 from brokerproof_judging.background_jobs import BackgroundJobs
+from brokerproof_judging.client_counts import find_count_problems
 from brokerproof_judging.conclusion import conclude
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.instrument import examine_instrument, withhold_claims
@@ -60,7 +61,9 @@ def _judge(
         with watch.time_step("tables"):
             counts = messages.write_tables()
         with watch.time_step("measurements"):
-            instrument = examine_instrument(run, seals, list(find_problems(summaries)))
+            record_problems = find_count_problems(run, summaries)
+            record_problems["publishes"] += find_problems(summaries)
+            instrument = examine_instrument(run, seals, record_problems)
             problems = [*instrument.problems, *evidence.list_problems(run, list_logs(summaries))]
             judged = replacement.read(spark, "messages")
             measurements = make_measurements(run, measure_run(run, recorded.result(), judged, counts))

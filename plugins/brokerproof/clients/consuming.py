@@ -54,6 +54,22 @@ class ConsumerTask:
         """What its client is called in the run's directory."""
         return name_client("consume", self.number)
 
+    def find_subscription(self, run: Run) -> Subscription:
+        """The subscription in the scenario."""
+        return next(
+            one
+            for one in run.scenario.workload.subscriptions
+            if one.name == self.subscription and one.find_home(run.topology) == self.cluster
+        )
+
+    def find_incarnations(self, run: Run, epoch: int) -> range:
+        """The incarnations of an epoch, one for each cluster that the subscription is on, behind earlier epochs'.
+
+        So no two processes share an incarnation, and a row of `deliveries` shows its epoch.
+        """
+        count = len(self.find_subscription(run).list_clusters(run.topology))
+        return range(epoch * count, (epoch + 1) * count)
+
 
 def plan_consumers(run: Run) -> list[ConsumerTask]:
     """The consumers of the workload, one task each."""
@@ -71,13 +87,10 @@ def plan_consumers(run: Run) -> list[ConsumerTask]:
 class MovingConsumer:
     """Receives and acknowledges, on one cluster after the other where the subscription moves."""
 
-    def __init__(self, run: Run, task: ConsumerTask) -> None:
+    def __init__(self, run: Run, task: ConsumerTask, *, epoch: int = 0) -> None:
         self.run, self.task = run, task
-        self.subscription: Subscription = next(
-            one
-            for one in run.scenario.workload.subscriptions
-            if one.name == task.subscription and one.find_home(run.topology) == task.cluster
-        )
+        self.subscription = task.find_subscription(run)
+        self._first_incarnation = task.find_incarnations(run, epoch).start
         # Where it is now.
         self.cluster = task.cluster
         self.confirms_acks = Ability.CONFIRMED_ACKS in list_abilities(run)
@@ -90,10 +103,10 @@ class MovingConsumer:
     def receive_all(self) -> None:
         """Receive on every cluster of the subscription until `stopping` is set. An error is kept in `error`."""
         try:
-            for incarnation, cluster in enumerate(self.subscription.list_clusters(self.run.topology)):
-                if incarnation and self.stopping.is_set():
+            for moves, cluster in enumerate(self.subscription.list_clusters(self.run.topology)):
+                if moves and self.stopping.is_set():
                     return
-                self._receive_on(cluster, incarnation)
+                self._receive_on(cluster, moves)
         except BaseException as error:
             self.error = error
 
@@ -122,12 +135,13 @@ class MovingConsumer:
                 return
             self.deliveries.confirm(ConfirmedAcks(cluster=cluster, positions=positions, at=clock.now_us()))
 
-    def _receive_on(self, cluster: str, incarnation: int) -> None:
+    def _receive_on(self, cluster: str, moves: int) -> None:
+        incarnation = self._first_incarnation + moves
         clients = make_clients(self.run, cluster, self.subscription.region)
         try:
-            consumer = self._subscribe(clients, cluster, again=incarnation > 0)
+            consumer = self._subscribe(clients, cluster, again=moves > 0)
             self.cluster = cluster
-            while not self.stopping.is_set() and (incarnation or not self.leaving.is_set()):
+            while not self.stopping.is_set() and (moves or not self.leaving.is_set()):
                 self._receive(consumer, incarnation)
             while self.stopping.is_set() and not self.hurrying.is_set() and self._receive(consumer, incarnation):
                 pass
@@ -166,7 +180,7 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
 
     `gone` is set when the task that wants the deliveries has ended.
     """
-    consumer, live = MovingConsumer(run, task), LiveStatus(run, task.client)
+    consumer, live = MovingConsumer(run, task, epoch=epoch), LiveStatus(run, task.client)
     record = RecordWriter(run, task.client, table="deliveries", epoch=epoch)
     constant = {
         "run_id": run.run_id,
@@ -199,6 +213,8 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
         if time.monotonic() - shown_at >= _SHOW_EVERY_S:
             shown_at = time.monotonic()
             live.show(cluster=consumer.cluster, delivered=consumer.deliveries.count)
+    # A consumer that still receives may add to its count after its last rows were taken.
+    is_counted = not receiving.is_alive()
     keep()
     live.show(cluster=consumer.cluster, delivered=consumer.deliveries.count)
     problem = None if consumer.error is None else f"{type(consumer.error).__name__}: {consumer.error}"
@@ -209,7 +225,9 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
         ConsumerEnd(
             task=task.number,
             consumer=task.consumer,
-            delivered=consumer.deliveries.count,
+            delivered=consumer.deliveries.count if is_counted else None,
+            epoch=epoch,
+            segments=record.segments,
             problem=None if problem is None else f"{task.consumer}: {problem}",
             at=clock.now_us(),
         ),

@@ -106,7 +106,7 @@ def follow_record(
     """
     while True:
         running = client.is_running()
-        yield from reader.read_new()
+        yield from reader.read_new() if running else reader.read_rest()
         if not running:
             return
         early = read_record(run, EarlyEnd)

@@ -243,6 +243,8 @@ class ScheduledProducer:
             acked=counts[AttemptOutcome.ACKED],
             failed=counts[AttemptOutcome.FAILED],
             unknown=counts[AttemptOutcome.UNKNOWN],
+            epoch=self._epoch,
+            segments=self._record.segments,
             problem=why,
             at=clock.now_us(),
         )

@@ -12,22 +12,25 @@ An epoch is one process: Spark may start a task again, whose client is another p
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import fsspec
 import pyarrow as pa
 
+from brokerproof import clock
 from brokerproof.clients.deliveries import ConfirmedAcks
 from brokerproof.errors import RunError
 from brokerproof.machine.files import stage_object
 from brokerproof.run.directory import Run
+from brokerproof.run.records import ClientRecordRead, EpochRead, write_record
 from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
-from brokerproof.run.tables import SCHEMAS
+from brokerproof.run.tables import SCHEMAS, Batches
 
 # The client's record is at most so old, and a file of it takes under a millisecond.
 KEEP_EVERY_S = 0.5
 _ACKS = b"brokerproof.acks"
+_SEGMENT = ".arrow"
 
 
 class Reservation(StrictModel):
@@ -52,16 +55,17 @@ class RecordWriter:
     def __init__(self, run: Run, client: str, *, table: str, epoch: int) -> None:
         self._run, self._client, self._epoch = run, client, epoch
         self._schema = SCHEMAS[table]
-        self._number = 0
+        # How many were written.
+        self.segments = 0
 
     def append(self, rows: pa.RecordBatch, acks: Sequence[ConfirmedAcks] = ()) -> None:
         """Add rows, and the answers about acks that came since the last call. Raises MachineError."""
         content = json.dumps([each.to_plain() for each in acks]).encode()
         schema = self._schema.with_metadata({_ACKS: content})
-        path = self._run.path(*_locate(self._client, _name_segment(self._epoch, self._number)))
+        path = self._run.path(*_locate(self._client, _name_segment(self._epoch, self.segments)))
         with stage_object(path, "wb") as file, pa.ipc.new_file(file, schema) as writer:
             writer.write_batch(rows)
-        self._number += 1
+        self.segments += 1
 
     def reserve(self, until: int, start_at: float) -> None:
         """Say which seqs may be sent from now on. Raises MachineError."""
@@ -73,8 +77,10 @@ class RecordReader:
     """Reads the record of one epoch of a client while it grows, or after its writer has ended."""
 
     def __init__(self, run: Run, client: str, *, epoch: int) -> None:
-        self._run, self._client, self._epoch = run, client, epoch
+        self._run, self._client, self.epoch = run, client, epoch
         self._number = 0
+        self._missing: list[int] = []
+        self._rows = 0
 
     def read_new(self) -> Iterator[Segment]:
         """The segments since the last call. Raises RunError where one is damaged."""
@@ -82,9 +88,31 @@ class RecordReader:
             self._number += 1
             yield segment
 
+    def read_rest(self) -> Iterator[Segment]:
+        """The segments that are left when the writer has ended, also those behind a missing one.
+
+        Raises RunError where one is damaged.
+        """
+        for number in _list_segments(self._run, self._client, self.epoch):
+            if number >= self._number:
+                self._missing += range(self._number, number)
+                self._number = number
+                yield from self.read_new()
+
+    def count(self, batches: Batches) -> Batches:
+        """The same batches, which were made of what this reader read. Their rows are counted for `describe`."""
+        for batch in batches:
+            self._rows += batch.num_rows
+            yield batch
+
+    def describe(self) -> EpochRead:
+        """What was read so far."""
+        segments = self._number - len(self._missing)
+        return EpochRead(epoch=self.epoch, segments=segments, rows=self._rows, missing=tuple(self._missing))
+
     def read_reservation(self) -> Reservation | None:
         """What may have been sent; None for a client that sent nothing."""
-        path = _locate(self._client, _name_reservation(self._epoch))
+        path = _locate(self._client, _name_reservation(self.epoch))
         try:
             text = self._run.read_text(*path)
         except FileNotFoundError:
@@ -93,7 +121,7 @@ class RecordReader:
         return parse_strictly(Reservation, load_object(text, file=file), file=file)
 
     def _read_segment(self) -> Segment | None:
-        path = self._run.path(*_locate(self._client, _name_segment(self._epoch, self._number)))
+        path = self._run.path(*_locate(self._client, _name_segment(self.epoch, self._number)))
         try:
             with fsspec.open(path, "rb") as file:
                 content = pa.ipc.open_file(pa.BufferReader(file.read()))
@@ -113,6 +141,12 @@ def list_epochs(run: Run, client: str) -> list[int]:
     return sorted({int(name.partition("-")[0]) for name in names if not name.startswith(".")})
 
 
+def leave_read(run: Run, client: str, readers: Iterable[RecordReader]) -> None:
+    """Leave a record of what the readers of a client's epochs read. Raises MachineError."""
+    epochs = tuple(reader.describe() for reader in readers)
+    write_record(run, ClientRecordRead(client=client, epochs=epochs, at=clock.now_us()))
+
+
 def list_clients(run: Run, job: str) -> list[str]:
     """The clients of a job that left a record, by name."""
     return sorted(name for name in _list_names(run, "clients") if name.startswith(f"{job}-"))
@@ -130,6 +164,13 @@ def name_client(job: str, number: int) -> str:
     return f"{job}-{number}"
 
 
+def _list_segments(run: Run, client: str, epoch: int) -> list[int]:
+    """The numbers of the segments that are there, in their order."""
+    names = [name for name in _list_names(run, "clients", client) if name.endswith(_SEGMENT)]
+    parts = (name.removesuffix(_SEGMENT).partition("-") for name in names)
+    return sorted(int(number) for of_epoch, _, number in parts if of_epoch == str(epoch))
+
+
 def _list_names(run: Run, *path: str) -> list[str]:
     filesystem, directory = fsspec.url_to_fs(run.path(*path))
     if not filesystem.exists(directory):
@@ -142,7 +183,7 @@ def _locate(client: str, name: str) -> tuple[str, str, str]:
 
 
 def _name_segment(epoch: int, number: int) -> str:
-    return f"{epoch}-{number:06}.arrow"
+    return f"{epoch}-{number:06}{_SEGMENT}"
 
 
 def _name_reservation(epoch: int) -> str:

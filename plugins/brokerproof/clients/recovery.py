@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 
 from brokerproof.clients.consuming import ConsumerTask, complete_deliveries, plan_consumers
 from brokerproof.clients.producing import ProducerTask, complete_publishes, plan_producers
-from brokerproof.clients.record import RecordReader, list_clients, list_epochs, remove_records
+from brokerproof.clients.record import RecordReader, leave_read, list_clients, list_epochs, remove_records
 from brokerproof.machine.files import stage_object
 from brokerproof.machine.processes import end_processes, find_marked_processes, read_mark
 from brokerproof.run.directory import Run
@@ -23,8 +22,8 @@ from brokerproof.run.tables import SCHEMAS, Batches
 
 Task = TypeVar("Task", ProducerTask, ConsumerTask)
 
-# What makes the rows of each file of a table, by the file's name.
-Parts = Mapping[str, Callable[[], Batches]]
+# What makes the rows of a client's epoch out of its record.
+Complete = Callable[[Run, Task, RecordReader], Batches]
 
 # A client whose task is gone ends by itself in this time.
 _CLIENTS_END_S = 5.0
@@ -37,37 +36,45 @@ def recover_tables(run: Run) -> list[str]:
     MachineError where a table cannot be written.
     """
     recovered = []
-    publishes = _list_parts(run, plan_producers(run), _complete_publishes)
-    deliveries = _list_parts(run, plan_consumers(run), _complete_deliveries)
-    for job, table, parts in (("load", "publishes", publishes), ("consume", "deliveries", deliveries)):
-        if not list_clients(run, job) or read_record(run, TableSeal, table) is not None:
-            continue
-        _end_clients(run, job)
-        _replace_table(run, table, parts)
-        seal_tables(run, table)
-        remove_records(run, job)
-        recovered.append(table)
+    if _can_be_recovered(run, "load", "publishes"):
+        _recover(run, "load", "publishes", plan_producers(run), _complete_publishes)
+        recovered.append("publishes")
+    if _can_be_recovered(run, "consume", "deliveries"):
+        _recover(run, "consume", "deliveries", plan_consumers(run), _complete_deliveries)
+        recovered.append("deliveries")
     return recovered
 
 
-def _list_parts(run: Run, tasks: Iterable[Task], complete: Callable[[Run, Task, int], Batches]) -> Parts:
-    return {
-        f"{task.client}-{epoch}": partial(complete, run, task, epoch)
-        for task in tasks
-        for epoch in list_epochs(run, task.client)
+def _can_be_recovered(run: Run, job: str, table: str) -> bool:
+    return bool(list_clients(run, job)) and read_record(run, TableSeal, table) is None
+
+
+def _recover(run: Run, job: str, table: str, tasks: Iterable[Task], complete: Complete[Task]) -> None:
+    _end_clients(run, job)
+    readers = {
+        task: [RecordReader(run, task.client, epoch=epoch) for epoch in list_epochs(run, task.client)] for task in tasks
     }
+    parts = {
+        f"{task.client}-{reader.epoch}": reader.count(complete(run, task, reader))
+        for task, each in readers.items()
+        for reader in each
+    }
+    _replace_table(run, table, parts)
+    for task, each in readers.items():
+        leave_read(run, task.client, each)
+    seal_tables(run, table)
+    remove_records(run, job)
 
 
-def _complete_publishes(run: Run, task: ProducerTask, epoch: int) -> Batches:
-    reader = RecordReader(run, task.client, epoch=epoch)
-    is_last = epoch == max(list_epochs(run, task.client))
+def _complete_publishes(run: Run, task: ProducerTask, reader: RecordReader) -> Batches:
+    is_last = reader.epoch == max(list_epochs(run, task.client))
     ended = is_last and read_record(run, ProducerEnd, task.number) is not None
     reservation = None if ended else reader.read_reservation()
-    return complete_publishes(run, task, epoch, reader.read_new(), lambda: reservation)
+    return complete_publishes(run, task, reader.epoch, reader.read_rest(), lambda: reservation)
 
 
-def _complete_deliveries(run: Run, task: ConsumerTask, epoch: int) -> Batches:
-    return complete_deliveries(RecordReader(run, task.client, epoch=epoch).read_new())
+def _complete_deliveries(run: Run, task: ConsumerTask, reader: RecordReader) -> Batches:
+    return complete_deliveries(reader.read_rest())
 
 
 def _end_clients(run: Run, job: str) -> None:
@@ -82,15 +89,15 @@ def _end_clients(run: Run, job: str) -> None:
     end_processes(hanging)
 
 
-def _replace_table(run: Run, table: str, parts: Parts) -> None:
-    """Write a table anew, one file for each part, a batch at a time. What the job left of it goes."""
+def _replace_table(run: Run, table: str, parts: Mapping[str, Batches]) -> None:
+    """Write a table anew, one file for each part by its name, a batch at a time. What the job left of it goes."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if filesystem.exists(directory):
         filesystem.rm(directory, recursive=True)
-    for name, read in parts.items():
+    for name, batches in parts.items():
         with (
             stage_object(run.path("tables", table, f"part-{name}.parquet"), "wb") as file,
             pq.ParquetWriter(file, SCHEMAS[table]) as writer,
         ):
-            for batch in read():
+            for batch in batches:
                 writer.write_batch(batch)

@@ -21,6 +21,7 @@ from pydantic import Field
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
+from brokerproof.run.tables import AttemptOutcome
 
 # Microseconds since the epoch.
 Moment = int
@@ -302,19 +303,31 @@ class FaultsUndone(Record):
 
 
 class ProducerEnd(Record):
-    """The end of one producer. Each attempt that it scheduled is acked, failed or unknown."""
+    """The end of one producer. Each message that it scheduled is acked, failed or unknown.
+
+    The numbers are the producer's own. They are None if it was killed, so that its task left its end.
+    """
 
     KIND, KEY = "load", "task"
 
     task: int
     producer: str
-    scheduled: int
-    acked: int
-    failed: int
-    unknown: int
+    scheduled: int | None
+    acked: int | None
+    failed: int | None
+    unknown: int | None
+    # Its process, and how many segments of its record it wrote; None in runs that were recorded without them.
+    epoch: int | None = None
+    segments: int | None = None
     # None where it did all that the schedule asked for.
     problem: str | None
     at: Moment
+
+    @property
+    def counts(self) -> dict[str, int] | None:
+        """Its own numbers of rows by outcome, None if it left none."""
+        counts = {str(outcome): getattr(self, outcome) for outcome in AttemptOutcome}
+        return None if None in counts.values() else counts
 
 
 class LoadEnd(Record):
@@ -339,15 +352,27 @@ class LoadEnd(Record):
 
 
 class ConsumerEnd(Record):
-    """The end of one consumer."""
+    """The end of one consumer.
+
+    The numbers are the consumer's own. They are None if it was killed, so that its task left its end.
+    """
 
     KIND, KEY = "consume", "task"
 
     task: int
     consumer: str
-    delivered: int
+    # None, too, if it was told to end and a call of its system's client did not return, so that it still counted.
+    delivered: int | None
+    # Its process, and how many segments of its record it wrote; None in runs that were recorded without them.
+    epoch: int | None = None
+    segments: int | None = None
     problem: str | None
     at: Moment
+
+    @property
+    def counts(self) -> dict[str, int] | None:
+        """Its own number of rows, None if it left none."""
+        return None if self.delivered is None else {"delivered": self.delivered}
 
 
 class ConsumersStop(Record):
@@ -381,6 +406,30 @@ class SubscriptionDrains(Record):
     KIND = "consume"
 
     subscriptions: tuple[SubscriptionDrain, ...]
+    at: Moment
+
+
+# The records of clients
+
+
+class EpochRead(StrictModel):
+    """What was read of a client's record of one epoch, which is one process."""
+
+    epoch: int
+    segments: int
+    # Rows of the client's table that were made of it, those of attempts without an outcome among them.
+    rows: int
+    # The numbers of segments that are not there although later ones are.
+    missing: tuple[int, ...]
+
+
+class ClientRecordRead(Record):
+    """What the client's table was made of. The records themselves are removed when the table is sealed."""
+
+    KIND, KEY = "client_record", "client"
+
+    client: str
+    epochs: tuple[EpochRead, ...]
     at: Moment
 
 

@@ -1,4 +1,7 @@
-"""Whether the record of publishes is complete. If it is not, no message can be called missing."""
+"""Whether the record of publishes is complete. If it is not, no message can be called missing.
+
+A part's summary also has the rows of each client, which client_counts.py compares with what the client counted.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,14 @@ _SHOWN = 3
 
 # Every producer, with how many different numbers it has, the lowest and the highest.
 _PRODUCERS = "SELECT who, count(*), min(number), max(number) FROM published GROUP BY who"
+
+# What every client has in its table, by what it counts apart.
+_ATTEMPTS = """
+    SELECT coalesce(producer_of(who), 'an unnamed producer'), coalesce(epoch, 0), outcome, count(*)
+    FROM publishes
+    GROUP BY ALL
+"""
+_DELIVERIES = "SELECT cluster, subscription, consumer, incarnation, count(*) FROM deliveries GROUP BY ALL"
 
 # Every log that messages had to reach. Nobody knows which one that is for an attempt that was not acked nor found.
 _LOGS = "SELECT DISTINCT home, cluster, topic, partition FROM log_facts WHERE required AND partition IS NOT NULL"
@@ -35,10 +46,14 @@ _TWO_KEYS = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE key !
 
 @dataclass(frozen=True, kw_only=True)
 class PartSummary:
-    """The summary of a part's attempts. Its size does not grow with the number of messages."""
+    """The summary of a part's attempts and deliveries. Its size does not grow with the number of messages."""
 
     # (producer, different numbers, lowest, highest)
     producers: list[tuple[str, int, int, int]]
+    # (producer, epoch, outcome, rows)
+    attempts: list[tuple[str, int, str, int]]
+    # (cluster, subscription, consumer, incarnation, rows)
+    deliveries: list[tuple[str, str, str, int | None, int]]
     # (home, cluster, topic, partition)
     logs: list[tuple[str, str, str, int]]
     # Up to four examples.
@@ -50,12 +65,14 @@ class PartSummary:
 
 
 def summarize_part(connection: DuckDB) -> PartSummary:
-    """The summary of a part whose tables `publishes`, `published` and `log_facts` are there."""
+    """The summary of a part whose tables `publishes`, `deliveries`, `published` and `log_facts` are there."""
     (two_homes,), (two_payloads,), (two_keys,) = (
         connection.execute(query).fetchone() or (None,) for query in (_TWO_HOMES, _TWO_PAYLOADS, _TWO_KEYS)
     )
     return PartSummary(
         producers=connection.execute(_PRODUCERS).fetchall(),
+        attempts=connection.execute(_ATTEMPTS).fetchall(),
+        deliveries=connection.execute(_DELIVERIES).fetchall(),
         logs=connection.execute(_LOGS).fetchall(),
         recorded_twice=[attempt for (attempt,) in connection.execute(_RECORDED_TWICE).fetchall()],
         two_homes=two_homes,

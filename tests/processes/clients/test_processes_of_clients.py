@@ -27,9 +27,11 @@ from brokerproof.errors import RunError
 from brokerproof.machine.processes import find_marked_processes
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
+    ClientRecordRead,
     ConsumerEnd,
     ConsumersStop,
     EarlyEnd,
+    EpochRead,
     PhaseTimes,
     ProducerEnd,
     TableSeal,
@@ -144,6 +146,9 @@ def test_a_producer_that_ends_by_itself_leaves_every_outcome(run: Run) -> None:
     end = read_record(run, ProducerEnd, 0)
     assert end is not None
     assert (end.scheduled, end.problem) == (len(rows), None)
+    read = read_record(run, ClientRecordRead, "load-0")
+    assert read is not None
+    assert read.epochs == (EpochRead(epoch=0, segments=end.segments or 0, rows=len(rows), missing=()),)
 
 
 def test_a_producer_that_is_killed_leaves_what_it_recorded_and_unknown_attempts(run: Run) -> None:
@@ -161,7 +166,11 @@ def test_a_producer_that_is_killed_leaves_what_it_recorded_and_unknown_attempts(
     assert set(found.values()) == {"acked", "unknown"}
     end = read_record(run, ProducerEnd, 0)
     assert end is not None
-    assert end.problem == "mycluster-p0: its process was ended by SIGKILL"
+    assert (end.counts, end.problem) == (None, "mycluster-p0: its process was ended by SIGKILL")
+    read = read_record(run, ClientRecordRead, "load-0")
+    assert read is not None
+    # The attempts that it may have sent are rows, too.
+    assert [(epoch.rows, epoch.missing) for epoch in read.epochs] == [(len(found), ())]
 
 
 def test_a_producer_that_dies_before_the_load_is_steady_fails_its_task(run: Run) -> None:
@@ -291,7 +300,10 @@ def test_a_consumer_that_is_killed_leaves_what_it_recorded(run: Run) -> None:
     assert len(rows) > 300
     end = read_record(run, ConsumerEnd, 0)
     assert end is not None
-    assert end.problem == "audit-c0: its process was ended by SIGKILL"
+    assert (end.counts, end.problem) == (None, "audit-c0: its process was ended by SIGKILL")
+    read = read_record(run, ClientRecordRead, "consume-0")
+    assert read is not None
+    assert [(epoch.rows, epoch.missing) for epoch in read.epochs] == [(len(rows), ())]
 
 
 def test_a_consumer_that_hangs_after_it_was_stopped_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,14 +188,14 @@ def make_sealed(tmp_path: Path) -> Run:
 
 
 def test_a_run_that_nothing_broke_in_is_whole(tmp_path: Path) -> None:
-    assert examine_instrument(make_sealed(tmp_path), AGREE, []).is_whole
+    assert examine_instrument(make_sealed(tmp_path), AGREE).is_whole
 
 
 @pytest.mark.parametrize("step", ["provision", "configure", "load", "consume", "break_it", "read_back"])
 def test_a_step_that_failed_broke_the_instrument(tmp_path: Path, step: str) -> None:
     run = make_sealed(tmp_path)
     write_record(run, StepProblem(step=step, problem="KeyError: 'x'"))
-    instrument = examine_instrument(run, AGREE, [])
+    instrument = examine_instrument(run, AGREE)
     assert instrument == Instrument(
         problems=[f"step {step} failed: KeyError: 'x'"], messages_are_whole=True, publishes_are_whole=True
     )
@@ -206,18 +206,20 @@ def test_a_step_that_only_repeats_the_problem_of_another_is_left_out(tmp_path: P
     run = make_sealed(tmp_path)
     write_record(run, StepProblem(step="break_it", problem="the load failed before its time: p0: no slots"))
     write_record(run, StepProblem(step="load", problem="p0: no slots"))
-    assert examine_instrument(run, AGREE, []).problems == ["step load failed: p0: no slots"]
+    assert examine_instrument(run, AGREE).problems == ["step load failed: p0: no slots"]
 
 
 @pytest.mark.parametrize("step", ["verify", "release"])
 def test_a_step_after_the_evidence_takes_nothing_from_it(tmp_path: Path, step: str) -> None:
     run = make_sealed(tmp_path)
     write_record(run, StepProblem(step=step, problem="KeyError: 'x'"))
-    assert examine_instrument(run, AGREE, []).is_whole
+    assert examine_instrument(run, AGREE).is_whole
 
 
 def test_a_record_of_publishes_that_contradicts_itself_proves_nothing(tmp_path: Path) -> None:
-    instrument = examine_instrument(make_sealed(tmp_path), AGREE, ["The seq of what was published has gaps."])
+    instrument = examine_instrument(
+        make_sealed(tmp_path), AGREE, {"publishes": ["The seq of what was published has gaps."]}
+    )
     assert (instrument.is_whole, instrument.messages_are_whole) == (False, False)
 
 

@@ -14,10 +14,12 @@ import pytest
 from brokerproof.errors import MachineError, RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
+    ClientRecordRead,
     ClustersConfigured,
     ConsumerEnd,
     ConsumersStop,
     EarlyEnd,
+    EpochRead,
     FaultEffective,
     FaultsUndone,
     FaultTargets,
@@ -86,6 +88,7 @@ EVERY_KIND: list[Record] = [
     PRODUCER,
     LoadEnd(finished=False, why="it was cut off", scheduled=10, producers=(PRODUCER,), at=6),
     ConsumerEnd(task=0, consumer="audit-c0", delivered=7, problem=None, at=5),
+    ClientRecordRead(client="load-0", epochs=(EpochRead(epoch=0, segments=3, rows=7, missing=(1,)),), at=5),
     ConsumersStop(at=1),
     SubscriptionDrains(subscriptions=(DRAIN,), at=1),
     ReplicationDrains(drains=(WAY,), at=1),

@@ -1,0 +1,145 @@
+"""Whether each client's own count, its record and its table are one number.
+
+A difference means that recorded rows are gone, or that a table has rows that no client recorded. The records themselves
+are gone when a run is judged; what was read of them is in `ClientRecordRead`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from brokerproof.clients.consuming import ConsumerTask, plan_consumers
+from brokerproof.clients.producing import plan_producers
+from brokerproof.errors import RunError
+from brokerproof.run.directory import Run
+from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, ProducerEnd, read_record
+
+from brokerproof_judging.messages.publish_record import PartSummary
+
+# By epoch, the rows of a client in its table by what the client counts apart: outcomes of attempts, or deliveries.
+RowsByEpoch = Mapping[int, Mapping[str, int]]
+ClientEnd = ProducerEnd | ConsumerEnd
+
+
+def find_count_problems(run: Run, summaries: Iterable[PartSummary]) -> dict[str, list[str]]:
+    """By table, a sentence for each difference. A run that was recorded without counts has none."""
+    summaries = list(summaries)
+    published, delivered = _count_attempts(summaries), _count_deliveries(run, summaries)
+    return {
+        "publishes": list(_compare_table(run, "publishes", _list_producers(run), published)),
+        "deliveries": list(_compare_table(run, "deliveries", _list_consumers(run), delivered)),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Client:
+    """A client: its name in the table, what people call it, its name in the run's directory, and its record's kind."""
+
+    who: str
+    label: str
+    client: str
+    number: int
+    kind: type[ProducerEnd] | type[ConsumerEnd]
+
+
+def _list_producers(run: Run) -> list[_Client]:
+    return [
+        _Client(who=task.producer, label=task.producer, client=task.client, number=task.number, kind=ProducerEnd)
+        for task in plan_producers(run)
+    ]
+
+
+def _list_consumers(run: Run) -> list[_Client]:
+    return [
+        _Client(who=task.client, label=task.consumer, client=task.client, number=task.number, kind=ConsumerEnd)
+        for task in plan_consumers(run)
+    ]
+
+
+def _count_attempts(summaries: Sequence[PartSummary]) -> dict[str, dict[int, Counter[str]]]:
+    """By producer, then by epoch, the attempts of each outcome."""
+    found: dict[str, dict[int, Counter[str]]] = {}
+    for producer, epoch, outcome, count in (row for summary in summaries for row in summary.attempts):
+        found.setdefault(producer, {}).setdefault(epoch, Counter())[outcome] += count
+    return found
+
+
+def _count_deliveries(run: Run, summaries: Sequence[PartSummary]) -> dict[str, dict[int, Counter[str]]]:
+    """By client, then by epoch, the deliveries. A consumer that is not of the scenario has a name of its own."""
+    tasks: dict[tuple[str, str, str], ConsumerTask] = {
+        (cluster, task.subscription, task.consumer): task
+        for task in plan_consumers(run)
+        for cluster in task.find_subscription(run).list_clusters(run.topology)
+    }
+    found: dict[str, dict[int, Counter[str]]] = {}
+    for cluster, subscription, consumer, incarnation, count in (row for each in summaries for row in each.deliveries):
+        task = tasks.get((cluster, subscription, consumer))
+        who = f"{consumer} of {subscription} in {cluster}" if task is None else task.client
+        epoch = 0 if task is None else (incarnation or 0) // len(task.find_incarnations(run, 0))
+        found.setdefault(who, {}).setdefault(epoch, Counter())["delivered"] += count
+    return found
+
+
+def _compare_table(
+    run: Run, table: str, clients: Sequence[_Client], stored: Mapping[str, RowsByEpoch]
+) -> Iterator[str]:
+    is_counted = False
+    for client in clients:
+        try:
+            end, read = read_record(run, client.kind, client.number), read_record(run, ClientRecordRead, client.client)
+        except RunError as error:
+            yield f"What {client.label} recorded cannot be compared with the table {table}: {error}."
+            continue
+        is_counted |= read is not None
+        held = {each.epoch: each for each in (read.epochs if read else ())}
+        yield from _compare_client(table, client.label, end, held, stored.get(client.who, {}))
+    # In a run that was recorded without counts, any client may have rows.
+    for who in sorted(stored.keys() - {client.who for client in clients}) if is_counted else ():
+        count = sum(sum(rows.values()) for rows in stored[who].values())
+        yield f"The table {table} holds rows of {who}, which is no client of the scenario: {count:,}."
+
+
+def _compare_client(
+    table: str, label: str, end: ClientEnd | None, held: Mapping[int, EpochRead], stored: RowsByEpoch
+) -> Iterator[str]:
+    said = {end.epoch: end} if end and end.epoch is not None else {}
+    for epoch in sorted({*said, *held, *(stored if held else ())}):
+        # A task of Spark that is repeated starts another process, which is another epoch.
+        name = label if epoch == 0 else f"{label} (epoch {epoch})"
+        yield from _compare_epoch(table, name, said.get(epoch), held.get(epoch), stored.get(epoch, {}))
+
+
+def _compare_epoch(
+    table: str, name: str, end: ClientEnd | None, held: EpochRead | None, stored: Mapping[str, int]
+) -> Iterator[str]:
+    """The sentences about one process of a client."""
+    if held and held.missing:
+        numbers = ", ".join(str(number) for number in held.missing)
+        yield f"Of the record of {name}, these segments are missing: {numbers}."
+    found = held.segments + len(held.missing) if held else None
+    if end and end.segments is not None and found is not None and end.segments != found:
+        yield f"{name} wrote {end.segments:,} segments of its record, and it ends after {found:,}."
+    counts = end.counts if end else None
+    in_table = sum(stored.values())
+    numbers_of_rows = {
+        "it counted": None if counts is None else sum(counts.values()),
+        "its record holds": held.rows if held else None,
+        f"the table {table} holds": in_table,
+    }
+    known = {words: count for words, count in numbers_of_rows.items() if count is not None}
+    if not end and not held:
+        yield f"No record of {name} was read, and the table {table} holds rows of it: {in_table:,}."
+    elif len(set(known.values())) > 1:
+        yield f"The numbers of rows of {name} differ: {', '.join(f'{words} {n:,}' for words, n in known.items())}."
+    elif counts is not None and (apart := _list_apart(counts, stored)):
+        yield f"{name} and the table {table} count outcomes differently: {', '.join(apart)}."
+
+
+def _list_apart(counts: Mapping[str, int], stored: Mapping[str, int]) -> list[str]:
+    return [
+        f"{name} {counts.get(name, 0):,} and {stored.get(name, 0):,}"
+        for name in sorted({*counts, *stored})
+        if counts.get(name, 0) != stored.get(name, 0)
+    ]

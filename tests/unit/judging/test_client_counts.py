@@ -1,0 +1,232 @@
+"""What a client counted, what was read of its record and what its table holds: each difference is named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof.clients.consuming import plan_consumers
+from brokerproof.clients.producing import plan_producers
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.run.directory import Run
+from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, ProducerEnd, write_record
+from brokerproof.run.seals import WRITERS, seal_tables
+from brokerproof_judging.client_counts import find_count_problems
+from brokerproof_judging.messages.publish_record import PartSummary
+from brokerproof_judging.run_judging import judge_run
+from pyspark.sql import SparkSession
+
+from .history import History
+from .judged import pass_suites
+
+PRODUCERS, CONSUMER = ("main-p0", "main-p1"), "audit-c0"
+SEGMENTS = 4
+
+
+class Counted:
+    """A history whose clients left their counts, as they do in a run; a test changes what it wants to differ."""
+
+    def __init__(self) -> None:
+        self.history = History(workload={"producers": 2})
+        self.history.facts["sealed"] = True
+        for seq in range(6):
+            for producer in PRODUCERS:
+                self.history.message(producer, seq)
+        for row in self.history.deliveries:
+            row["consumer"] = CONSUMER
+        self.history.publishes[-1]["outcome"] = "unknown"
+        self.ends: dict[str, dict[str, Any]] = {}
+        self.epochs: dict[str, list[dict[str, Any]]] = {}
+        for number, producer in enumerate(PRODUCERS):
+            rows = Counter(row["outcome"] for row in self.history.publishes if row["producer"] == producer)
+            counts = {name: rows[name] for name in ("acked", "failed", "unknown")}
+            self.ends[producer] = {"scheduled": rows.total(), **counts, "epoch": 0, "segments": SEGMENTS}
+            self.epochs[f"load-{number}"] = [self.epoch(rows.total())]
+        self.ends[CONSUMER] = {"delivered": len(self.history.deliveries), "epoch": 0, "segments": SEGMENTS}
+        self.epochs["consume-0"] = [self.epoch(len(self.history.deliveries))]
+
+    @staticmethod
+    def epoch(rows: int, **values: Any) -> dict[str, Any]:
+        return {"epoch": 0, "segments": SEGMENTS, "rows": rows, "missing": (), **values}
+
+    def judge(self, spark: SparkSession, directory: Path) -> tuple[Verdict, tuple[str, ...]]:
+        """The verdict and the problems of the run, whose tables agree with their seals."""
+        run = self.history.write(directory / "run")
+        seal_tables(run, *WRITERS)
+        self.write_records(run)
+        judgement = judge_run(spark, run, pass_suites, ["no expectations"])
+        return judgement.verdict, judgement.problems
+
+    def find_problems(self, directory: Path) -> tuple[str, ...]:
+        """The problems, from the rows of the tables; the tests with a verdict show that judging counts the same."""
+        run = self.history.write(directory / "run")
+        self.write_records(run)
+        attempts = Counter((row["producer"], row["epoch"], row["outcome"]) for row in self.history.publishes)
+        columns = ("cluster", "subscription", "consumer", "incarnation")
+        deliveries = Counter(tuple(row[name] for name in columns) for row in self.history.deliveries)
+        summary = PartSummary(
+            attempts=[(*group, count) for group, count in attempts.items()],
+            deliveries=[(*group, count) for group, count in deliveries.items()],
+            **{"producers": [], "logs": [], "recorded_twice": []},
+            **dict.fromkeys(("two_homes", "two_payloads", "two_keys")),
+        )
+        return tuple(chain(*find_count_problems(run, [summary]).values()))
+
+    def write_records(self, run: Run) -> None:
+        last: dict[str, Any] = {"problem": None, "at": 1}
+        for producer in plan_producers(run):
+            if end := self.ends.get(producer.producer):
+                write_record(run, ProducerEnd(task=producer.number, producer=producer.producer, **{**last, **end}))
+        for consumer in plan_consumers(run):
+            if end := self.ends.get(consumer.consumer):
+                write_record(run, ConsumerEnd(task=consumer.number, consumer=consumer.consumer, **{**last, **end}))
+        for client, epochs in self.epochs.items():
+            read = tuple(EpochRead(**epoch) for epoch in epochs)
+            write_record(run, ClientRecordRead(client=client, epochs=read, at=1))
+
+
+@pytest.fixture
+def counted() -> Counted:
+    return Counted()
+
+
+def test_a_run_whose_numbers_agree_has_no_problem(spark: SparkSession, tmp_path: Path, counted: Counted) -> None:
+    assert counted.judge(spark, tmp_path) == (Verdict.PASSED, ())
+
+
+def test_an_emptied_table_that_agrees_with_its_seal_is_named(
+    spark: SparkSession, tmp_path: Path, counted: Counted
+) -> None:
+    counted.history.publishes.clear()
+    counted.history.stored.clear()
+    counted.history.deliveries.clear()
+    assert counted.judge(spark, tmp_path) == (
+        Verdict.UNKNOWN,
+        (
+            "The numbers of rows of main-p0 differ: it counted 6, its record holds 6, the table publishes holds 0.",
+            "The numbers of rows of main-p1 differ: it counted 6, its record holds 6, the table publishes holds 0.",
+            "The numbers of rows of audit-c0 differ: it counted 12, its record holds 12, the table deliveries holds 0.",
+        ),
+    )
+
+
+def test_a_table_with_fewer_rows_than_its_client_recorded_is_named(tmp_path: Path, counted: Counted) -> None:
+    del counted.history.deliveries[3]
+    assert counted.find_problems(tmp_path) == (
+        "The numbers of rows of audit-c0 differ: it counted 12, its record holds 12, the table deliveries holds 11.",
+    )
+
+
+def test_a_table_with_more_rows_than_its_client_recorded_is_named(tmp_path: Path, counted: Counted) -> None:
+    counted.history.message("main-p0", 6)
+    counted.history.deliveries[-1]["consumer"] = CONSUMER
+    assert counted.find_problems(tmp_path) == (
+        "The numbers of rows of main-p0 differ: it counted 6, its record holds 6, the table publishes holds 7.",
+        "The numbers of rows of audit-c0 differ: it counted 12, its record holds 12, the table deliveries holds 13.",
+    )
+
+
+def test_rows_of_a_client_that_is_not_of_the_scenario_are_named(tmp_path: Path, counted: Counted) -> None:
+    counted.history.message("stranger", 0)
+    assert counted.find_problems(tmp_path) == (
+        "The table publishes holds rows of stranger, which is no client of the scenario: 1.",
+        "The table deliveries holds rows of consumer-0 of audit in main, which is no client of the scenario: 1.",
+    )
+
+
+def test_an_outcome_that_is_another_one_in_the_table_is_named(tmp_path: Path, counted: Counted) -> None:
+    counted.history.publishes[-1]["outcome"] = "acked"
+    assert counted.find_problems(tmp_path) == (
+        "main-p1 and the table publishes count outcomes differently: acked 5 and 6, unknown 1 and 0.",
+    )
+
+
+def test_a_record_whose_tail_is_gone_is_named(tmp_path: Path, counted: Counted) -> None:
+    # The table has what the record has, and the last two segments of both had no rows.
+    counted.epochs["consume-0"] = [Counted.epoch(12, segments=2)]
+    assert counted.find_problems(tmp_path) == ("audit-c0 wrote 4 segments of its record, and it ends after 2.",)
+
+
+def test_a_segment_that_is_missing_in_the_middle_is_named(tmp_path: Path, counted: Counted) -> None:
+    # A killed client left no count of its own, so that only its record can show what is gone.
+    del counted.ends["main-p1"]
+    counted.ends["main-p1"] = {"scheduled": None, "acked": None, "failed": None, "unknown": None, "problem": "killed"}
+    counted.epochs["load-1"] = [Counted.epoch(6, segments=3, missing=(1,))]
+    assert counted.find_problems(tmp_path) == ("Of the record of main-p1, these segments are missing: 1.",)
+
+
+def test_a_client_that_was_killed_has_no_count_of_its_own_that_differs(tmp_path: Path, counted: Counted) -> None:
+    counted.ends["main-p0"] = {"scheduled": None, "acked": None, "failed": None, "unknown": None}
+    # Its task completed the record by what it may have sent.
+    counted.epochs["load-0"] = [Counted.epoch(6, segments=1)]
+    assert counted.find_problems(tmp_path) == ()
+
+
+def test_a_killed_client_whose_table_lacks_rows_of_its_record_is_named(tmp_path: Path, counted: Counted) -> None:
+    counted.ends["main-p0"] = {"scheduled": None, "acked": None, "failed": None, "unknown": None}
+    counted.epochs["load-0"] = [Counted.epoch(7)]
+    assert counted.find_problems(tmp_path) == (
+        "The numbers of rows of main-p0 differ: its record holds 7, the table publishes holds 6.",
+    )
+
+
+def repeat_tasks(counted: Counted) -> None:
+    """Have two tasks run twice. What their first processes recorded is in the tables, too."""
+    for seq in range(3):
+        counted.history.publish(at=seq, producer="main-p0", seq=seq, epoch=0, ledger_id=5, entry_id=2 * seq)
+    for row in counted.history.publishes[:-3]:
+        if row["producer"] == "main-p0":
+            row["epoch"] = 1
+    counted.ends["main-p0"] |= {"epoch": 1}
+    counted.epochs["load-0"] = [Counted.epoch(3, segments=2), Counted.epoch(6, epoch=1)]
+    for row in counted.history.deliveries[2:]:
+        row["incarnation"] = 1
+    counted.ends[CONSUMER] |= {"epoch": 1, "delivered": 10}
+    counted.epochs["consume-0"] = [Counted.epoch(2, segments=1), Counted.epoch(10, epoch=1)]
+
+
+def test_only_the_last_process_of_a_task_that_was_repeated_is_compared_with_its_own_count(
+    spark: SparkSession, tmp_path: Path, counted: Counted
+) -> None:
+    repeat_tasks(counted)
+    assert counted.judge(spark, tmp_path) == (Verdict.PASSED, ())
+
+
+def test_rows_of_an_earlier_process_that_are_gone_are_named(tmp_path: Path, counted: Counted) -> None:
+    repeat_tasks(counted)
+    del counted.history.publishes[-1], counted.history.deliveries[3]
+    assert counted.find_problems(tmp_path) == (
+        "The numbers of rows of main-p0 differ: its record holds 3, the table publishes holds 2.",
+        "The numbers of rows of audit-c0 (epoch 1) differ: it counted 10, its record holds 10, "
+        "the table deliveries holds 9.",
+    )
+
+
+def test_a_process_of_which_no_record_was_read_is_named(tmp_path: Path, counted: Counted) -> None:
+    repeat_tasks(counted)
+    del counted.epochs["consume-0"][0]
+    assert counted.find_problems(tmp_path) == (
+        "No record of audit-c0 was read, and the table deliveries holds rows of it: 2.",
+    )
+
+
+def test_a_run_that_was_recorded_without_these_counts_has_no_problem(tmp_path: Path, counted: Counted) -> None:
+    # A killed producer left zeros in such a run.
+    zeros = {"scheduled": 0, "acked": 0, "failed": 0, "unknown": 0}
+    counted.ends = {"main-p0": zeros, "main-p1": zeros, CONSUMER: {"delivered": 0}}
+    counted.epochs.clear()
+    assert counted.find_problems(tmp_path) == ()
+
+
+def test_a_count_that_cannot_be_read_is_a_problem(spark: SparkSession, tmp_path: Path, counted: Counted) -> None:
+    run = counted.history.write(tmp_path / "run")
+    seal_tables(run, *WRITERS)
+    counted.write_records(run)
+    Path(run.path("state", "client_record-load-1.json")).write_text("{")
+    judgement = judge_run(spark, run, pass_suites, ["no expectations"])
+    (problem,) = judgement.problems
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert problem.startswith("What main-p1 recorded cannot be compared with the table publishes: ")
