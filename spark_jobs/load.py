@@ -76,6 +76,7 @@ def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
         acked=None,
         failed=None,
         unknown=None,
+        not_sent=None,
         problem=f"{task.producer}: its process {how}",
         at=clock.now_us(),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from brokerproof import clock
@@ -43,6 +44,12 @@ class Attempts:
             for seq in list(self._pending):
                 unknown = Settled(AttemptOutcome.UNKNOWN, error="not settled in time")
                 self._finish(self._pending.pop(seq), unknown, None)
+
+    def skip(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Note messages that were due and were never attempted; the rows have what is known of them."""
+        with self._lock:
+            for row in rows:
+                self._finish(row | {"sent_at": None}, Settled(AttemptOutcome.NOT_SENT), None)
 
     def take(self) -> list[dict[str, Any]]:
         """The rows settled since the last call."""

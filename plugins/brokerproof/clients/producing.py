@@ -3,7 +3,8 @@
 Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the job `load`.
 
 The schedule is open-loop: message i is scheduled at start + i / rate, whatever the cluster does. The producer ends when
-the phases do, as their record says, and then waits for the answers that are pending. It leaves a record of its end.
+the phases do, as their record says, and then waits for the answers that are pending. Messages that a full `max_pending`
+held back until then are recorded as not sent. It leaves a record of its end.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from brokerproof.clients.attempts import Attempts
 from brokerproof.clients.closing import close_in_time
 from brokerproof.clients.process import Parent
 from brokerproof.clients.record import KEEP_EVERY_S, RecordWriter, Reservation, Segment, name_client
+from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
@@ -100,6 +102,8 @@ class ScheduledProducer:
         self._asked_at = 0.0
         self._ends_at: float | None = None
         self._early = False
+        # The messages with a lower seq were due when as many as may be pending were pending.
+        self._held_back = 0
 
     def publish(
         self, say_ready: Callable[[], None] = lambda: None, await_begin: Callable[[], float] = time.time
@@ -122,7 +126,7 @@ class ScheduledProducer:
         except BaseException as error:
             problem = error
         self.attempts.give_up()
-        unrecorded = self._end_record(keeper)
+        unrecorded = self._end_record(keeper) or self._record_held_back()
         problem = problem or unrecorded
         write_record(self.run, self._make_end(problem))
         close_in_time(_EARLY_SETTLE_S if self._early else _CLOSE_S, **dict(reversed(opened.items())))
@@ -135,29 +139,43 @@ class ScheduledProducer:
             ends_at = self._find_end(now)
             horizon = now if ends_at is None else min(now, ends_at)
             due = int((horizon - start_at) * rate) + 1 if horizon >= start_at else 0
-            while self.scheduled < due and self.attempts.pending < limit:
+            settle_s = _EARLY_SETTLE_S if self._early else self.run.scenario.settle_s
+            gives_up_at = float("inf") if ends_at is None else ends_at + settle_s
+            while self.scheduled < due:
+                if self.attempts.pending >= limit:
+                    self._held_back = due
+                    break
+                # A client that was suspended does not catch up when everything is over.
+                if time.time() >= gives_up_at:
+                    break
                 seq = self.scheduled
                 if seq >= self._reserved:
                     self._await_reservation(seq)
-                content, key = make_payload(name, seq, size), keys[seq % len(keys)]
-                self.attempts.begin(
-                    seq,
-                    {
-                        "seq": seq,
-                        "key": key,
-                        "payload_hash": hash_payload(content),
-                        "scheduled_at": _schedule(start_at, seq, rate),
-                        "sent_at": clock.now_us(),
-                    },
-                )
+                content = make_payload(name, seq, size)
+                self.attempts.begin(seq, {**self._describe(seq, content), "sent_at": clock.now_us()})
                 self.scheduled += 1
-                send(seq, key, content, lambda settled, seq=seq: self.attempts.settle(seq, settled))
+                send(seq, keys[seq % len(keys)], content, lambda settled, seq=seq: self.attempts.settle(seq, settled))
             if ends_at is not None and now >= ends_at:
-                settle_s = _EARLY_SETTLE_S if self._early else self.run.scenario.settle_s
                 is_all_sent = self._early or self.scheduled >= due
-                if (is_all_sent and not self.attempts.pending) or now >= ends_at + settle_s:
+                if (is_all_sent and not self.attempts.pending) or now >= gives_up_at:
+                    self._check_held_back(due)
                     return
             time.sleep(_TICK_S)
+
+    def _describe(self, seq: int, content: bytes) -> dict[str, Any]:
+        return _describe_message(self.task, seq, content, self._start_at)
+
+    def _check_held_back(self, due: int) -> None:
+        """Raise RunError if one of the first `due` messages was not sent although nothing held it back.
+
+        A producer that was told to end before its time has that problem already.
+        """
+        sendable = due - max(self.scheduled, self._held_back)
+        if sendable > 0 and not self._early:
+            raise RunError(
+                f"{sendable:,} messages were due and not sent, although fewer than max_pending had no answer; "
+                "look whether the machine or the client stood still"
+            )
 
     def _find_end(self, now: float) -> float | None:
         """When the phases end, which is at once where the timeline broke or the task is gone. None: not known yet."""
@@ -204,6 +222,20 @@ class ScheduledProducer:
             return error
         return self._keep_error
 
+    def _record_held_back(self) -> Exception | None:
+        """Record the messages that were held back until the end. Returns why they are not all recorded."""
+        size = self.workload.size
+        try:
+            for first in range(self.scheduled, self._held_back, _ROWS):
+                seqs = range(first, min(first + _ROWS, self._held_back))
+                contents = (make_payload(self.task.producer, seq, size) for seq in seqs)
+                self.attempts.skip([self._describe(seq, content) for seq, content in zip(seqs, contents, strict=True)])
+                self.scheduled += len(seqs)
+                self._write_rows()
+        except Exception as error:
+            return error
+        return None
+
     def _extend_reservation(self) -> None:
         ahead = int(max(_RESERVED, 2 * self.task.rate))
         if self._reserved - self.scheduled > ahead // 2:
@@ -243,6 +275,7 @@ class ScheduledProducer:
             acked=counts[AttemptOutcome.ACKED],
             failed=counts[AttemptOutcome.FAILED],
             unknown=counts[AttemptOutcome.UNKNOWN],
+            not_sent=counts[AttemptOutcome.NOT_SENT],
             epoch=self._epoch,
             segments=self._record.segments,
             problem=why,
@@ -287,10 +320,7 @@ def complete_publishes(
 def _make_unknown(run: Run, task: ProducerTask, seq: int, start_at: float) -> dict[str, Any]:
     content = make_payload(task.producer, seq, run.scenario.workload.size)
     return {
-        "seq": seq,
-        "key": task.keys[seq % len(task.keys)],
-        "payload_hash": hash_payload(content),
-        "scheduled_at": _schedule(start_at, seq, task.rate),
+        **_describe_message(task, seq, content, start_at),
         "sent_at": None,
         "settled_at": None,
         "outcome": AttemptOutcome.UNKNOWN.value,
@@ -299,8 +329,13 @@ def _make_unknown(run: Run, task: ProducerTask, seq: int, start_at: float) -> di
     }
 
 
-def _schedule(start_at: float, seq: int, rate: float) -> int:
-    return int((start_at + seq / rate) * 1e6)
+def _describe_message(task: ProducerTask, seq: int, content: bytes, start_at: float) -> dict[str, Any]:
+    return {
+        "seq": seq,
+        "key": task.keys[seq % len(task.keys)],
+        "payload_hash": hash_payload(content),
+        "scheduled_at": int((start_at + seq / task.rate) * 1e6),
+    }
 
 
 def _make_constant(run: Run, task: ProducerTask, epoch: int) -> dict[str, Any]:

@@ -146,13 +146,13 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     ),
     Anomaly.FAILED_BUT_STORED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
-        meaning="failed for certain, and is stored",
+        meaning="failed for certain or was not sent, and is stored",
         demand="No message that failed for certain is stored after all.",
         illegal_under=_ALWAYS,
     ),
     Anomaly.FAILED_BUT_DELIVERED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
-        meaning="failed for certain, and was delivered",
+        meaning="failed for certain or was not sent, and was delivered",
         demand="No message that failed for certain was delivered after all.",
         illegal_under=_ALWAYS,
     ),

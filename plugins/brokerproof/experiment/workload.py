@@ -22,7 +22,11 @@ class Client(FrozenModel):
         30, ge=1, description="the client gives a lookup, a subscribe or the creation of a producer up after this time"
     )
     connection_timeout_s: float = Field(10, gt=0)
-    max_pending: int = Field(10_000, ge=1, description="so many unanswered messages make a producer wait")
+    max_pending: int = Field(
+        10_000,
+        ge=1,
+        description="so many unanswered messages make a producer wait; what waits until the end is `not_sent`",
+    )
     batching_delay_ms: int = Field(5, ge=0, description="longest wait for a batch to fill; 0: no batches")
     batching_messages: int = Field(100, ge=1)
     batch_by_key: bool = Field(

@@ -101,9 +101,9 @@ def _list_rows(series: RunSeries) -> Iterator[ChartRow]:
     per_s = 1 / series.step_s
     several = len(series.publishes) > 1
     acked = [(f"acked in {one.cluster}" if several else "acked", _scale(one.acked, per_s)) for one in series.publishes]
-    for outcome in ("failed", "unknown"):
+    for outcome, words in (("failed", "failed"), ("unknown", "unknown"), ("not_sent", "not sent")):
         acked += [
-            (f"{outcome} in {one.cluster}" if several else outcome, _scale(getattr(one, outcome), per_s))
+            (f"{words} in {one.cluster}" if several else words, _scale(getattr(one, outcome), per_s))
             for one in series.publishes
             if any(getattr(one, outcome))
         ]

@@ -66,6 +66,7 @@ def _format_counts(counts: Mapping[str, Any]) -> str:
         for name in ("publishes", "acked", "unknown", "stored", "deliveries")
         if counts.get(name) is not None
     ]
+    parts += [f"{counts['not_sent']:,} not sent"] if counts.get("not_sent") else []
     for kind in ("illegal", "legal"):
         parts += [f"{count:,} {name} ({kind})" for name, count in (counts.get(kind) or {}).items() if count]
     return "messages: " + (", ".join(parts) or "nothing was counted")

@@ -90,13 +90,14 @@ def _list_bounds(judgement: Judgement) -> dict[str, dict[str, tuple[float | None
 
 
 def _list_counts(judgement: Judgement | None) -> dict[str, Any]:
-    """The totals, and every anomaly under `legal` and under `illegal`. Each is None where there is no judgement."""
+    """The numbers of messages, and each anomaly under `legal` and `illegal`; None where there is no judgement."""
+    names = (*TOTALS, "not_sent")
     if judgement is None:
         nothing = {str(anomaly): None for anomaly in Anomaly}
-        return {**dict.fromkeys(TOTALS), "legal": nothing, "illegal": dict(nothing)}
+        return {**dict.fromkeys(names), "legal": nothing, "illegal": dict(nothing)}
     counts = judgement.counts
     return {
-        **counts.model_dump(include=set(TOTALS)),
+        **counts.model_dump(include=set(names)),
         "legal": {str(anomaly): counts.legal.get(anomaly, 0) for anomaly in Anomaly},
         "illegal": {str(anomaly): counts.illegal.get(anomaly, 0) for anomaly in Anomaly},
     }

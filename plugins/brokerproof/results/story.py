@@ -108,6 +108,7 @@ def _tell_messages(judgement: Judgement) -> str:
     # What the client does not know of is as much a part of what happened.
     told += [f"{counts.unknown:,} without an answer"] if counts.unknown else []
     told += [f"{counts.failed:,} refused"] if counts.failed else []
+    told += [f"{counts.not_sent:,} not sent"] if counts.not_sent else []
     told += [
         _tell_anomaly(counts, anomaly, words) for anomaly, words in _WORDS.items() if counts.count_anomaly(anomaly)
     ]

@@ -303,7 +303,7 @@ class FaultsUndone(Record):
 
 
 class ProducerEnd(Record):
-    """The end of one producer. Each message that it scheduled is acked, failed or unknown.
+    """The end of one producer. Each message that it scheduled is acked, failed, unknown or not sent.
 
     The numbers are the producer's own. They are None if it was killed, so that its task left its end.
     """
@@ -316,6 +316,8 @@ class ProducerEnd(Record):
     acked: int | None
     failed: int | None
     unknown: int | None
+    # Messages that a full `max_pending` held back until the end. Older runs did not record them.
+    not_sent: int | None = 0
     # Its process, and how many segments of its record it wrote; None in runs that were recorded without them.
     epoch: int | None = None
     segments: int | None = None

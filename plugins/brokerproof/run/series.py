@@ -25,6 +25,7 @@ class PublishSeries(StrictModel):
     acked: tuple[Count, ...]
     failed: tuple[Count, ...]
     unknown: tuple[Count, ...]
+    not_sent: tuple[Count, ...] = ()
     p50_ms: tuple[FiniteOrNone, ...]
     p99_ms: tuple[FiniteOrNone, ...]
     max_ms: tuple[FiniteOrNone, ...]

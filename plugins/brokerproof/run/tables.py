@@ -25,11 +25,13 @@ Batches = Iterator[pa.RecordBatch]
 
 
 class AttemptOutcome(StrEnum):
-    """What a producer knows about an attempt."""
+    """What a producer knows about an attempt, or about a message that it was not able to attempt."""
 
     ACKED = "acked"
     FAILED = "failed"
     UNKNOWN = "unknown"
+    # So many messages had no answer that none could be sent before the load was over.
+    NOT_SENT = "not_sent"
 
 
 class FaultState(StrEnum):

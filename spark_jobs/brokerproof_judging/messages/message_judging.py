@@ -45,9 +45,7 @@ class MessageJudging:
         replacement: table_io.Replacement,
     ) -> None:
         self._spark, self._run, self._recorded, self._replacement = spark, run, recorded, replacement
-        sizes = {name: count_rows(run, name) for name in recorded}
-        self._publishes = sizes["publishes"]
-        self._parts = choose_parts(spark, sum(sizes.values()))
+        self._parts = choose_parts(spark, sum(count_rows(run, name) for name in recorded))
         self._evidence = evidence
         self._anomalies = list_applicable_anomalies(run)
         self._places, self._findings = (replacement.locate_beside(name) for name in ("places", "findings"))
@@ -92,4 +90,4 @@ class MessageJudging:
         )
         found = find_by_comparison(self._spark, compared, self._parts, self._anomalies)
         answers = work_on_parts(self._parts.split_by_message(found), results, results.SCHEMA)
-        return add_up_counts(self._publishes, collect_answers(self._parts, answers))
+        return add_up_counts(collect_answers(self._parts, answers))

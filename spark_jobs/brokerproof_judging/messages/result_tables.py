@@ -80,9 +80,9 @@ class ResultTablesOfPart:
         )
 
 
-def add_up_counts(publishes: int, answers: Iterable[str]) -> Counts:
+def add_up_counts(answers: Iterable[str]) -> Counts:
     """The counts of all parts together; for each anomaly a legal and an illegal number."""
-    totals = dict.fromkeys(TOTALS, 0) | {"publishes": publishes}
+    totals = dict.fromkeys((*TOTALS, "not_sent"), 0)
     legal, illegal = (dict.fromkeys(Anomaly, 0) for _ in range(2))
     for answer in map(json.loads, answers):
         for name, count in answer["messages"].items():

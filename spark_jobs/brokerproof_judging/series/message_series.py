@@ -51,6 +51,7 @@ def make_message_series(
             acked=count(_ACKS, (cluster, None)),
             failed=count(AttemptOutcome.FAILED, (cluster, None)),
             unknown=count(AttemptOutcome.UNKNOWN, (cluster, None)),
+            not_sent=count(AttemptOutcome.NOT_SENT, (cluster, None)),
             p50_ms=quantile(acked, (cluster, None), 0),
             p99_ms=quantile(acked, (cluster, None), 1),
             max_ms=spread(acked, (cluster, None), lambda row: _to_ms(row.longest), None),

@@ -67,7 +67,10 @@ class Topic:
         outcomes = [row["outcome"] for row in self.select_rows(self.attempts, message)]
         if "acked" in outcomes:
             return "acked"
-        return "failed" if all(outcome == "failed" for outcome in outcomes) else "unknown"
+        if all(outcome == "not_sent" for outcome in outcomes):
+            return "not_sent"
+        # A message that one process failed to write for certain and that another one did not send is not written.
+        return "failed" if set(outcomes) <= {"failed", "not_sent"} else "unknown"
 
     def judge(self) -> None:
         unread, undrained = self.h._unread, self.h._undrained
@@ -86,7 +89,7 @@ class Topic:
                     if cluster != home and not self.is_replicated(message, home, cluster):
                         missing = "unproven"
                     self.r.say(missing, cluster, self.name, None, message)
-                if outcome == "failed" and copies:
+                if outcome in ("failed", "not_sent") and copies:
                     self.r.say("failed_but_stored", cluster, self.name, None, message)
                 if any(row["payload_hash"] not in hashes or row["key"] not in keys for row in copies):
                     self.r.say("corrupted", cluster, self.name, None, message)
@@ -114,7 +117,7 @@ class Topic:
                 held = {(copy["partition"], position(copy)) for copy in copies}
                 if row["payload_hash"] not in hashes or row["key"] not in keys:
                     self.r.say("corrupted", *place)
-                if outcome == "failed":
+                if outcome in ("failed", "not_sent"):
                     self.r.say("failed_but_delivered", *place)
                 read = (row["cluster"], self.name) not in unread and row["partition"] in self.read_partitions()
                 if held and position(row) and (row["partition"], position(row)) not in held and read:

@@ -39,3 +39,13 @@ def test_bounds_stand_beside_values_and_digits_mean_something() -> None:
     assert "49.4 s" in text
     assert "– (at least 1, at most 2)" in text
     assert "12,345 messages" in text
+
+
+def test_messages_that_were_not_sent_are_counted_only_if_there_are_any() -> None:
+    counts = {"publishes": 9, "acked": 8, "unknown": 1, "stored": 8, "deliveries": 8}
+    assert "messages: 9 publishes, 8 acked, 1 unknown, 8 stored, 8 deliveries" in show(counts=counts | {"not_sent": 0})
+    assert "messages: 9 publishes, 8 acked, 1 unknown, 8 stored, 8 deliveries, 1,500 not sent" in show(
+        counts=counts | {"not_sent": 1500}
+    )
+    # A run of before they were counted.
+    assert not any("not sent" in line for line in show(counts=counts))

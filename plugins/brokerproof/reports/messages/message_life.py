@@ -40,7 +40,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import Moment, TableSeal, read_record
 from brokerproof.run.seals import WRITERS, check_seals, has_files
 from brokerproof.run.strict_model import StrictModel
-from brokerproof.run.tables import FaultState
+from brokerproof.run.tables import AttemptOutcome, FaultState
 
 _OF_MESSAGES = ("publishes", "stored", "deliveries")
 _TABLES = (*_OF_MESSAGES, "faults")
@@ -213,7 +213,7 @@ def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
 
 def _order_events(found: Mapping[str, Rows]) -> list[Event]:
     """The events of the message in order of time; one whose time is not known comes after what it follows from."""
-    attempts = sorted(found["publishes"], key=lambda row: (_find_start(row) is None, _find_start(row), row["epoch"]))
+    attempts = sorted(found["publishes"], key=_order_attempts)
     payloads = {row["payload_hash"] for row in attempts}
     keyed = [
         *_make_attempts(attempts),
@@ -228,13 +228,20 @@ _Key = tuple[float, int, int]
 _NEVER = float("inf")
 
 
+def _order_attempts(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The key for the order of sending. What a process did not send is no attempt and gets no number between them."""
+    start = _find_start(row)
+    return row["outcome"] == AttemptOutcome.NOT_SENT, start is None, start, row["epoch"]
+
+
 def _make_attempts(rows: Rows) -> Iterator[tuple[_Key, Event]]:
     for number, row in enumerate(rows, start=1):
         start = _find_start(row)
         key = _NEVER if start is None else start
         place = {name: row[name] for name in ("cluster", "topic", "partition")}
         sent = {name: row[name] for name in ("scheduled_at", "epoch")}
-        yield (key, 0, number), Sent(**place, **sent, at=row["sent_at"], attempt=number)
+        if row["outcome"] != AttemptOutcome.NOT_SENT:
+            yield (key, 0, number), Sent(**place, **sent, at=row["sent_at"], attempt=number)
         settled_at = row["settled_at"]
         yield (
             (key if settled_at is None else settled_at, 2, number),

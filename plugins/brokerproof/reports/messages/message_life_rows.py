@@ -31,6 +31,7 @@ _OUTCOMES = {
     AttemptOutcome.ACKED: "acked",
     AttemptOutcome.FAILED: "failed",
     AttemptOutcome.UNKNOWN: "outcome unknown",
+    AttemptOutcome.NOT_SENT: "not sent",
 }
 
 
@@ -149,6 +150,9 @@ def _list_details(event: Event, attempts: int) -> Iterator[str]:
         yield f"{event.fault} ({event.fault_kind})"
         if event.evidence:
             yield shorten(event.evidence, 120)
+        return
+    if event.kind == "settled" and event.outcome is AttemptOutcome.NOT_SENT:
+        yield "too many messages had no answer until the end of the load"
         return
     if event.kind in ("sent", "settled") and attempts > 1:
         yield f"attempt {event.attempt} of {attempts}" + (f", epoch {event.epoch}" if isinstance(event, Sent) else "")

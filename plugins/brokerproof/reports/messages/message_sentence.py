@@ -35,7 +35,10 @@ def compose_sentence(
 
 
 def _describe_publishing(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
-    settled = [event for event in events if isinstance(event, Settled)]
+    due = [event for event in events if isinstance(event, Settled)]
+    settled = [event for event in due if event.outcome is not AttemptOutcome.NOT_SENT]
+    if not settled and due:
+        return "was not sent, because too many messages had no answer until the end of the load"
     if not settled:
         return "was published in a way that is not known" if doubtful else "was never published"
     errors = ", ".join(dict.fromkeys(event.error for event in settled if event.error))

@@ -22,6 +22,8 @@ CREATE MACRO proof_of_existence_text(outcome, acked_at, home, getting_subscripti
         'delivered to ' || getting_subscription,
         IF(len(storing_clusters) > 0, concat('stored in ', array_to_string(storing_clusters, ' and ')), NULL)
     );
+CREATE MACRO not_written_text(outcome, attempts) AS
+    IF(outcome = 'failed', concat('its ', attempts, ' attempt(s) failed for certain'), 'it was never sent');
 
 -- Whether another key was found than was published; `found` is null if nothing was found.
 CREATE MACRO is_other_key(found, published, other_published) AS

@@ -1,4 +1,5 @@
--- One row per message, with the result of its attempts. If it has two homes, payloads or keys, the load's record
+-- One row per message that was due, with the result of its attempts. A message that a full `max_pending` held back until
+-- the end has no attempt and the outcome `not_sent`. If it has two homes, payloads or keys, the load's record
 -- contradicts itself, which publish_record.py reports.
 CREATE TABLE published AS
 SELECT
@@ -9,10 +10,11 @@ SELECT
     max(cluster) AS other_home,
     min(key) AS key,
     max(key) AS other_key,
-    count(*)::INT AS attempts,
+    count_if(outcome IS DISTINCT FROM 'not_sent')::INT AS attempts,
     CASE
         WHEN count_if(outcome = 'acked') > 0 THEN 'acked'
-        WHEN count_if(outcome = 'failed') = count(*) THEN 'failed'
+        WHEN count_if(outcome = 'not_sent') = count(*) THEN 'not_sent'
+        WHEN count_if(outcome IN ('failed', 'not_sent')) = count(*) THEN 'failed'
         ELSE 'unknown'
     END AS outcome,
     -- Positions of two partitions do not compare, so that a message belongs to one: where it was acked, or else tried.

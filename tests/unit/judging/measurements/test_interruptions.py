@@ -39,7 +39,11 @@ class Clients(History):
                 at, second = number * 100 * MILLISECOND, number / 10
                 name = {"producer": "p0", "seq": number * 2 + partition, "key": f"k{partition}"}
                 if is_acked is not None and not is_acked(partition, second):
-                    self.publish(**name, at=at, partition=None, entry_id=None, settled_at=START + at, outcome=outcome)
+                    # Only a message that was sent has these times.
+                    times = (
+                        {"sent_at": None, "settled_at": None} if outcome == "not_sent" else {"settled_at": START + at}
+                    )
+                    self.publish(**name, at=at, partition=None, entry_id=None, outcome=outcome, **times)
                     continue
                 after = acked_after(partition, second) if acked_after else 0.01
                 acked = at + round(after * SECOND)
@@ -121,7 +125,7 @@ def test_a_topic_that_was_away_between_two_held_rates_is_missed_until_it_is_back
     assert measured("unavailable_s")["value"] == pytest.approx(90)
 
 
-@pytest.mark.parametrize("outcome", ["unknown", "failed"])
+@pytest.mark.parametrize("outcome", ["unknown", "failed", "not_sent"])
 def test_a_message_that_was_never_acked_is_late_until_the_end(judge, outcome):
     history = Clients().load(is_acked=lambda where, second: (where, second) != (1, 40.0), outcome=outcome)
     measured = judge(history.fault("first", injected=39, effective=39.5))
@@ -144,6 +148,35 @@ def test_an_interruption_that_lasts_at_the_end_of_the_load_has_no_rto_within_the
     assert "main/partition 1/p0 was still interrupted when the load ended" in measured("rto_s")["evidence"]
     assert measured("longest_ack_gap_s")["value"] == pytest.approx(100 - 39.91)
     assert "until the end of the load" in measured("longest_ack_gap_s")["evidence"]
+
+
+def test_a_partition_whose_messages_another_one_held_back_is_away_as_long(judge):
+    """No message of partition 1 is without an answer, so only those that were not sent show that it was away."""
+    history = Clients().load(is_acked=lambda where, second: second < 40, outcome="not_sent")
+    for row in history.publishes:
+        if row["outcome"] == "not_sent" and row["key"] == "k0" and row["seq"] < 900:
+            row.update(outcome="unknown", sent_at=row["scheduled_at"])
+    measured = judge(history.fault("first", injected=39, effective=40))
+
+    assert measured("rto_s")["value"] is None
+    assert "of interruptions in 2 places" in measured("rto_s")["evidence"]
+    assert measured("unavailable_s")["value"] == pytest.approx(59)
+    assert measured("longest_ack_gap_s")["value"] == pytest.approx(100 - 39.91)
+    assert measured("first_ack_s")["value"] is None
+    assert measured("publish_latency_max_ms", "impact")["value"] == pytest.approx(60_000)
+    # Of the 80 s of the phase 30 were acked; the others wait for 10 to 60 s.
+    assert measured("publish_latency_p50_ms", "impact")["value"] == pytest.approx(20_000, rel=0.02)
+    assert "600 messages acked, 1000 never acked" in measured("publish_latency_p50_ms", "impact")["evidence"]
+
+
+def test_a_message_that_was_held_back_and_sent_in_time_is_not_late(judge):
+    history = Clients().load()
+    for row in history.publishes:
+        if row["scheduled_at"] == START + 40 * SECOND:
+            row.update(sent_at=START + 40_900 * MILLISECOND, settled_at=START + 40_990 * MILLISECOND)
+    measured = judge(history.fault("first", injected=39, effective=39.5))
+
+    assert (measured("rto_s")["value"], measured("unavailable_s")["value"]) == (0, 0)
 
 
 def test_a_message_that_was_acked_at_another_attempt_is_not_late(judge):

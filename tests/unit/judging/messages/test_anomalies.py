@@ -46,6 +46,13 @@ def judged(spark, tmp_path_factory):
     return result, expected
 
 
+def hold_back(history: History, producer: str, seq: int, epoch: int = 0) -> None:
+    """Have a message not sent, because a full max_pending held it back until the end of the load."""
+    (row,) = history.rows("publishes", producer, seq, epoch=epoch)
+    gone = ("partition", "sent_at", "settled_at", "ledger_id", "entry_id")
+    row.update(outcome="not_sent", **dict.fromkeys(gone))
+
+
 # What is wrong -------------------------------------------------------------------------------------------------------
 
 
@@ -493,6 +500,59 @@ def failed_but_delivered(history):
 
 
 @planted()
+def not_sent_but_stored(history):
+    hold_back(history, "p1", 0)
+    return {
+        ("failed_but_stored", False, "main", None, "p1", 0): (
+            "not_sent",
+            "it was never sent, and it is stored at 5:1:-1",
+        ),
+        **{
+            ("failed_but_delivered", False, "main", subscription, "p1", 0): (
+                "not_sent",
+                "it was never sent, and it was delivered to consumer-0",
+            )
+            for subscription in ("audit", "pool")
+        },
+    }
+
+
+@planted()
+def not_sent_but_delivered(history):
+    # It is not in the log, and a message that was not sent is never lost.
+    hold_back(history, "p1", 0)
+    history.forget("stored", "p1", 0)
+    history.forget("deliveries", "p1", 0, subscription="pool")
+    return {
+        ("failed_but_delivered", False, "main", "audit", "p1", 0): (
+            "not_sent",
+            "it was never sent, and it was delivered to consumer-0",
+        )
+    }
+
+
+@planted()
+def failed_and_not_sent_by_a_later_process_but_stored(history):
+    history.forget("deliveries", "p1", 0)
+    history.rows("publishes", "p1", 0)[0].update(outcome="failed", ledger_id=None, entry_id=None)
+    history.publish(at=9000, producer="p1", seq=0, epoch=1)
+    hold_back(history, "p1", 0, epoch=1)
+    return {
+        ("failed_but_stored", False, "main", None, "p1", 0): (
+            "failed_for_certain",
+            "its 1 attempt(s) failed for certain, and it is stored at 5:1:-1",
+        ),
+        **{
+            ("undelivered", False, "main", subscription, "p1", 0): (
+                "never_delivered",
+                f"stored at 5:1:-1 and never delivered to {subscription}, which drained",
+            )
+            for subscription in ("audit", "pool")
+        },
+    }
+
+
+@planted()
 def delivered_from_elsewhere(history):
     history.rows("deliveries", "p1", 5, subscription="audit")[0]["entry_id"] = 999
     return {
@@ -850,6 +910,25 @@ def position_regressed_to_the_same_position(history):
 # What is not --------------------------------------------------------------------------------------------------------
 
 
+@planted(REPLICATED)
+def not_sent(history):
+    # Nobody has it, in none of the places that it would have had to reach.
+    for seq in (4, 5):
+        hold_back(history, "p1", seq)
+        history.forget("stored", "p1", seq)
+        history.forget("deliveries", "p1", seq)
+    return {}
+
+
+@planted()
+def not_sent_by_a_later_process(history):
+    # The first process had no answer, so that the message may be there and is no surprise.
+    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.publish(at=9000, producer="p0", seq=3, epoch=1)
+    hold_back(history, "p0", 3, epoch=1)
+    return {}
+
+
 @planted()
 def unknown_that_turns_up(history):
     history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None, settled_at=None)
@@ -1064,6 +1143,11 @@ def test_counts_agree_with_the_tables(judged):
     assert counts["illegal"]["lost"] == sum(row["anomaly"] == "lost" for row in anomalies)
     assert counts["legal"]["stored_twice"] == sum(row["anomaly"] == "stored_twice" for row in anomalies)
     home = [row for row in result.table("messages") if row["subscription"] is None and row["cluster"] == row["home"]]
-    assert counts["messages"] == len(home)
+    not_sent = [row for row in home if row["outcome"] == "not_sent"]
+    assert counts["messages"] == len(home) - len(not_sent)
+    assert counts["not_sent"] == len(not_sent) == 4
+    assert {(row["attempts"], row["sent_at"]) for row in not_sent} == {(0, None)}
+    attempts = [row for row in result.table("publishes") if row["outcome"] != "not_sent"]
+    assert counts["publishes"] == len(attempts) == sum(row["attempts"] for row in home)
     assert counts["recovered"] == sum(row["recovered"] for row in home)
     assert counts["acked"] + counts["failed"] + counts["unknown"] == counts["messages"]

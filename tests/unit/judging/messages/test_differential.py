@@ -25,14 +25,16 @@ def mess(history: History, chance: random.Random) -> None:
             partition = -1 if chance.random() < 0.9 else 0
             key = chance.choice(["a", "b", None])
             for epoch in range(chance.choice([1, 1, 1, 2])):
-                outcome = chance.choices(["acked", "failed", "unknown"], [8, 1, 1])[0]
+                outcome = chance.choices(["acked", "failed", "unknown", "not_sent"], [16, 2, 2, 1])[0]
                 sent = chance.randint(0, 12) * 100
-                history.publish(
+                row = history.publish(
                     **{"producer": producer, "seq": seq, "key": key, "epoch": epoch, "cluster": cluster},
                     **{"partition": partition, "outcome": outcome, "at": sent},
                     settled_at=history_time(sent + chance.choice([-3, *range(1, 9)]) * 100),
                     **(place(chance, seq) if outcome == "acked" and chance.random() < 0.9 else {}),
                 )
+                if outcome == "not_sent":
+                    row.update(sent_at=None, settled_at=None, partition=None)
             for other in history.list_reached(cluster):
                 for _ in range(chance.choices([0, 1, 2], [1, 8, 1])[0]):
                     named = position_of(history.publishes[-1]) if other == cluster and chance.random() < 0.8 else None

@@ -20,9 +20,10 @@ def test_each_message_counts_in_the_step_of_its_schedule_its_ack_and_its_deliver
     (delivered,) = history.rows("deliveries", "p0", 1)
     delivered["received_at"] = START + 3 * SECOND
     history.deliver(at=3 * SECOND + 5, producer="p0", seq=1, entry_id=delivered["entry_id"], key=delivered["key"])
-    # One that nobody knows of, and one that failed.
+    # One that nobody knows of, one that failed, and one that was not sent.
     history.publish(at=SECOND, producer="p0", seq=2, outcome="unknown")
     history.publish(at=SECOND + 1, producer="p0", seq=3, outcome="failed")
+    history.publish(at=2 * SECOND, producer="p0", seq=4, outcome="not_sent", sent_at=None, settled_at=None)
     run = Judged(spark, tmp_path / "run", history).run
 
     (published,), (received,) = make_message_series(spark, run, STEPS)
@@ -31,6 +32,7 @@ def test_each_message_counts_in_the_step_of_its_schedule_its_ack_and_its_deliver
     assert published.acked == (1, 0, 1, 0)
     assert published.unknown == (0, 1, 0, 0)
     assert published.failed == (0, 1, 0, 0)
+    assert published.not_sent == (0, 0, 1, 0)
     # 400 µs and 1.2 s, both by the first second, in which they were scheduled.
     assert published.p50_ms == (0.4, None, None, None)
     assert published.max_ms == (1200.0, None, None, None)

@@ -16,6 +16,7 @@ from brokerproof.experiment.verdict import Verdict
 from brokerproof.reports.messages.judged_message import Ruling
 from brokerproof.reports.messages.message_events import Delivered, Event, FaultChanged, Settled, Stored
 from brokerproof.reports.messages.message_life import MessageLife, read_message_life
+from brokerproof.reports.messages.message_life_rows import tabulate_events
 from brokerproof.reports.messages.message_rows import read_message_rows
 from brokerproof.run.deletion import delete_tables
 from brokerproof.run.directory import Run
@@ -215,6 +216,29 @@ def test_a_message_that_failed_is_said_to_have_failed(tmp_path: Path) -> None:
 
     assert read_message_life(run, "p1", 1).sentence == (
         "p1/1 failed for certain (message too big), was found in no log, delivered to nobody; nothing is wrong with it."
+    )
+
+
+def test_a_message_that_was_not_sent_has_no_attempt(tmp_path: Path) -> None:
+    history = History().clean()
+    for table in ("stored", "deliveries"):
+        history.forget(table, "p1", 1)
+    gone = dict.fromkeys(("partition", "sent_at", "settled_at", "ledger_id", "entry_id"))
+    history.publishes[3] |= {"outcome": "not_sent", **gone}
+    run = judge_well(history.write(tmp_path / "run"), places=log_and_audit(copies=0, deliveries=0))
+
+    life = read_message_life(run, "p1", 1)
+
+    assert kinds(life) == ["settled"]
+    assert life.sentence == (
+        "p1/1 was not sent, because too many messages had no answer until the end of the load, was found in no log, "
+        "delivered to nobody; nothing is wrong with it."
+    )
+    (row,) = tabulate_events(life).rows
+    assert (row.event, row.time, row.details) == (
+        "not sent",
+        "–",
+        "too many messages had no answer until the end of the load",
     )
 
 

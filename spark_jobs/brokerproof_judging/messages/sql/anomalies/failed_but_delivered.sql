@@ -1,8 +1,8 @@
--- Every attempt to publish a message failed for certain, and it was delivered. Jepsen calls this an aborted read.
+-- Every attempt to publish a message failed for certain, or the message was not sent, and it was delivered. Jepsen calls
+-- this an aborted read.
 SELECT
     who, number, topic, cluster, subscription,
-    'failed_for_certain' AS cause,
-    concat('its ', attempts, ' attempt(s) failed for certain, and it was delivered to ', first_delivery.consumer)
-        AS detail
+    IF(outcome = 'failed', 'failed_for_certain', 'not_sent') AS cause,
+    concat(not_written_text(outcome, attempts), ', and it was delivered to ', first_delivery.consumer) AS detail
 FROM subscription_facts
-WHERE outcome = 'failed' AND deliveries > 0
+WHERE outcome IN ('failed', 'not_sent') AND deliveries > 0

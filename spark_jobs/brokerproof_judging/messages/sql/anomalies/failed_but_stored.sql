@@ -1,8 +1,7 @@
--- Every attempt to publish a message failed for certain, and it is stored.
+-- Every attempt to publish a message failed for certain, or the message was not sent, and it is stored.
 SELECT
     who, number, topic, cluster, subscription,
-    'failed_for_certain' AS cause,
-    concat('its ', attempts, ' attempt(s) failed for certain, and it is stored at ', position_text(first_copy))
-        AS detail
+    IF(outcome = 'failed', 'failed_for_certain', 'not_sent') AS cause,
+    concat(not_written_text(outcome, attempts), ', and it is stored at ', position_text(first_copy)) AS detail
 FROM log_facts
-WHERE outcome = 'failed' AND copies > 0
+WHERE outcome IN ('failed', 'not_sent') AND copies > 0

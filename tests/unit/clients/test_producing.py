@@ -1,0 +1,196 @@
+"""What a producer records of the messages that it was not able to send."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brokerproof import clock
+from brokerproof.checks import load_scenario
+from brokerproof.clients.producing import ScheduledProducer, complete_publishes, plan_producers
+from brokerproof.clients.record import RecordReader
+from brokerproof.run.directory import Run
+from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
+from brokerproof.run.tables import AttemptOutcome
+from brokerproof.systems.clients import Position, Settled
+
+from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
+
+ROOT = Path(__file__).parents[3]
+RATE, MAX_PENDING, LOAD_S, SETTLE_S = 400, 50, 1.0, 0.3
+
+# What answers each message, by its seq.
+Answers = dict[int, Callable[[], None]]
+
+
+class Client:
+    """A client of a cluster; `on_send` gets each seq, and the calls that answer the messages sent so far."""
+
+    def __init__(self, on_send: Callable[[int, Answers], None]) -> None:
+        self._on_send = on_send
+        self._answers: Answers = {}
+
+    def producer(self, name: str) -> Client:
+        return self
+
+    def send(self, seq: int, key: str, payload: bytes, settle: Any) -> None:
+        acked = Settled(AttemptOutcome.ACKED, partition=-1, position=Position(1, seq))
+        self._answers[seq] = lambda: settle(acked)
+        self._on_send(seq, self._answers)
+
+    def close(self) -> None:
+        pass
+
+
+def never_answer(seq: int, answers: Answers) -> None:
+    pass
+
+
+def answer_at_once(seq: int, answers: Answers) -> None:
+    answers.pop(seq)()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    plant_system(monkeypatch, PlantedSystem())
+    scenario, topology = load_scenario(
+        ROOT / "dags/scenarios/sync_nominal.yaml",
+        ROOT / "topologies",
+        {
+            **{"settle_s": SETTLE_S, "workload.rate": RATE, "workload.producers": 1},
+            **{"workload.client.max_pending": MAX_PENDING, **ON_PLANTED},
+        },
+    )
+    return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology)
+
+
+def publish(run: Run, monkeypatch: pytest.MonkeyPatch, client: Client) -> tuple[list[dict[str, Any]], ProducerEnd]:
+    """The rows in the order of their seq, and the end of the producer."""
+    plant_system(monkeypatch, PlantedSystem(clients=lambda _: client))
+    now = clock.now_us()
+    write_record(run, PhaseTimes(steady_at=now, impact_at=now, recovery_at=now, ends_at=now + int(LOAD_S * 1e6)))
+    task = plan_producers(run)[0]
+    ScheduledProducer(run, task).publish()
+    segments = RecordReader(run, task.client, epoch=0).read_rest()
+    rows = [row for batch in complete_publishes(run, task, 0, segments, lambda: None) for row in batch.to_pylist()]
+    end = read_record(run, ProducerEnd, 0)
+    assert end is not None
+    assert end.counts == {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in AttemptOutcome}
+    assert end.scheduled == len(rows)
+    assert sorted(row["seq"] for row in rows) == list(range(len(rows)))
+    return sorted(rows, key=lambda row: row["seq"]), end
+
+
+def test_messages_that_a_full_max_pending_held_back_until_the_end_are_not_sent(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, end = publish(run, monkeypatch, Client(never_answer))
+    assert end.problem is None
+    assert [row["outcome"] for row in rows[:MAX_PENDING]] == ["unknown"] * MAX_PENDING
+    held_back = rows[MAX_PENDING:]
+    # Every message that was due until the phases ended has a row.
+    assert len(rows) == pytest.approx(RATE * LOAD_S, abs=20)
+    assert {row["outcome"] for row in held_back} == {"not_sent"}
+    for name in ("sent_at", "settled_at", "partition", "ledger_id", "entry_id", "batch_index", "error"):
+        assert {row[name] for row in held_back} == {None}
+    steps = {later["scheduled_at"] - row["scheduled_at"] for row, later in pairwise(rows)}
+    assert {round(step.total_seconds() * RATE, 2) for step in steps} == {1.0}
+    assert all(row["key"] and row["payload_hash"] for row in held_back)
+
+
+def test_a_producer_whose_messages_are_answered_sends_all_that_were_due(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, end = publish(run, monkeypatch, Client(answer_at_once))
+    assert (end.problem, end.not_sent) == (None, 0)
+    assert Counter(row["outcome"] for row in rows) == {"acked": len(rows)}
+    assert len(rows) == pytest.approx(RATE * LOAD_S, abs=20)
+
+
+def test_messages_that_are_held_back_and_sent_before_all_is_settled_are_no_longer_held_back(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The cluster answers nothing for half of the load.
+    ready_at = time.time() + LOAD_S / 2
+
+    def wait(seq: int, answers: Answers) -> None:
+        if time.time() > ready_at:
+            answer_at_once(seq, answers)
+        elif seq == MAX_PENDING - 1:
+            answer_all_at(ready_at, answers)
+
+    rows, end = publish(run, monkeypatch, Client(wait))
+    assert (end.problem, end.not_sent) == (None, 0)
+    assert {row["outcome"] for row in rows} == {"acked"}
+
+
+def answer_all_at(at: float, answers: Answers) -> None:
+    threading.Timer(at - time.time(), lambda: [answer() for answer in list(answers.values())]).start()
+
+
+def test_messages_that_a_producer_was_able_to_send_and_did_not_are_a_problem(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang(seq: int, answers: Answers) -> None:
+        answer_at_once(seq, answers)
+        if seq == 20:
+            time.sleep(LOAD_S + SETTLE_S)
+
+    rows, end = publish(run, monkeypatch, Client(hang))
+    assert Counter(row["outcome"] for row in rows) == {"acked": 21}
+    assert (end.problem or "").startswith("mycluster-p0: RunError: ")
+    assert "messages were due and not sent, although fewer than max_pending had no answer" in (end.problem or "")
+
+
+def test_a_producer_that_stands_still_for_a_while_sends_what_is_due_afterwards(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stand_still(seq: int, answers: Answers) -> None:
+        answer_at_once(seq, answers)
+        if seq == 20:
+            time.sleep(LOAD_S / 2)
+
+    rows, end = publish(run, monkeypatch, Client(stand_still))
+    assert (end.problem, end.not_sent) == (None, 0)
+    assert len(rows) == pytest.approx(RATE * LOAD_S, abs=20)
+
+
+def test_messages_that_came_due_while_a_producer_hung_are_not_excused_by_those_that_were_held_back(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[int] = []
+
+    def hang_after_a_full_time(seq: int, answers: Answers) -> None:
+        if seq == MAX_PENDING - 1:
+            answer_all_at(time.time() + LOAD_S / 4, answers)
+        elif seq >= MAX_PENDING and not released:
+            # Room came, and with the next message the client stands still until all is over.
+            released.append(seq)
+            time.sleep(LOAD_S + SETTLE_S)
+
+    rows, end = publish(run, monkeypatch, Client(hang_after_a_full_time))
+    found = Counter(row["outcome"] for row in rows)
+    assert found["acked"] == MAX_PENDING
+    assert found["not_sent"] > 0
+    assert "messages were due and not sent" in (end.problem or "")
+    # Those that came due during the hanging have no row.
+    assert len(rows) < RATE * LOAD_S / 2
+
+
+def test_a_producer_that_is_told_to_end_records_what_was_held_back_until_then(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_record(run, EarlyEnd(why="break_it failed", at=clock.now_us()))
+    plant_system(monkeypatch, PlantedSystem(clients=lambda _: Client(never_answer)))
+    producer = ScheduledProducer(run, plan_producers(run)[0])
+    producer.publish(await_begin=lambda: time.time() - 0.5)
+    end = read_record(run, ProducerEnd, 0)
+    assert end is not None
+    assert (end.unknown, end.problem) == (MAX_PENDING, "mycluster-p0: it was told to end before its time")
+    assert end.not_sent == pytest.approx(RATE * 0.5 - MAX_PENDING, abs=20)
