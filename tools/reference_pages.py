@@ -170,8 +170,8 @@ def _describe_type(content: Mapping[str, Any], definitions: Mapping[str, Any]) -
 
 
 def _tabulate_anomalies() -> Iterator[str]:
-    yield "A message counts as acked if an attempt of it was acked, as failed if all of them failed, as not sent if there"
-    yield "was none, else as unknown."
+    yield "A message counts as acked if an attempt of it was acked, as failed if all of them failed, as not sent if"
+    yield "there was none, else as unknown."
     yield "A scenario changes the last column by name: `tighten` makes an anomaly illegal, `loosen` makes it legal."
     yield "`unproven` makes the verdict `unknown`.\n"
     yield "| suite | anomaly | message … | illegal under |"

@@ -32,8 +32,10 @@ TOTALS = tuple(Totals.model_fields)
 class Counts(Totals):
     """The totals, and anomalies by kind, legal and illegal apart. A kind that is left out did not occur."""
 
-    # No total: the history has a column for each of those. Runs that were judged before have none.
-    not_sent: Count = Field(0, description="messages that a full `max_pending` held back until the end")
+    # It is no total, because the history has a column for each of those.
+    not_sent: Count | None = Field(
+        None, description="messages that a full `max_pending` held back until the end; null where nobody recorded them"
+    )
 
     legal: dict[Anomaly, Count]
     illegal: dict[Anomaly, Count]

@@ -316,9 +316,9 @@ class ProducerEnd(Record):
     acked: int | None
     failed: int | None
     unknown: int | None
-    # Messages that a full `max_pending` held back until the end. Older runs did not record them.
-    not_sent: int | None = 0
-    # Its process, and how many segments of its record it wrote; None in runs that were recorded without them.
+    # Messages that a full `max_pending` held back until the end, the producer's process, and how many segments of its
+    # record it wrote. They are None in runs that were recorded without them.
+    not_sent: int | None = None
     epoch: int | None = None
     segments: int | None = None
     # None where it did all that the schedule asked for.

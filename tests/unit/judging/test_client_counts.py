@@ -24,6 +24,8 @@ from .judged import pass_suites
 
 PRODUCERS, CONSUMER = ("main-p0", "main-p1"), "audit-c0"
 SEGMENTS = 4
+# What the task of a killed producer leaves.
+KILLED = dict.fromkeys(("scheduled", "acked", "failed", "unknown", "not_sent"))
 
 
 class Counted:
@@ -42,7 +44,7 @@ class Counted:
         self.epochs: dict[str, list[dict[str, Any]]] = {}
         for number, producer in enumerate(PRODUCERS):
             rows = Counter(row["outcome"] for row in self.history.publishes if row["producer"] == producer)
-            counts = {name: rows[name] for name in ("acked", "failed", "unknown")}
+            counts = {name: rows[name] for name in ("acked", "failed", "unknown", "not_sent")}
             self.ends[producer] = {"scheduled": rows.total(), **counts, "epoch": 0, "segments": SEGMENTS}
             self.epochs[f"load-{number}"] = [self.epoch(rows.total())]
         self.ends[CONSUMER] = {"delivered": len(self.history.deliveries), "epoch": 0, "segments": SEGMENTS}
@@ -152,21 +154,20 @@ def test_a_record_whose_tail_is_gone_is_named(tmp_path: Path, counted: Counted) 
 
 def test_a_segment_that_is_missing_in_the_middle_is_named(tmp_path: Path, counted: Counted) -> None:
     # A killed client left no count of its own, so that only its record can show what is gone.
-    del counted.ends["main-p1"]
-    counted.ends["main-p1"] = {"scheduled": None, "acked": None, "failed": None, "unknown": None, "problem": "killed"}
+    counted.ends["main-p1"] = {**KILLED, "problem": "killed"}
     counted.epochs["load-1"] = [Counted.epoch(6, segments=3, missing=(1,))]
     assert counted.find_problems(tmp_path) == ("Of the record of main-p1, these segments are missing: 1.",)
 
 
 def test_a_client_that_was_killed_has_no_count_of_its_own_that_differs(tmp_path: Path, counted: Counted) -> None:
-    counted.ends["main-p0"] = {"scheduled": None, "acked": None, "failed": None, "unknown": None}
+    counted.ends["main-p0"] = dict(KILLED)
     # Its task completed the record by what it may have sent.
     counted.epochs["load-0"] = [Counted.epoch(6, segments=1)]
     assert counted.find_problems(tmp_path) == ()
 
 
 def test_a_killed_client_whose_table_lacks_rows_of_its_record_is_named(tmp_path: Path, counted: Counted) -> None:
-    counted.ends["main-p0"] = {"scheduled": None, "acked": None, "failed": None, "unknown": None}
+    counted.ends["main-p0"] = dict(KILLED)
     counted.epochs["load-0"] = [Counted.epoch(7)]
     assert counted.find_problems(tmp_path) == (
         "The numbers of rows of main-p0 differ: its record holds 7, the table publishes holds 6.",
