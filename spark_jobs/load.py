@@ -9,7 +9,6 @@ job one of the whole load.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 from brokerproof import clock
@@ -53,7 +52,7 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
     with ClientProcess("brokerproof.clients.producing", run, task.client, task.number, epoch) as client:
         client.await_ready()
         # All producers start at one moment.
-        client.begin(max(float(at) for at in context.allGather(str(time.time()))) + 0.1)
+        client.begin(max(float(at) for at in context.allGather(str(clock.now_s()))) + 0.1)
         segments = follow_record(run, client, reader, lambda: _is_overdue(run))
         ended = lambda: read_record(run, ProducerEnd, task.number) is not None  # noqa: E731
         rows = complete_publishes(run, task, epoch, segments, lambda: None if ended() else reader.read_reservation())

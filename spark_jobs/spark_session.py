@@ -9,6 +9,7 @@ from typing import TypeVar
 from brokerproof.errors import BrokerproofError
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS, Batches
+from brokerproof.run.time_axis import follow_time_axis
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -38,7 +39,9 @@ def run_tasks(
     def run_numbered(batches: Batches) -> Batches:
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
-                yield from work(Run(directory), tasks[number])
+                # A worker of Spark is a process of its own, perhaps on another machine.
+                follow_time_axis(here := Run(directory))
+                yield from work(here, tasks[number])
 
     numbers: DataFrame = spark.range(0, len(tasks), 1, len(tasks))
     # One action a job, because a second one would repeat what the tasks do to the cluster.
@@ -75,7 +78,7 @@ def open_run(arguments: Sequence[str] | None = None) -> Run:
         raise SystemExit(f"usage: {sys.argv[0]} RUN_DIR")
     try:
         run = Run(directories[0])
-        _ = run.facts
+        follow_time_axis(run)
     except BrokerproofError as error:
         raise SystemExit(str(error)) from None
     return run

@@ -21,6 +21,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.records import write_record
 from brokerproof.run.series import RunSeries
+from brokerproof.run.time_axis import follow_time_axis
 from pyspark.sql import SparkSession
 
 EXPECTATIONS = Path(__file__).resolve().parents[1] / "expectations"
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from brokerproof_judging.run_judging import judge_run
         from brokerproof_judging.suites.evaluation import evaluate
 
+        follow_time_axis(run)
         for table in recover_tables(run):
             print(f"{table}: its job did not get to its end; the table was made from the records of its clients")
         evaluate_suites = partial(evaluate, required=options.suite or [])

@@ -29,6 +29,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ClustersConfigured, RunReleased, TimelineProcess, read_record, write_record
 from brokerproof.run.seals import seal_tables
+from brokerproof.run.time_axis import follow_time_axis, make_time_axis
 from brokerproof.runtimes.protocols import NodeSpec, RunsProcesses, Runtime, SupervisesNodes
 from brokerproof.runtimes.registry import (
     load_runtime,
@@ -110,7 +111,9 @@ def begin(
             settings=dict(overrides or {}),
             versions=_read_versions(topology),
             sealed=True,
+            time_axis=make_time_axis(),
         )
+        follow_time_axis(run)
         start_monitor(run, slot)
     return run
 

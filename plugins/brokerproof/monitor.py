@@ -39,6 +39,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.seals import seal_tables
+from brokerproof.run.time_axis import follow_time_axis
 from brokerproof.runtimes.registry import make_runtime, require_links, require_supervision
 from brokerproof.runtimes.restart_samples import RestartSampler
 from brokerproof.systems.registry import make_observation
@@ -230,4 +231,6 @@ def _collect_backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    watch_run(Run(sys.argv[1]))
+    watched = Run(sys.argv[1])
+    follow_time_axis(watched)
+    watch_run(watched)

@@ -29,6 +29,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
 from brokerproof.run.tables import AttemptOutcome, Batches, make_batch
+from brokerproof.run.time_axis import follow_time_axis
 from brokerproof.systems.clients import hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
 
@@ -106,11 +107,11 @@ class ScheduledProducer:
         self._held_back = 0
 
     def publish(
-        self, say_ready: Callable[[], None] = lambda: None, await_begin: Callable[[], float] = time.time
+        self, say_ready: Callable[[], None] = lambda: None, await_begin: Callable[[], float] = clock.now_s
     ) -> None:
-        """Connect, send from `await_begin` (of time.time) until the phases end, wait until all is settled, and close.
+        """Connect, send from `await_begin` until the phases end, wait until all is settled, and close.
 
-        Leaves the record of the end, whatever happens: a problem is in it.
+        `await_begin` gives seconds of the clock. Leaves the record of the end, whatever happens: a problem is in it.
         """
         problem: BaseException | None = None
         keeper = threading.Thread(target=self._keep_record, name="record", daemon=True)
@@ -135,7 +136,7 @@ class ScheduledProducer:
         name, keys, rate, size = self.task.producer, self.task.keys, self.task.rate, self.workload.size
         limit, start_at = self.workload.client.max_pending, self._start_at
         while True:
-            now = time.time()
+            now = clock.now_s()
             ends_at = self._find_end(now)
             horizon = now if ends_at is None else min(now, ends_at)
             due = int((horizon - start_at) * rate) + 1 if horizon >= start_at else 0
@@ -355,6 +356,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parent = Parent(int(ready))
     parent.watch()
     run = Run(directory)
+    follow_time_axis(run)
     task = plan_producers(run)[int(number)]
     ScheduledProducer(run, task, epoch=int(epoch), gone=parent.gone).publish(parent.say_ready, parent.await_begin)
     sys.stderr.flush()

@@ -10,6 +10,13 @@ from pydantic import Field
 from brokerproof.run.strict_model import StrictModel
 
 
+class TimeAxis(StrictModel):
+    """The axis of a run's times: CLOCK_MONOTONIC of one boot, and what turns it into microseconds since the epoch."""
+
+    boot_id: str
+    offset_us: int
+
+
 class RunFacts(StrictModel):
     """The run's name, what was asked for, and what it holds of the machine. Moments are microseconds."""
 
@@ -22,7 +29,10 @@ class RunFacts(StrictModel):
     overrides: dict[str, Any] = Field(
         default_factory=dict, alias="settings", description="what was changed for this run, by dotted path"
     )
-    # All processes of one machine read one clock.
+    time_axis: TimeAxis | None = Field(
+        None, description="what the run's times are taken from; null where that is the wall clock, as in older runs"
+    )
+    # All processes of one machine have one time axis.
     clock_error_us: int = Field(0, description="how far the clocks of the run's processes may be apart")
     slot: int | None = Field(None, description="the slot of the machine; null where the run holds none")
     addresses: dict[str, str] = Field(default_factory=dict, description="the address of each node")

@@ -9,11 +9,15 @@ from brokerproof import clock
 from brokerproof.errors import BrokerproofError, MachineError, RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, StepSeconds, read_record, record_keys, remove_record, write_record
+from brokerproof.run.time_axis import follow_time_axis
 
 
 @contextmanager
 def record_step(run: Run, step: str) -> Iterator[None]:
     """Leave the step's seconds and, where it raises, its problem; the problem of an earlier attempt is removed."""
+    with suppress(RunError):
+        # A step that needs run.json says itself that it cannot be read.
+        follow_time_axis(run)
     started_at = clock.now_us()
     remove_record(run, StepProblem, step)
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from brokerproof.clock import wait_until
+from brokerproof.clock import list_variables, wait_until
 from brokerproof.errors import DeadlineError, MachineError, NodeError
 from brokerproof.network import ADDRESS_TAKEN, AddressOfControl, Link, Plan, list_files_of_link, record_link
 from brokerproof.runtimes.engine import NODE, Container, RunInEngine
@@ -36,6 +36,7 @@ def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> Link:
             image=from_environment().image,
             is_ours=True,
             command=("python", "-m", "brokerproof.network", f"{{node}}/{NAME}"),
+            environment=list_variables(),
             files={f"{NAME}/{file}": text for file, text in list_files_of_link(plan, inside).items()},
             labels={NODE: NAME},
             network=first,

@@ -1,0 +1,125 @@
+"""The time axis of a run: a step of the wall clock moves no time of a process that follows it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from brokerproof import clock
+from brokerproof.checks import load_scenario
+from brokerproof.run.directory import Run
+from brokerproof.run.facts import TimeAxis
+from brokerproof.run.time_axis import follow_time_axis, make_time_axis
+
+ROOT = Path(__file__).parents[3]
+S = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def _leave_axis() -> Iterator[None]:
+    yield
+    clock.leave_axis()
+
+
+class WallClock:
+    """The wall clock of this process in nanoseconds, `ahead_s` seconds ahead of the real one."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+        self._real = time.time_ns
+
+    def __call__(self) -> int:
+        return self._real() + int(self.ahead_s * 1e9)
+
+
+@pytest.fixture
+def wall(monkeypatch: pytest.MonkeyPatch) -> WallClock:
+    wall = WallClock()
+    monkeypatch.setattr(time, "time_ns", wall)
+    return wall
+
+
+def make_run(tmp_path: Path, axis: TimeAxis | None) -> Run:
+    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies")
+    directory = str(tmp_path / "run")
+    Run.create(directory, run_id="r", scenario=scenario, topology=topology, time_axis=axis)
+    return Run(directory)
+
+
+def ask_child() -> int:
+    """How many microseconds the times of a process that this one starts are ahead of this process's."""
+    program = "from brokerproof import clock; print(clock.now_us())"
+    before = clock.now_us()
+    answer = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    return int(answer) - before
+
+
+@pytest.mark.parametrize("step_s", [2.0, -2.0])
+def test_a_step_of_the_wall_clock_moves_no_time_of_a_run(tmp_path: Path, wall: WallClock, step_s: float) -> None:
+    follow_time_axis(make_run(tmp_path, make_time_axis()))
+    before = clock.now_us()
+    assert abs(before - clock.SYSTEM_CLOCK.wall_us()) < S // 10
+    wall.ahead_s = step_s
+    assert 0 <= clock.now_us() - before < S // 10
+    assert clock.SYSTEM_CLOCK.measure_wall_lead() == pytest.approx(step_s * S, abs=S // 10)
+
+
+def test_a_process_that_begins_after_a_step_has_the_same_time_axis(tmp_path: Path, wall: WallClock) -> None:
+    axis = make_time_axis()
+    before = clock.now_us()
+    wall.ahead_s = 2.0
+    follow_time_axis(make_run(tmp_path, axis))
+    assert 0 <= clock.now_us() - before < S
+
+
+def test_a_process_that_is_started_from_one_follows_the_same_axis(tmp_path: Path) -> None:
+    axis = make_time_axis()
+    follow_time_axis(make_run(tmp_path, axis.model_copy(update={"offset_us": axis.offset_us + 3600 * S})))
+    assert 0 <= ask_child() < 60 * S
+
+
+def test_on_another_boot_a_process_takes_its_own_offset_once(tmp_path: Path, wall: WallClock) -> None:
+    follow_time_axis(make_run(tmp_path, TimeAxis(boot_id="another", offset_us=17)))
+    before = clock.now_us()
+    assert abs(before - clock.SYSTEM_CLOCK.wall_us()) < S // 10
+    wall.ahead_s = 2.0
+    assert 0 <= clock.now_us() - before < S // 10
+
+
+def test_a_run_without_an_axis_goes_by_the_wall_clock(tmp_path: Path, wall: WallClock) -> None:
+    follow_time_axis(make_run(tmp_path, None))
+    before = clock.now_us()
+    wall.ahead_s = 2.0
+    assert clock.now_us() - before >= 2 * S
+    assert clock.SYSTEM_CLOCK.measure_wall_lead() == pytest.approx(0, abs=S // 100)
+
+
+def test_a_process_that_turns_to_an_older_run_leaves_the_axis(tmp_path: Path, wall: WallClock) -> None:
+    follow_time_axis(make_run(tmp_path / "new", make_time_axis()))
+    follow_time_axis(make_run(tmp_path / "old", None))
+    wall.ahead_s = 2.0
+    assert clock.now_us() == pytest.approx(clock.SYSTEM_CLOCK.wall_us(), abs=S // 10)
+    assert clock.list_variables() == {}
+
+
+def test_a_reading_in_which_the_process_was_held_up_says_nothing() -> None:
+    class HeldUp(clock.Clock):
+        """Each look takes a microsecond, but one of the wall clock's takes a second."""
+
+        def __init__(self) -> None:
+            self._now_us, self._looks = 0, 0
+
+        def now_us(self) -> int:
+            self._now_us += 1
+            return self._now_us
+
+        def wall_us(self) -> int:
+            self._looks += 1
+            self._now_us += S if self._looks == 1 else 1
+            return self._now_us
+
+    assert abs(HeldUp().measure_wall_lead()) <= 1
