@@ -39,7 +39,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.seals import seal_tables
-from brokerproof.run.time_axis import follow_time_axis
+from brokerproof.run.time_axis import MONITOR, follow_time_axis, note_wall_clock
 from brokerproof.runtimes.registry import make_runtime, require_links, require_supervision
 from brokerproof.runtimes.restart_samples import RestartSampler
 from brokerproof.systems.registry import make_observation
@@ -233,4 +233,5 @@ if __name__ == "__main__":
     logging.getLogger("httpx").setLevel(logging.WARNING)
     watched = Run(sys.argv[1])
     follow_time_axis(watched)
-    watch_run(watched)
+    with note_wall_clock(watched, MONITOR):
+        watch_run(watched)

@@ -22,6 +22,7 @@ from brokerproof_judging.measurements.run_measurements import measure_run, read_
 from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging, start_judging_workers
 from brokerproof_judging.messages.publish_record import find_problems, list_logs
 from brokerproof_judging.stopwatch import Stopwatch
+from brokerproof_judging.wall_clock import read_wall_clocks
 
 WITHOUT_SEALS = "This run was recorded before tables had seals, so nothing proves that its tables are whole."
 
@@ -81,7 +82,7 @@ def _judge(
         verdict=verdict,
         why=why,
         problems=tuple(problems),
-        notes=() if run.facts.sealed else (WITHOUT_SEALS,),
+        notes=(*(() if run.facts.sealed else (WITHOUT_SEALS,)), *read_wall_clocks(run).list_notes()),
         suites=dict(suites),
         counts=counts,
         recovery=group_by_fault(measurements),

@@ -27,7 +27,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
 from brokerproof.run.tables import Batches, make_batch
-from brokerproof.run.time_axis import follow_time_axis
+from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 from brokerproof.systems.clients import Clients, Consumer
 from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import list_abilities, make_clients, make_observation, name_topic
@@ -251,7 +251,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parent.say_ready()
     run = Run(directory)
     follow_time_axis(run)
-    consume(run, plan_consumers(run)[int(number)], epoch=int(epoch), gone=parent.gone)
+    task = plan_consumers(run)[int(number)]
+    with note_wall_clock(run, task.client):
+        consume(run, task, epoch=int(epoch), gone=parent.gone)
     sys.stderr.flush()
     # Everything is recorded; threads of the system's client that hang must not keep the process.
     os._exit(0)

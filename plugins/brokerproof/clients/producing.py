@@ -29,7 +29,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
 from brokerproof.run.tables import AttemptOutcome, Batches, make_batch
-from brokerproof.run.time_axis import follow_time_axis
+from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 from brokerproof.systems.clients import hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
 
@@ -358,7 +358,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run = Run(directory)
     follow_time_axis(run)
     task = plan_producers(run)[int(number)]
-    ScheduledProducer(run, task, epoch=int(epoch), gone=parent.gone).publish(parent.say_ready, parent.await_begin)
+    producer = ScheduledProducer(run, task, epoch=int(epoch), gone=parent.gone)
+    with note_wall_clock(run, task.client):
+        producer.publish(parent.say_ready, parent.await_begin)
     sys.stderr.flush()
     # Everything is recorded; threads of the system's client that hang must not keep the process.
     os._exit(0)

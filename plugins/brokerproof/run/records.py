@@ -182,6 +182,30 @@ class NotificationAttempt(Record):
     at: Moment
 
 
+class WallClockStep(StrictModel):
+    """A step of a wall clock: between two notes, it moved against the run's time axis."""
+
+    # On the run's axis: the note that found it.
+    at: Moment
+    # Microseconds; negative if the clock was set back.
+    size_us: int
+
+
+class WallClockNote(Record):
+    """The wall clock of a process beside the run's time axis, noted once a second, with its steps until then."""
+
+    KIND, KEY = "wall_clock", "process"
+
+    # A client by its name in the run's directory, or the monitor.
+    process: str
+    # The boot whose CLOCK_MONOTONIC the process reads.
+    boot_id: str
+    at: Moment
+    # Microseconds that the wall clock was ahead of the axis.
+    lead_us: int
+    steps: tuple[WallClockStep, ...]
+
+
 class SealedFile(StrictModel):
     """One Parquet file of a table; its name is below the table's directory."""
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from brokerproof import clock
 from brokerproof.run.directory import Run
 from brokerproof.run.facts import TimeAxis
+from brokerproof.run.records import WallClockNote, WallClockStep, read_record, write_record
+
+# The name of the monitor among the processes that note their wall clocks; clients have names of their own.
+MONITOR = "monitor"
+_NOTE_EVERY_S = 1.0
+# Less than this between two notes is no step: a clock that is set right slowly moves by less.
+_STEP_US = 100_000
 
 
 def make_time_axis() -> TimeAxis:
@@ -22,3 +33,54 @@ def follow_time_axis(run: Run) -> None:
         clock.leave_axis()
     else:
         clock.follow_axis(axis.boot_id, axis.offset_us)
+
+
+@contextmanager
+def note_wall_clock(run: Run, process: str) -> Iterator[None]:
+    """Note the wall clock of this process once a second while the block runs, and at its end.
+
+    An error ends the notes and not the process, and stderr has it.
+    """
+    ending = threading.Event()
+
+    def note_repeatedly() -> None:
+        notes, ended = WallClockNotes(run, process), False
+        while not ended:
+            notes.add()
+            ended = ending.wait(_NOTE_EVERY_S)
+        notes.add()
+
+    noting = threading.Thread(target=note_repeatedly, name="wall clock", daemon=True)
+    noting.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        noting.join()
+
+
+class WallClockNotes:
+    """The notes of one process, of which the last one has the steps of all."""
+
+    def __init__(self, run: Run, process: str, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
+        """`process` may be the name of an earlier process whose work this one does again.
+
+        Raises RunError if that one's note is damaged.
+        """
+        self._run, self._process, self._time = run, process, time
+        earlier = read_record(run, WallClockNote, process)
+        self._steps = earlier.steps if earlier else ()
+        self._lead_us: int | None = None
+
+    def add(self) -> None:
+        """Note the wall clock as it is now. Raises MachineError."""
+        lead_us, at = self._time.measure_wall_lead(), self._time.now_us()
+        if self._lead_us is not None and abs(lead_us - self._lead_us) > _STEP_US:
+            self._steps = (*self._steps, WallClockStep(at=at, size_us=lead_us - self._lead_us))
+        self._lead_us = lead_us
+        write_record(
+            self._run,
+            WallClockNote(
+                process=self._process, boot_id=clock.read_boot_id(), at=at, lead_us=lead_us, steps=self._steps
+            ),
+        )

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.suites.standard_expectations import StandardExpectation
+from brokerproof.suites.standard_expectations import Scope, StandardExpectation
+
+# The column, of `stored` and `deliveries`, whose times are of wall clocks.
+_WALL_TIME = "published_at"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,12 @@ class WrittenExpectation:
     def columns(self) -> tuple[str, ...]:
         """The columns that a standard expectation names."""
         return list_columns(self.standard, self.kwargs) if self.standard else ()
+
+    @property
+    def reads_wall_times(self) -> bool:
+        """Whether a standard expectation reads a time that the system's client took from the wall clock."""
+        values = self.columns if self.standard and self.standard.scope is not Scope.ROWS else ()
+        return _WALL_TIME in values or _WALL_TIME in str(self.kwargs.get("unexpected_rows_query", ""))
 
     @property
     def minimum(self) -> float | None:

@@ -36,6 +36,7 @@ from brokerproof_judging.suites.judged_tables import JudgedTables
 from brokerproof_judging.suites.library import GreatExpectations, Library
 from brokerproof_judging.suites.standard_answers import list_left_out, read_standard_answers
 from brokerproof_judging.suites.table_counts import count_table
+from brokerproof_judging.wall_clock import read_wall_clocks
 
 
 def evaluate(
@@ -128,7 +129,8 @@ def _evaluate_table(file: SuiteFile, library: Library, tables: JudgedTables, run
         # Where messages were judged, an empty `anomalies` says that none has any.
         judged = table == "anomalies" and counts.rows == 0 and tables.message_counts.rows > 0
         validation = library.validate(file, frame)
-        answers = read_standard_answers(file, validation, counts, no_row_is_a_finding=judged)
+        doubt = read_wall_clocks(run).doubt_publish_times()
+        answers = read_standard_answers(file, validation, counts, no_row_is_a_finding=judged, doubt_of_wall_times=doubt)
     except Exception as error:
         logging.getLogger(__name__).warning("%s could not be judged", file.title, exc_info=error)
         answers = [

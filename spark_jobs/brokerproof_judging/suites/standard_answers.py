@@ -22,15 +22,27 @@ class DoubtError(Exception):
 
 
 def read_standard_answers(
-    file: SuiteFile, validation: Validation, counts: TableCounts, *, no_row_is_a_finding: bool
+    file: SuiteFile,
+    validation: Validation,
+    counts: TableCounts,
+    *,
+    no_row_is_a_finding: bool,
+    doubt_of_wall_times: str = "",
 ) -> list[Answer]:
     """The answers in the order of the file; RunError where Great Expectations did not evaluate what is written.
 
-    `no_row_is_a_finding` is true where an empty table says that there was nothing to be found.
+    `no_row_is_a_finding` is true where an empty table says that there was nothing to be found. `doubt_of_wall_times`
+    is empty if nothing speaks against an expectation that reads wall times.
     """
-    return [
+    answers = [
         matched if isinstance(matched, Answer) else _read(written, matched, counts, no_row_is_a_finding)
         for written, matched in zip(file.expectations, match_results(file, validation), strict=True)
+    ]
+    return [
+        Answer(written=answer.written, tally=None, samples=[], problem=doubt_of_wall_times)
+        if doubt_of_wall_times and answer.tally is not None and answer.written.reads_wall_times
+        else answer
+        for answer in answers
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.run.directory import Run
 from brokerproof.run.facts import TimeAxis
-from brokerproof.run.time_axis import follow_time_axis, make_time_axis
+from brokerproof.run.records import WallClockNote, read_record
+from brokerproof.run.time_axis import WallClockNotes, follow_time_axis, make_time_axis, note_wall_clock
 
 ROOT = Path(__file__).parents[3]
 S = 1_000_000
@@ -123,3 +125,72 @@ def test_a_reading_in_which_the_process_was_held_up_says_nothing() -> None:
             return self._now_us
 
     assert abs(HeldUp().measure_wall_lead()) <= 1
+
+
+class TwoClocks(clock.Clock):
+    """The axis and the wall clock beside it, which time passes on only where a test says so."""
+
+    def __init__(self) -> None:
+        self.at, self.lead_us = 1_800_000_000 * S, 0
+
+    def now_us(self) -> int:
+        return self.at
+
+    def wall_us(self) -> int:
+        return self.at + self.lead_us
+
+
+def note(run: Run, leads_us: list[int]) -> WallClockNote:
+    """The last note of a process whose wall clock was noted once a second, so far ahead of the axis."""
+    clocks = TwoClocks()
+    notes = WallClockNotes(run, "load-0", clocks)
+    for lead_us in leads_us:
+        clocks.at += S
+        clocks.lead_us = lead_us
+        notes.add()
+    found = read_record(run, WallClockNote, "load-0")
+    assert found is not None
+    assert (found.at, found.lead_us) == (clocks.at, clocks.lead_us)
+    return found
+
+
+@pytest.mark.parametrize("size_us", [2 * S, -2 * S, 150_000])
+def test_a_step_of_the_wall_clock_is_noted_with_its_time_and_size(tmp_path: Path, size_us: int) -> None:
+    found = note(make_run(tmp_path, None), [0, 0, size_us, size_us])
+    assert [(step.at, step.size_us) for step in found.steps] == [(1_800_000_003 * S, size_us)]
+
+
+@pytest.mark.parametrize(
+    "leads_us",
+    [[0, 20_000, -20_000, 20_000], [second * 50_000 for second in range(60)], [2 * S, 2 * S, 2 * S]],
+    ids=["jitter of 20 ms", "a clock that is set right by 50 ms a second", "a clock that was ahead from the beginning"],
+)
+def test_what_is_no_step_is_not_noted(tmp_path: Path, leads_us: list[int]) -> None:
+    assert note(make_run(tmp_path, None), leads_us).steps == ()
+
+
+def test_a_process_that_does_the_work_again_keeps_the_steps_of_the_one_before(tmp_path: Path) -> None:
+    run = make_run(tmp_path, None)
+    note(run, [0, 2 * S])
+    assert [step.size_us for step in note(run, [2 * S, 0]).steps] == [2 * S, -2 * S]
+
+
+def test_a_step_just_before_the_end_of_a_process_is_noted(tmp_path: Path, wall: WallClock) -> None:
+    run = make_run(tmp_path, make_time_axis())
+    follow_time_axis(run)
+    with note_wall_clock(run, "load-0"):
+        clock.wait_until(lambda: read_record(run, WallClockNote, "load-0"), timeout_s=5, what="the first note")
+        wall.ahead_s = -2.0
+    found = read_record(run, WallClockNote, "load-0")
+    assert found is not None
+    assert [step.size_us / S for step in found.steps] == [pytest.approx(-2.0, abs=0.1)]
+
+
+def test_notes_that_cannot_be_written_do_not_end_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda error: problems.append(str(error.exc_value)))
+    run = make_run(tmp_path, None)
+    (tmp_path / "run" / "state").write_text("a file in the place of the directory")
+    with note_wall_clock(run, "load-0"):
+        pass
+    assert len(problems) == 1

@@ -17,6 +17,7 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.run.directory import Run
+from brokerproof.run.records import Record, write_record
 from pyspark.sql import SparkSession
 
 PROJECT = Path(__file__).resolve().parents[4]
@@ -57,6 +58,8 @@ class Planted:
     topology: Topology
     # Rows of the recorded tables, which only standard expectations read.
     recorded: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
 
     def mark(self, anomaly: str, *, legal: bool = False, count: int = 1, in_log: bool = True) -> None:
         """Give the anomaly to the first `count` messages of the log, or of the subscription."""
@@ -84,7 +87,9 @@ class Planted:
                 **self.scenario,
             }
         )
-        run = Run.create(self.directory, run_id=RUN_ID, scenario=scenario, topology=self.topology)
+        run = Run.create(self.directory, run_id=RUN_ID, scenario=scenario, topology=self.topology, **self.facts)
+        for record in self.records:
+            write_record(run, record)
         for table in ("messages", "anomalies", "measurements"):
             Path(run.table(table)).mkdir(parents=True)
             run.append(table, getattr(self, table))

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.run.facts import TimeAxis
+from brokerproof.run.records import WallClockNote, WallClockStep
 from brokerproof.suites.standard_expectations import (
     CLOSED_KEYWORDS,
     STANDARD_EXPECTATIONS,
@@ -249,6 +251,27 @@ def test_a_suite_that_holds_says_on_how_many_rows(stored: list[dict[str, Any]], 
         f"All 2 standard expectations on `stored` hold for 50 rows. `{name}` left out 2 rows without a value."
     )
     assert [check["rows"] for check in judgement["expectations"]] == [50, 48]
+
+
+@pytest.mark.parametrize(("size_s", "verdict"), [(2.0, "unknown"), (None, "passed")])
+def test_what_rests_on_the_wall_clock_is_unknown_only_if_that_stepped(
+    planted: Planted, stored: list[dict[str, Any]], ask: Ask, size_s: float | None, verdict: str
+) -> None:
+    planted.facts["time_axis"] = TimeAxis(boot_id="here", offset_us=0)
+    steps = () if size_s is None else (WallClockStep(at=1, size_us=int(size_s * 1_000_000)),)
+    for process in ("monitor", *(f"load-{number}" for number in range(2))):
+        of_one = steps if process == "load-0" else ()
+        planted.records.append(WallClockNote(process=process, boot_id="here", at=2, lead_us=0, steps=of_one))
+    judgement = ask(
+        entry(BETWEEN, column="published_at", max_value="2030-01-01"),
+        entry(SQL, unexpected_rows_query="SELECT * FROM {batch} WHERE published_at < '1960-01-01'"),
+        # What does not read the times stays proven.
+        entry(NOT_NULL, column="published_at"),
+        entry(NOT_NULL, column="seq"),
+    )
+    assert judgement["verdict"] == verdict
+    assert [check["verdict"] for check in judgement["expectations"]] == [verdict, verdict, "passed", "passed"]
+    assert ("the wall clock of mycluster-p0 stepped by +2.00 s at" in judgement["why"].lower()) is (size_s is not None)
 
 
 def test_rows_that_break_it_are_counted_and_some_are_shown_whole(stored: list[dict[str, Any]], ask: Ask) -> None:
