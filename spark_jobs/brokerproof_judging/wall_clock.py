@@ -67,7 +67,7 @@ def read_wall_clocks(run: Run) -> WallClocks:
         return WallClocks(clocks=())
     names = {MONITOR: ("the monitor", True)}
     names |= {task.client: (task.producer, True) for task in plan_producers(run)}
-    names |= {task.client: (task.consumer, False) for task in plan_consumers(run)}
+    names |= {task.client: (f"{task.consumer} in {task.cluster}", False) for task in plan_consumers(run)}
     return WallClocks(clocks=[_read(run, key, *name) for key, name in names.items()])
 
 

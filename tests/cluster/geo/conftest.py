@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
-from brokerproof import lifecycle
+from brokerproof import clock, lifecycle
+from brokerproof.machine.files import write_whole
 from brokerproof.run.directory import Run
-from brokerproof.run.records import StepProblem, write_record
+from brokerproof.run.records import PhaseTimes, StepProblem, read_record, write_record
 from brokerproof.settings import from_environment
 from brokerproof.spark.submission import submit_locally
 
-from ..conftest import ROOT, ConfiguredRun
+from ..conftest import HERE, ROOT, ConfiguredRun
 
 EU, US = "cluster-eu", "cluster-us"
+# Of Debian's package faketime.
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+# The steps of the wall clocks in seconds, by client: of the consumer in one cluster, and of the producer in the other.
+STEPS = {"consume-0": 2, "load-1": -2}
 
 
 @pytest.fixture(scope="package")
@@ -81,6 +88,35 @@ def run_jobs(run: Run) -> Run:
 
 
 @pytest.fixture(scope="package")
-def judged(geo: ConfiguredRun) -> Run:
-    """A run of the jobs without faults, from its load to its judgement."""
-    return run_jobs(geo.reserved)
+def judged(geo: ConfiguredRun, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of the jobs without faults, from its load to its judgement.
+
+    If libfaketime is here, the wall clocks of two clients step while the load is steady.
+    """
+    if FAKETIME is None:
+        return run_jobs(geo.reserved)
+    places = tmp_path_factory.mktemp("wall-clocks")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("OWN_WALL_CLOCKS", str(places))
+        environment.setenv("OWN_WALL_CLOCKS_LIBRARY", str(FAKETIME))
+        path = os.pathsep.join([str(HERE / "own_wall_clocks"), os.environ.get("PYTHONPATH", "")])
+        environment.setenv("PYTHONPATH", path)
+        set_wall_clocks(places, dict.fromkeys(STEPS, 0))
+        stepping = threading.Thread(target=step_wall_clocks, args=(geo.reserved, places))
+        stepping.start()
+        run = run_jobs(geo.reserved)
+        stepping.join()
+    return run
+
+
+def step_wall_clocks(run: Run, places: Path) -> None:
+    """Have the wall clocks step half-way through the load."""
+    phases = clock.wait_until(lambda: read_record(run, PhaseTimes), timeout_s=300, what="the load to be steady")
+    clock.wait_until(lambda: clock.now_us() > phases.impact_at, timeout_s=60, what="the middle of the load")
+    set_wall_clocks(places, STEPS)
+
+
+def set_wall_clocks(places: Path, ahead_s: Mapping[str, int]) -> None:
+    """Say how many seconds the wall clock of each client is ahead."""
+    for client, seconds in ahead_s.items():
+        write_whole(places / client, f"{seconds:+d}")

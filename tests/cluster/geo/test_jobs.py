@@ -2,17 +2,52 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow.parquet as pq
+from brokerproof.experiment.verdict import Verdict
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import read_judgement
 from brokerproof.run.records import LoadEnd, read_record
+from missing_parts import leave_out
+
+from .conftest import FAKETIME
 
 
 def test_a_run_without_faults_passes(judged: Run) -> None:
     result = compose_outcome(judged).model_dump(mode="json")
     assert result["verdict"] == "passed", result["why"]
     assert all(count == 0 for count in result["counts"]["illegal"].values())
+
+
+def test_steps_of_two_clients_wall_clocks_are_named_and_change_no_verdict(judged: Run) -> None:
+    if FAKETIME is None:
+        leave_out("no libfaketime: install the package faketime")
+    judgement = read_judgement(judged)
+    assert (judgement.verdict, judgement.problems) == (Verdict.PASSED, ())
+    named = [re.sub(r" at .* UTC", "", note) for note in judgement.notes]
+    assert sorted(named) == [
+        "The wall clock of audit-c0 in cluster-eu stepped by +2.00 s.",
+        "The wall clock of cluster-us-p0 stepped by -2.00 s.",
+    ]
+    # The steps were real: the messages say when they were published by the producer's wall clock.
+    assert min(find_publish_leads(judged, "cluster-us-p0")) < -1.5
+    assert min(find_publish_leads(judged, "cluster-eu-p0")) > -1.5
+
+
+def find_publish_leads(run: Run, producer: str) -> list[float]:
+    """Of each message, the seconds from when it was sent to when it was published by its own account."""
+    sent = {
+        row["seq"]: row["sent_at"]
+        for row in pq.read_table(run.table("publishes")).to_pylist()
+        if row["producer"] == producer
+    }
+    return [
+        (row["published_at"] - sent[row["seq"]]).total_seconds()
+        for row in pq.read_table(run.table("stored")).to_pylist()
+        if row["producer"] == producer
+    ]
 
 
 def test_every_attempt_is_recorded_with_its_position(judged: Run) -> None:

@@ -51,14 +51,14 @@ def test_no_step_is_no_note(tmp_path: Path) -> None:
 def test_each_step_is_named_with_its_process_its_size_and_its_time(tmp_path: Path) -> None:
     assert list_notes(tmp_path, make_note(PRODUCER, (3, 2.0)), make_note(CONSUMER, (5, -2.0))) == [
         "The wall clock of main-p0 stepped by +2.00 s at 2023-11-14 22:13:23 UTC.",
-        "The wall clock of audit-c0 stepped by -2.00 s at 2023-11-14 22:13:25 UTC.",
+        "The wall clock of audit-c0 in main stepped by -2.00 s at 2023-11-14 22:13:25 UTC.",
     ]
 
 
 def test_a_step_that_every_process_of_the_machine_saw_is_one(tmp_path: Path) -> None:
     notes = [make_note(PRODUCER, (3, 2.0)), make_note(CONSUMER, (4, 2.01)), make_note(MONITOR, (3, 1.99))]
     assert list_notes(tmp_path, *notes) == [
-        "The wall clock of the monitor, main-p0 and audit-c0 stepped by +1.99 s at 2023-11-14 22:13:23 UTC."
+        "The wall clock of the monitor, main-p0 and audit-c0 in main stepped by +1.99 s at 2023-11-14 22:13:23 UTC."
     ]
 
 
