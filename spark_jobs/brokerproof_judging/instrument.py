@@ -3,7 +3,7 @@
 An error of Brokerproof is no evidence against the messaging system. Where a step broke, or a table is not the one that
 its job sealed, no bound is called held or broken; nor where a fault may still be in force at the end, because then the
 cluster is measured together with what Brokerproof did to it. Where a table of messages is not whole, no anomaly is
-claimed either.
+claimed either. If the clocks of several hosts do not compare, nothing is claimed that compares times of two processes.
 """
 
 from __future__ import annotations
@@ -24,18 +24,26 @@ from brokerproof.run.step_record import list_step_problems
 _AFTER = ("verify", "release")
 _OF_MESSAGES = frozenset({"publishes", "deliveries", "stored"})
 _ON_MESSAGES = (Suite.COMPLETENESS, Suite.UNIQUENESS, Suite.ORDERING)
+_ACROSS_PROCESSES = (
+    Anomaly.POSITION_REGRESSED,
+    Anomaly.DELIVERED_OUT_OF_ORDER,
+    Anomaly.DELIVERED_TWICE,
+    Anomaly.REDELIVERED_AFTER_ACK,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instrument:
     """What is wrong with the instrument, in sentences, and whether the tables of messages are whole.
 
-    `publishes_are_whole` is of the first of them alone: what was acknowledged rests on nothing else.
+    `publishes_are_whole` is of the first of them alone: what was acknowledged rests on nothing else. `hosts_compare` is
+    false if the run's processes were on several hosts whose times do not compare.
     """
 
     problems: Sequence[str]
     messages_are_whole: bool
     publishes_are_whole: bool
+    hosts_compare: bool = True
 
     @property
     def is_whole(self) -> bool:
@@ -47,15 +55,24 @@ WHOLE = Instrument(problems=(), messages_are_whole=True, publishes_are_whole=Tru
 
 
 def examine_instrument(
-    run: Run, seals: SealCheck, record_problems: Mapping[str, Sequence[str]] = MappingProxyType({})
+    run: Run,
+    seals: SealCheck,
+    record_problems: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    doubt_of_hosts: str = "",
 ) -> Instrument:
-    """From the problems of the steps, the seals of the tables, and by table what contradicts its record or itself."""
+    """From the problems of the steps, the seals of the tables, and by table what contradicts its record or itself.
+
+    `doubt_of_hosts` says why the times of several hosts do not compare; empty if they do.
+    """
     broken = seals.broken | {table for table, problems in record_problems.items() if problems}
     sentences = [sentence for step, sentence in list_step_problems(run).items() if step not in _AFTER]
+    doubts = [doubt_of_hosts] if doubt_of_hosts else []
     return Instrument(
-        problems=[*_drop_repetitions(sentences), *seals.problems, *chain(*record_problems.values())],
-        messages_are_whole=not broken & _OF_MESSAGES,
+        problems=[*_drop_repetitions(sentences), *seals.problems, *chain(*record_problems.values()), *doubts],
+        # What a destroyed cluster may lose goes by the times of clients and of the fault.
+        messages_are_whole=not broken & _OF_MESSAGES and not (doubt_of_hosts and run.scenario.destroyed),
         publishes_are_whole="publishes" not in broken,
+        hosts_compare=not doubt_of_hosts,
     )
 
 
@@ -116,4 +133,6 @@ def _withhold(
 def _is_in_doubt(suite: str, check: str, instrument: Instrument, faults_undone: bool) -> bool:
     """Whether one of Brokerproof's own expectations rests on what is not whole."""
     on_messages = suite in _ON_MESSAGES or check in list(Anomaly)
+    if on_messages and check in _ACROSS_PROCESSES and not instrument.hosts_compare:
+        return True
     return not (instrument.messages_are_whole if on_messages else instrument.is_whole and faults_undone)

@@ -64,7 +64,8 @@ def _judge(
         with watch.time_step("measurements"):
             record_problems = find_count_problems(run, summaries)
             record_problems["publishes"] += find_problems(summaries)
-            instrument = examine_instrument(run, seals, record_problems)
+            wall_clocks = read_wall_clocks(run)
+            instrument = examine_instrument(run, seals, record_problems, wall_clocks.doubt_hosts())
             problems = [*instrument.problems, *evidence.list_problems(run, list_logs(summaries))]
             judged = replacement.read(spark, "messages")
             measurements = make_measurements(run, measure_run(run, recorded.result(), judged, counts))
@@ -82,7 +83,7 @@ def _judge(
         verdict=verdict,
         why=why,
         problems=tuple(problems),
-        notes=(*(() if run.facts.sealed else (WITHOUT_SEALS,)), *read_wall_clocks(run).list_notes()),
+        notes=(*(() if run.facts.sealed else (WITHOUT_SEALS,)), *wall_clocks.list_notes()),
         suites=dict(suites),
         counts=counts,
         recovery=group_by_fault(measurements),

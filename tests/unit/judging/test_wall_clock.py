@@ -5,16 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 from brokerproof.run.facts import TimeAxis
 from brokerproof.run.records import WallClockNote, WallClockStep, write_record
+from brokerproof.run.seals import SealCheck
+from brokerproof_judging.instrument import examine_instrument, withhold_claims
 from brokerproof_judging.run_judging import WITHOUT_SEALS, judge_run
 from brokerproof_judging.wall_clock import read_wall_clocks
 from pyspark.sql import SparkSession
 
 from .history import SECOND, START, History
-from .test_instrument import make_suites
+from .judged import suite_judgement
+from .test_instrument import make_check, make_suites
 
 PRODUCER, CONSUMER, MONITOR = "load-0", "consume-0", "monitor"
 
@@ -87,6 +91,45 @@ def test_publish_times_rest_on_the_clocks_that_they_were_taken_from(
     doubt = read_wall_clocks(plant(tmp_path, make_note(process, (3, 2.0)))).doubt_publish_times()
     assert bool(doubt) is doubted
     assert ("stepped by +2.00 s" in doubt) is doubted
+
+
+def test_times_of_two_hosts_are_in_doubt_only_if_a_clock_stepped(tmp_path: Path) -> None:
+    elsewhere = make_note(CONSUMER, boot_id="there")
+    assert read_wall_clocks(plant(tmp_path / "still", elsewhere)).doubt_hosts() == ""
+    stepped = make_note(MONITOR, (3, 2.0))
+    assert read_wall_clocks(plant(tmp_path / "one", stepped)).doubt_hosts() == ""
+    assert read_wall_clocks(plant(tmp_path / "two", elsewhere, stepped)).doubt_hosts() == (
+        "Times of 2 hosts do not compare, because a wall clock stepped: "
+        "The wall clock of the monitor stepped by +2.00 s at 2023-11-14 22:13:23 UTC."
+    )
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "compares_times"),
+    [(Anomaly.POSITION_REGRESSED, True), (Anomaly.DELIVERED_OUT_OF_ORDER, True), (Anomaly.STORED_OUT_OF_ORDER, False)],
+)
+def test_only_what_compares_times_of_two_processes_is_not_claimed_of_hosts_in_doubt(
+    tmp_path: Path, anomaly: Anomaly, compares_times: bool
+) -> None:
+    run = plant(tmp_path, make_note(CONSUMER, boot_id="there"), make_note(MONITOR, (3, 2.0)))
+    seals = SealCheck(broken=frozenset(), problems=())
+    check = make_check(Verdict.FAILED).model_copy(update={"name": str(anomaly)})
+    suite = suite_judgement(Verdict.FAILED, "3 are.").model_copy(update={"expectations": (check,)})
+    suites = {Suite.ORDERING: suite, Suite.RECOVERY: suite_judgement(Verdict.FAILED, "rto_s is 99.")}
+    instrument = examine_instrument(run, seals, [], read_wall_clocks(run).doubt_hosts())
+    judged = withhold_claims(suites, instrument)
+    assert judged[Suite.ORDERING].verdict is (Verdict.UNKNOWN if compares_times else Verdict.FAILED)
+    assert judged[Suite.RECOVERY].verdict is Verdict.UNKNOWN
+    assert withhold_claims(suites, examine_instrument(run, seals, [])) == suites
+
+
+def test_what_a_destroyed_cluster_may_lose_goes_by_times(tmp_path: Path) -> None:
+    run = plant(tmp_path)
+    seals = SealCheck(broken=frozenset(), problems=())
+    assert examine_instrument(run, seals, [], "Times do not compare.").messages_are_whole
+    vars(run)["scenario"] = run.scenario.model_copy(update={"destroyed": ["main"]})
+    assert not examine_instrument(run, seals, [], "Times do not compare.").messages_are_whole
+    assert examine_instrument(run, seals, []).messages_are_whole
 
 
 def test_a_step_changes_no_verdict_and_is_a_note(spark: SparkSession, tmp_path: Path) -> None:
