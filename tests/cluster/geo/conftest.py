@@ -21,7 +21,7 @@ EU, US = "cluster-eu", "cluster-us"
 # Of Debian's package faketime.
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 # The steps of the wall clocks in seconds, by client: of the consumer in one cluster, and of the producer in the other.
-STEPS = {"consume-0": 2, "load-1": -2}
+STEPS = {"consume-0": -2, "load-1": 2}
 
 
 @pytest.fixture(scope="package")

@@ -14,8 +14,10 @@ from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.run.directory import Run
 from brokerproof.run.facts import TimeAxis
-from brokerproof.run.records import WallClockNote, read_record
+from brokerproof.run.records import StepSeconds, WallClockNote, read_record
+from brokerproof.run.step_record import record_step
 from brokerproof.run.time_axis import WallClockNotes, follow_time_axis, make_time_axis, note_wall_clock
+from spark_session import open_run
 
 ROOT = Path(__file__).parents[3]
 S = 1_000_000
@@ -98,6 +100,19 @@ def test_a_run_without_an_axis_goes_by_the_wall_clock(tmp_path: Path, wall: Wall
     wall.ahead_s = 2.0
     assert clock.now_us() - before >= 2 * S
     assert clock.SYSTEM_CLOCK.measure_wall_lead() == pytest.approx(0, abs=S // 100)
+
+
+def test_a_step_of_a_run_and_a_job_of_spark_follow_the_axis(tmp_path: Path, wall: WallClock) -> None:
+    run = make_run(tmp_path, make_time_axis())
+    with record_step(run, "load"):
+        wall.ahead_s = -2.0
+    seconds = read_record(run, StepSeconds, "load")
+    assert seconds is not None
+    assert 0 <= seconds.finished_at - seconds.started_at < S
+    clock.leave_axis()
+    open_run([run.directory])
+    assert run.facts.time_axis is not None
+    assert run.facts.time_axis.offset_us == clock.SYSTEM_CLOCK.offset_us
 
 
 def test_a_process_that_turns_to_an_older_run_leaves_the_axis(tmp_path: Path, wall: WallClock) -> None:
