@@ -49,6 +49,7 @@ from brokerproof.run.records import (
     TablesDeletion,
     TableSeal,
     TimelineProcess,
+    WallClockNote,
 )
 from brokerproof.run.series import RunSeries
 from brokerproof.run.tables import SCHEMAS
@@ -64,6 +65,7 @@ RECORDS: Sequence[type[Record]] = (
     StepProblem,
     ClustersConfigured,
     TimelineProcess,
+    WallClockNote,
     PhaseTimes,
     FaultTargets,
     FaultEffective,

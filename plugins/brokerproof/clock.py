@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 # How a process tells those that it starts which axis it follows: the boot and the offset.
-_AXIS = "BROKERPROOF_TIME_AXIS"
+AXIS = "BROKERPROOF_TIMEAXIS"
 _READINGS = 5
 
 
@@ -102,22 +102,22 @@ def follow_axis(boot_id: str, offset_us: int) -> None:
     if boot_id != read_boot_id():
         boot_id, offset_us = read_boot_id(), measure_offset_us()
     SYSTEM_CLOCK.offset_us = offset_us
-    os.environ[_AXIS] = f"{boot_id} {offset_us}"
+    os.environ[AXIS] = f"{boot_id} {offset_us}"
 
 
 def list_variables() -> dict[str, str]:
     """Return what a process that does not inherit this one's environment needs to follow the same axis."""
-    return {_AXIS: os.environ[_AXIS]} if _AXIS in os.environ else {}
+    return {AXIS: os.environ[AXIS]} if AXIS in os.environ else {}
 
 
 def leave_axis() -> None:
     """Take times from the wall clock again."""
     SYSTEM_CLOCK.offset_us = None
-    os.environ.pop(_AXIS, None)
+    os.environ.pop(AXIS, None)
 
 
-if _AXIS in os.environ:
-    _boot_id, _offset = os.environ[_AXIS].split()
+if AXIS in os.environ:
+    _boot_id, _offset = os.environ[AXIS].split()
     follow_axis(_boot_id, int(_offset))
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from brokerproof.clock import AXIS
 from brokerproof.errors import InputError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.machine import slots
@@ -179,8 +180,8 @@ def test_the_readme_lists_every_setting_as_it_is() -> None:
 
 
 def test_no_variable_is_read_past_the_settings() -> None:
-    """Whatever else is called BROKERPROOF_… marks a process, or is a test's own."""
-    known = {variable(name) for name in Settings.model_fields} | {MARK, SERVICE_MARK}
+    """Whatever else is called BROKERPROOF_… marks a process, says its time axis, or is a test's own."""
+    known = {variable(name) for name in Settings.model_fields} | {MARK, SERVICE_MARK, AXIS}
     folders = [ROOT / name for name in ("plugins", "spark_jobs", "dags", "tools")]
     files = [path for folder in folders for path in folder.rglob("*.py")]
     named = {name for path in files for name in re.findall(r"BROKERPROOF_[A-Z_]+[A-Z]", path.read_text())}
