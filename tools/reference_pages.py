@@ -16,7 +16,7 @@ from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.reports.run_json import RunDocument
 from brokerproof.results.regressions import LARGEST_TELLING_SPREAD, RULE, STEP
 from brokerproof.run.counts import Totals
-from brokerproof.run.facts import RunFacts
+from brokerproof.run.facts import RunFacts, TimeAxis
 from brokerproof.run.judgement import Judgement, JudgingFailure
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import Outcome
@@ -236,6 +236,7 @@ def _tabulate_records() -> Iterator[str]:
         ("Whether a subscription has drained", SubscriptionDrain),
         ("Whether replication has drained", ReplicationDrain),
         ("What is known before a run: run.json", RunFacts),
+        ("TimeAxis", TimeAxis),
     ):
         yield f"\n## {title}\n"
         yield "| field | type | meaning |"

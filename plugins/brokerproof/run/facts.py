@@ -13,8 +13,8 @@ from brokerproof.run.strict_model import StrictModel
 class TimeAxis(StrictModel):
     """The axis of a run's times: CLOCK_MONOTONIC of one boot, and what turns it into microseconds since the epoch."""
 
-    boot_id: str
-    offset_us: int
+    boot_id: str = Field(description="the boot, as Linux names it")
+    offset_us: int = Field(description="microseconds from CLOCK_MONOTONIC to the time since the epoch")
 
 
 class RunFacts(StrictModel):
