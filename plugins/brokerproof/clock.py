@@ -19,9 +19,8 @@ from brokerproof.errors import DeadlineError
 
 T = TypeVar("T")
 
-
 # How a process tells those that it starts which axis it follows: the boot and the offset.
-AXIS = "BROKERPROOF_TIMEAXIS"
+AXIS = "BROKERPROOF_TIME_AXIS"
 _READINGS = 5
 
 

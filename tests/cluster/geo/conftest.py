@@ -102,7 +102,7 @@ def judged(geo: ConfiguredRun, tmp_path_factory: pytest.TempPathFactory) -> Run:
         path = os.pathsep.join([str(HERE / "own_wall_clocks"), os.environ.get("PYTHONPATH", "")])
         environment.setenv("PYTHONPATH", path)
         set_wall_clocks(places, dict.fromkeys(STEPS, 0))
-        stepping = threading.Thread(target=step_wall_clocks, args=(geo.reserved, places))
+        stepping = threading.Thread(target=step_wall_clocks, args=(geo.reserved, places), daemon=True)
         stepping.start()
         run = run_jobs(geo.reserved)
         stepping.join()
