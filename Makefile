@@ -8,7 +8,7 @@ SOURCES := plugins dags spark_jobs tests tools
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test check lint format types unit systems postgresql generated chaos containers platform cluster e2e browser flagship matrix docs figures compose-secrets image down clean
+.PHONY: help setup lock demo test check lint format types unit differential systems postgresql generated chaos containers platform cluster e2e browser flagship matrix docs figures compose-secrets image down clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ types: setup ## static types
 # fourth with the rest, many of which wait for real time to pass.
 unit: setup ## tests without a cluster
 	$(PYTEST) tests/unit --numprocesses 4
+
+differential: setup ## 20,000 random histories, judged by Spark and by the reference judge
+	BROKERPROOF_HISTORIES=20000 $(PYTEST) tests/unit/judging/messages/test_differential.py
 
 # The generated scenarios take as long as all others together, and begin first.
 systems: setup ## tests of clients, links and monitors as processes, of the system for tests, and 20 generated scenarios

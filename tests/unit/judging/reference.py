@@ -8,9 +8,20 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
+from brokerproof.run.records import FaultsUndone
+
 from .history import NAMESPACE, REPLICATED, History, Row
 
-Place = tuple[str, str, str, str | None, Any]
+Place = tuple[str, bool, str, str, str | None, Any]
+# Illegal under these guarantees only; never; and under every one are those that are not here.
+ILLEGAL_UNDER = {
+    **{name: {"at_least_once", "effectively_once"} for name in ("lost", "not_replicated", "undelivered", "unreadable")},
+    "stored_twice": {"at_most_once", "effectively_once"},
+    "delivered_from_two_positions": {"effectively_once"},
+    "delivered_twice": set(),
+    "redelivered_after_ack": set(),
+    "unproven": set(),
+}
 
 
 def position(row: Row) -> tuple[int, int, int] | None:
@@ -30,9 +41,45 @@ class Reference:
     def __init__(self, history: History, clock_error_us: int) -> None:
         self.history, self.error = history, clock_error_us
         self.found: set[Place] = set()
+        undone = history.records[FaultsUndone]
+        self.undone = isinstance(undone, FaultsUndone) and undone.undone
 
     def say(self, anomaly: str, cluster: str, topic: str, subscription: str | None, message: Any) -> None:
-        self.found.add((anomaly, cluster, topic, subscription, message))
+        legal = self.is_legal(anomaly, cluster, topic, subscription, message)
+        self.found.add((anomaly, legal, cluster, topic, subscription, message))
+
+    def is_legal(self, anomaly: str, cluster: str, topic: str, subscription: str | None, message: Any) -> bool:
+        scenario = self.history.scenario
+        attempts = [row for row in self.history.publishes if row["topic"] == topic and identity(row) == message]
+        home = attempts[0]["cluster"] if attempts else None
+        outcome = Topic(self, topic).outcome(message) if attempts else None
+        if anomaly in scenario.loosen:
+            wanted = scenario.loosen[anomaly]  # type: ignore[index]
+            pairs = [(wanted.outcome, outcome), (wanted.home, home), (wanted.subscription, subscription)]
+            if all(value is None or value == actual for value, actual in pairs):
+                return True
+        if anomaly in ("lost", "not_replicated") and self.is_excused(cluster, home, attempts):
+            return True
+        if anomaly in scenario.tighten:
+            return False
+        if anomaly == "delivered_out_of_order":
+            types = {
+                (where, each.name): each.type
+                for each in scenario.workload.subscriptions
+                for where in each.list_clusters(self.history.topology)
+            }
+            return types.get((cluster, subscription or "")) == "shared"
+        return anomaly in ILLEGAL_UNDER and str(scenario.guarantee) not in ILLEGAL_UNDER[anomaly]
+
+    def is_excused(self, cluster: str, home: str | None, attempts: list[Row]) -> bool:
+        acked = [row["sent_at"] for row in attempts if row["outcome"] == "acked"]
+        sent = [row["sent_at"] for row in attempts if row["sent_at"] is not None]
+        for name in {cluster, home} & set(self.history.scenario.destroyed):
+            nodes = set(self.history.topology.clusters[name].nodes)
+            for row in self.history.faults:
+                if row["state"] == "effective" and nodes & set(row["targets"]):
+                    return bool((max(acked) if acked else min(sent)) < row["at"])
+        return False
 
     def judge(self) -> set[Place]:
         history = self.history
@@ -50,7 +97,11 @@ class Topic:
         self.stored = [row for row in self.h.stored if row["topic"] == topic]
         self.deliveries = [row for row in self.h.deliveries if row["topic"] == topic]
         self.published = {identity(row) for row in self.attempts}
-        self.subscriptions = [(each.cluster or "main", each.name) for each in self.h.scenario.workload.subscriptions]
+        # Where a subscription is in the end, its name, and where it was before.
+        self.subscriptions = [
+            (each.list_clusters(self.h.topology)[-1], each.name, (each.cluster or "main") if each.moves else None)
+            for each in self.h.scenario.workload.subscriptions
+        ]
 
     def select_rows(
         self, rows: list[Row], message: Any, cluster: str | None = None, subscription: str | None = None
@@ -86,20 +137,24 @@ class Topic:
                 exists = outcome == "acked" or (outcome == "unknown" and bool(seen))
                 if exists and cluster in places and not copies:
                     missing = self.missing_at_home(message, home) if cluster == home else "not_replicated"
-                    if cluster != home and not self.is_replicated(message, home, cluster):
+                    if not self.r.undone or (cluster != home and not self.is_replicated(message, home, cluster)):
                         missing = "unproven"
                     self.r.say(missing, cluster, self.name, None, message)
                 if outcome in ("failed", "not_sent") and copies:
                     self.r.say("failed_but_stored", cluster, self.name, None, message)
                 if any(row["payload_hash"] not in hashes or row["key"] not in keys for row in copies):
                     self.r.say("corrupted", cluster, self.name, None, message)
-                for where, subscription in self.subscriptions:
+                for where, subscription, before in self.subscriptions:
                     got = self.select_rows(self.deliveries, message, cluster, subscription)
+                    if before is not None:
+                        got = got + self.select_rows(self.deliveries, message, before, subscription)
                     if where == cluster and copies and not got:
                         drained = (cluster, self.name, subscription) not in undrained
                         first, end = self.first_stored(message, cluster), self.ends.get((cluster, subscription))
                         if end is not None and first is not None and first[1][:2] >= end:
                             drained = False
+                        drained = drained and self.r.undone and first is not None
+                        drained = drained and first[0] in self.read_partitions()  # type: ignore[index]
                         self.r.say("undelivered" if drained else "unproven", cluster, self.name, subscription, message)
             acks = {
                 (row["partition"], position(row))

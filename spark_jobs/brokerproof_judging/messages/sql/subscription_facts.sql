@@ -144,6 +144,8 @@ SELECT
         ELSE d.drained_why
     END AS drained_why
 FROM facts f
+-- A message that is missing had to come from the partition that stores it.
 LEFT JOIN drain_proofs d
-    ON (d.cluster, d.topic, d.partition, d.subscription) = (f.cluster, f.topic, f.partition, f.subscription)
+    ON (d.cluster, d.topic, d.partition, d.subscription)
+        = (f.cluster, f.topic, coalesce(f.first_copy.partition, f.partition), f.subscription)
 WHERE f.required OR f.stored_for_it OR f.deliveries > 0
