@@ -147,7 +147,7 @@ class ScheduledProducer:
                     self._held_back = due
                     break
                 # A client that was suspended does not catch up when everything is over.
-                if time.time() >= gives_up_at:
+                if clock.now_s() >= gives_up_at:
                     break
                 seq = self.scheduled
                 if seq >= self._reserved:
