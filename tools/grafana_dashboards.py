@@ -132,6 +132,12 @@ RESULTS: Mapping[str, Sequence[Chart]] = {
             unit="s",
         ),
         Chart(
+            title="Time in which some client was interrupted",
+            expr="brokerproof_last_run_unavailable_seconds",
+            legend="{{scenario}}",
+            unit="s",
+        ),
+        Chart(
             title="Publish latency, 99th percentile",
             expr="max by (scenario) (brokerproof_last_run_publish_latency_p99_seconds)",
             legend="{{scenario}}",

@@ -53,7 +53,9 @@ def _list_values(report: RunReport) -> dict[str, Any]:
     return {
         "report": report,
         "started": f"{report.run.facts.created_at:%Y-%m-%d %H:%M:%S} UTC",
-        "timeline": draw_timeline(series, report.spans) if series is not None and series.steps else None,
+        "timeline": draw_timeline(series, report.spans, report.outcome.recovery)
+        if series is not None and series.steps
+        else None,
         "recovery": list(_list_recovery(report)),
         "regions": list(_list_regions(report)),
         "suites": list(_list_suites(report)),

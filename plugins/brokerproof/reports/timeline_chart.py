@@ -6,11 +6,12 @@ A figure is a plain value, as Plotly's JSON schema has it; Plotly's script draws
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.results.fault_spans import FaultSpan
+from brokerproof.results.numbers import format_seconds
 from brokerproof.run.observations import SampledMetric
 from brokerproof.run.series import RunSeries
 from brokerproof.run.tables import FaultState
@@ -18,6 +19,8 @@ from brokerproof.run.tables import FaultState
 # Okabe and Ito's colours, in an order in which neighbours differ most; the same on light and on dark pages.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f8f3f", "#7f7f7f")
 _BANDS = {"broken": "#d55e00", "healing": "#56b4e9"}
+# The bar above the rows from a fault's injection to the end of the last interruption.
+_INTERRUPTED, _BAR_PX = "#d55e00", 4
 # A row with its title above it, and what is above the first and below the last.
 _ROW_PX, _TITLE_PX, _TOP_PX, _BOTTOM_PX = 110, 36, 76, 36
 # More curves in one row than this are no picture; the highest are drawn, and the title says of how many.
@@ -78,8 +81,10 @@ class Timeline:
     height_px: int
 
 
-def draw_timeline(series: RunSeries, spans: Sequence[FaultSpan]) -> Timeline:
-    """The timeline of a run that has series."""
+def draw_timeline(
+    series: RunSeries, spans: Sequence[FaultSpan], recovery: Mapping[str, Mapping[str, float | None]]
+) -> Timeline:
+    """The timeline of a run that has series; `recovery` has the measured values of each fault by its name."""
     rows = list(_list_rows(series))
     owners = _lay_out_owners(series)
     count = len(rows) + bool(owners.lanes)
@@ -91,8 +96,8 @@ def draw_timeline(series: RunSeries, spans: Sequence[FaultSpan]) -> Timeline:
         _add_row(figure, number, row, times, domains[number])
     if owners.lanes:
         _add_owners(figure, len(rows), owners, domains[-1])
-    figure["layout"]["shapes"] = list(_make_bands(spans, times))
-    figure["layout"]["annotations"] += list(_make_labels(spans, times))
+    figure["layout"]["shapes"] = [*_make_bands(spans, times), *_make_bars(spans, recovery)]
+    figure["layout"]["annotations"] += list(_make_labels(spans, recovery))
     names = tuple([row.title for row in rows] + ([owners.title] if owners.lanes else []))
     return Timeline(figure=figure, description=f"Over time: {', '.join(names)}.", height_px=height)
 
@@ -357,12 +362,43 @@ def _make_band(start: float, end: float, colour: str) -> dict[str, Any]:
     }
 
 
-def _make_labels(spans: Sequence[FaultSpan], times: Sequence[float]) -> Iterator[dict[str, Any]]:
+def _make_bars(
+    spans: Sequence[FaultSpan], recovery: Mapping[str, Mapping[str, float | None]]
+) -> Iterator[dict[str, Any]]:
+    """From the injection of each fault to the end of the last interruption that it touches (RTO)."""
+    for span in spans:
+        injected, rto_s = span.at.get(FaultState.INJECTING), recovery.get(span.name, {}).get("rto_s")
+        if injected is not None and rto_s:
+            yield {
+                "type": "rect",
+                "xref": "x",
+                "yref": "paper",
+                "yanchor": 1,
+                "ysizemode": "pixel",
+                "x0": injected / 1000,
+                "x1": injected / 1000 + rto_s * 1000,
+                "y0": 0,
+                "y1": _BAR_PX,
+                "fillcolor": _INTERRUPTED,
+                "line": {"width": 0},
+            }
+
+
+def _describe_interruption(values: Mapping[str, float | None]) -> str:
+    rto_s, away_s = values.get("rto_s"), values.get("unavailable_s")
+    if rto_s is None or away_s is None:
+        return ""
+    return f": RTO {format_seconds(rto_s)}, unavailable {format_seconds(away_s)}"
+
+
+def _make_labels(
+    spans: Sequence[FaultSpan], recovery: Mapping[str, Mapping[str, float | None]]
+) -> Iterator[dict[str, Any]]:
     for number, span in enumerate(spans):
         at = span.at.get(FaultState.EFFECTIVE, span.at.get(FaultState.INJECTING))
         if at is not None:
             yield {
-                "text": span.sentence,
+                "text": span.sentence + _describe_interruption(recovery.get(span.name, {})),
                 "xref": "x",
                 "yref": "paper",
                 "x": at / 1000,

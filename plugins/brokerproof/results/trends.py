@@ -36,6 +36,7 @@ class TrendValue:
 DUPLICATES = "duplicates"
 TREND_VALUES: Sequence[TrendValue] = (
     TrendValue(name="rto_s", title="RTO", unit="s", metric="rto_s"),
+    TrendValue(name="unavailable_s", title="unavailable", unit="s", metric="unavailable_s"),
     TrendValue(name="longest_ack_gap_s", title="longest ack gap", unit="s", metric="longest_ack_gap_s"),
     TrendValue(name="rpo_messages", title="RPO", unit="messages", metric="rpo_messages"),
     TrendValue(name=DUPLICATES, title="duplicates", unit="messages"),

@@ -1,4 +1,4 @@
-"""The row of the owners in a run's timeline. The other rows are in the tests of the run's page."""
+"""The owners and the interruptions in a run's timeline. The other rows are in the tests of the run's page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from brokerproof.reports.timeline_chart import NO_ANSWER, NOBODY, draw_timeline
+from brokerproof.results.fault_spans import FaultSpan
 from brokerproof.run.series import OwnerChange, RunSeries
+from brokerproof.run.tables import FaultState
 
 START = 1_767_225_600_000_000
 SECOND = 1_000_000
@@ -15,7 +17,7 @@ SECOND = 1_000_000
 def draw(*changes: tuple[str, int, str | None]) -> tuple[list[dict[str, Any]], Sequence[str]]:
     """The lanes and the titles of a run of ten seconds; a change is (topic, second, owner)."""
     owners = tuple(OwnerChange(topic=topic, at=START + at * SECOND, owner=owner) for topic, at, owner in changes)
-    figure = draw_timeline(RunSeries(start=START, steps=10, owners=owners), []).figure
+    figure = draw_timeline(RunSeries(start=START, steps=10, owners=owners), [], {}).figure
     return figure["data"], [one["text"] for one in figure["layout"]["annotations"]]
 
 
@@ -54,3 +56,23 @@ def test_of_many_topics_those_are_drawn_whose_owner_changed_most_often() -> None
     assert {"17", "9"} <= {lane["y"][0] for lane in lanes}
     assert len({lane["y"][0] for lane in lanes}) == 6
     assert titles == ["<b>owner of 6 of 20 topics, those whose owner changed most often</b>"]
+
+
+def draw_fault(**recovery: float | None) -> tuple[list[dict[str, Any]], str]:
+    """The bars above the rows, and the label, of a fault that was injected at 2 s."""
+    span = FaultSpan(name="gone", kind="kill", whom="eu", helps=False, at={FaultState.INJECTING: START + 2 * SECOND})
+    layout = draw_timeline(RunSeries(start=START, steps=10), [span], {"gone": recovery}).figure["layout"]
+    bars = [shape for shape in layout["shapes"] if shape.get("ysizemode") == "pixel"]
+    return bars, layout["annotations"][-1]["text"]
+
+
+def test_a_fault_has_a_bar_to_the_end_of_the_last_interruption_and_its_figures() -> None:
+    (bar,), label = draw_fault(rto_s=4.5, unavailable_s=3.0)
+    assert (bar["x0"], bar["x1"]) == ((START + 2 * SECOND) / 1000, (START + 6.5 * SECOND) / 1000)
+    assert label == "eu was killed: RTO 4.5 s, unavailable 3 s"
+
+
+def test_a_fault_without_an_interruption_has_no_bar_and_one_without_figures_has_no_label() -> None:
+    assert draw_fault(rto_s=0.0, unavailable_s=0.0) == ([], "eu was killed: RTO 0 s, unavailable 0 s")
+    assert draw_fault(rto_s=None, unavailable_s=None) == ([], "eu was killed")
+    assert draw_fault() == ([], "eu was killed")
