@@ -116,11 +116,13 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
             yield received
         elif reader.at_end() and (log.end is None or _is_behind(reader, log.end)):
             break
-        elif time.monotonic() - progressed > _STALLED_S and not is_second:
+        elif time.monotonic() - progressed <= _STALLED_S:
+            continue
+        elif not is_second:
             # Perhaps it is the reader that hangs, so another one has to hang at the same place.
             close_clients(reader=reader)
             reader, progressed, is_second = clients.reader(log.partition, reading.passed), time.monotonic(), True
-        elif time.monotonic() - progressed > _STALLED_S:
+        else:
             at, end = _describe(reading.at), _describe(log.end)
             reading.problem = f"two readers got no message for {_STALLED_S:.0f} s at {at}, before the end, {end}"
             try:

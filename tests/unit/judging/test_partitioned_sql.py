@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from brokerproof.errors import RunError
 from brokerproof_judging.database import load_table, make_small_table, open_database, write_part
-from brokerproof_judging.messages.legality import list_forbidden
+from brokerproof_judging.messages.legality import list_forbidden, list_loosened
 from brokerproof_judging.messages.message_facts import FINDINGS, PLACES
 from brokerproof_judging.messages.result_tables import ResultTablesOfPart
 from brokerproof_judging.partitioned_sql import Parts, collect_answers, work_on_parts
@@ -64,6 +64,7 @@ def test_an_anomaly_at_a_place_without_facts_is_an_error(tmp_path):
         messages=str(tmp_path / "messages"),
         anomalies=str(tmp_path / "anomalies"),
         forbidden=list_forbidden(history.scenario, history.topology),
+        loosened=list_loosened(history.scenario),
         destroyed=[],
     )
     found = make_small_table(

@@ -116,20 +116,20 @@ def test_only_what_compares_times_of_two_processes_is_not_claimed_of_hosts_in_do
     check = make_check(Verdict.FAILED).model_copy(update={"name": str(anomaly)})
     suite = suite_judgement(Verdict.FAILED, "3 are.").model_copy(update={"expectations": (check,)})
     suites = {Suite.ORDERING: suite, Suite.RECOVERY: suite_judgement(Verdict.FAILED, "rto_s is 99.")}
-    instrument = examine_instrument(run, seals, [], read_wall_clocks(run).doubt_hosts())
+    instrument = examine_instrument(run, seals, {}, read_wall_clocks(run).doubt_hosts())
     judged = withhold_claims(suites, instrument)
     assert judged[Suite.ORDERING].verdict is (Verdict.UNKNOWN if compares_times else Verdict.FAILED)
     assert judged[Suite.RECOVERY].verdict is Verdict.UNKNOWN
-    assert withhold_claims(suites, examine_instrument(run, seals, [])) == suites
+    assert withhold_claims(suites, examine_instrument(run, seals)) == suites
 
 
 def test_what_a_destroyed_cluster_may_lose_goes_by_times(tmp_path: Path) -> None:
     run = plant(tmp_path)
     seals = SealCheck(broken=frozenset(), problems=())
-    assert examine_instrument(run, seals, [], "Times do not compare.").messages_are_whole
+    assert examine_instrument(run, seals, {}, "Times do not compare.").messages_are_whole
     vars(run)["scenario"] = run.scenario.model_copy(update={"destroyed": ["main"]})
-    assert not examine_instrument(run, seals, [], "Times do not compare.").messages_are_whole
-    assert examine_instrument(run, seals, []).messages_are_whole
+    assert not examine_instrument(run, seals, {}, "Times do not compare.").messages_are_whole
+    assert examine_instrument(run, seals).messages_are_whole
 
 
 def test_a_step_changes_no_verdict_and_is_a_note(spark: SparkSession, tmp_path: Path) -> None:

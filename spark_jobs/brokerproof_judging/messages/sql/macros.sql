@@ -8,8 +8,8 @@ CREATE MACRO producer_of(who) AS nullif(IF(is_nameless(who), split_part(who, chr
 CREATE MACRO seq_of(who, number) AS IF(is_nameless(who) AND number < 0, NULL, number);
 
 -- Whether a position lies before another one, of which the segment and the offset are given. Null if one is not known.
-CREATE MACRO is_before(place, ledger, entry) AS
-    place.ledger_id < ledger OR (place.ledger_id = ledger AND place.entry_id < entry);
+CREATE MACRO is_before(place, segment, offs) AS
+    place.ledger_id < segment OR (place.ledger_id = segment AND place.entry_id < offs);
 
 -- A position, when a message was acked, and why it must exist, as people read them.
 CREATE MACRO position_text(place) AS concat_ws(':', place.ledger_id, place.entry_id, place.batch_index);

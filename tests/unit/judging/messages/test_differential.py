@@ -50,7 +50,7 @@ def make_history(chance: random.Random) -> History:
     if chance.random() < 0.5:
         # `unproven` is neither legal nor illegal.
         names = [str(anomaly) for anomaly in Anomaly if anomaly is not Anomaly.UNPROVEN]
-        scenario["tighten"] = chance.sample(names, 2)
+        scenario["tighten"] = chance.sample(names, 5)
         loosened = chance.sample(names, 9)
         scenario["loosen"] = {name: choose_messages(chance, clusters, subscriptions) for name in loosened}
     history = History(

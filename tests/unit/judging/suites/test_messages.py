@@ -21,7 +21,7 @@ def test_a_sound_run_passes_in_every_suite(planted: Planted, judge: Judge) -> No
     judged = judge(planted)
     assert {suite: judgement["verdict"] for suite, judgement in judged.items()} == dict.fromkeys(judged, "passed")
     assert all(judgement["evaluated"] == judgement["written"] > 0 for judgement in judged.values())
-    assert judged["completeness"]["why"] == "All 9 expectations hold for 40 messages and places."
+    assert judged["completeness"]["why"] == "All 10 expectations hold for 40 messages and places."
 
 
 @pytest.mark.parametrize("anomaly", [Anomaly.LOST, Anomaly.STORED_TWICE, Anomaly.POSITION_REGRESSED])
