@@ -256,7 +256,8 @@ def down(below: Path | None = None) -> list[str]:
         if (slot := slots.take_back(directory, timeout_s=0)) is not None:
             with slot:
                 try:
-                    end_run(directory)
+                    # A process shows no mark for a moment while it starts; the record of its run has it then.
+                    ended += end_run(directory)
                 except BrokerproofError as error:
                     # What other runs left has to go all the same; this slot stays recorded.
                     problems.append(error)

@@ -93,7 +93,7 @@ def broken(request: pytest.FixtureRequest, run: Run) -> Iterator[str]:
 
 def list_calls(run: Run) -> dict[str, Callable[[], Any]]:
     observation, provisioning = make_observation(run, patience_s=0.2), make_provisioning(run)
-    known = {"cluster": "log", "subscription": "audit"}
+    known = {"cluster": "log", "subscription": "audit", "partition": -1}
     calls: dict[str, Callable[[], Any]] = {}
     for name in vars(Observation):
         if not name.startswith("_") and name != "samplers":
