@@ -138,7 +138,7 @@ def test_the_overview_shows_in_a_glance_what_was_not_as_expected(strict: Page, r
     # A chart is drawn when it comes into sight.
     nominal.scroll_into_view_if_needed()
     chart = nominal.locator("[data-drawn]")
-    expect(chart).to_have_attribute("data-drawn", "5", timeout=PATIENCE_MS)
+    expect(chart).to_have_attribute("data-drawn", "6", timeout=PATIENCE_MS)
     keep_screenshot(strict, "overview")
 
 
