@@ -237,7 +237,7 @@ def _conclude_log(run: Run, task: ReadTask, reading: _Reading) -> LogRead:
 
 
 def _conclude_unread(run: Run, task: ReadTask, why: str) -> LogRead:
-    """The record of a log that nobody read."""
+    """The record of a log without a reader."""
     return _conclude_log(run, task, _Reading(problem=why)).model_copy(update={"messages": None})
 
 

@@ -111,7 +111,7 @@ class ScheduledProducer:
     ) -> None:
         """Connect, send from `await_begin` until the phases end, wait until all is settled, and close.
 
-        `await_begin` gives seconds of the clock. Leaves the record of the end, whatever happens: a problem is in it.
+        `await_begin` gives seconds of the clock. The record of the end is always written; an error is its problem.
         """
         problem: BaseException | None = None
         keeper = threading.Thread(target=self._keep_record, name="record", daemon=True)

@@ -34,7 +34,8 @@ class Counts(Totals):
 
     # It is no total, because the history has a column for each of those.
     not_sent: Count | None = Field(
-        None, description="messages that a full `max_pending` held back until the end; null where nobody recorded them"
+        None,
+        description="messages that a full `max_pending` held back until the end; null if the run did not record them",
     )
 
     legal: dict[Anomaly, Count]

@@ -47,7 +47,7 @@ def measure_faults(
 
 
 def _list_metrics(run: Run, fault: str) -> Iterator[str]:
-    """Those that a fault has a value of; a fault that takes nothing from a disk has lost no later message."""
+    """Return the metrics of a fault. Only a fault that wipes disks has `lost_later_messages`."""
     destroys = fault in list_destroying_faults(run.scenario)
     return (name for name in FAULT_METRICS if destroys or METRICS[name].subject != "destroying fault")
 

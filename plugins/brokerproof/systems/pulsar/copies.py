@@ -62,7 +62,7 @@ def find_parts(cluster: PulsarCluster, partition: int) -> list[tuple[Position, P
         try:
             firsts = [first for first, _ in _list_segments(_get_metadata(cluster, ledger.ledger_id))]
         except AdminError:
-            # BookKeeper answers with 500 if there is no metadata (any more), and then nobody opens the ledger.
+            # BookKeeper answers with 500 if the metadata is gone, and no broker can open the ledger then.
             firsts = [0]
         for first, end in pairwise([*(first for first in firsts if first < entries), entries]):
             parts.append((Position(ledger.ledger_id, first), Position(ledger.ledger_id, end)))
