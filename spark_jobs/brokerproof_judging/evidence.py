@@ -258,7 +258,7 @@ def _give_reason(why: str) -> str:
 def prove_undone(run: Run) -> Proof:
     """Whether every fault that is not permanent was undone.
 
-    What somebody outside the run did to a node is undone by nobody, whatever the scenario's own faults are.
+    A node that was ended from outside the run counts as a fault without an undo, under every scenario.
     """
     record, unread = _read_proof(run, FaultsUndone)
     disturbed = record is not None and not record.undisturbed

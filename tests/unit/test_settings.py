@@ -180,7 +180,7 @@ def test_the_readme_lists_every_setting_as_it_is() -> None:
 
 
 def test_no_variable_is_read_past_the_settings() -> None:
-    """Whatever else is called BROKERPROOF_… marks a process, says its time axis, or is a test's own."""
+    """Every other BROKERPROOF_… variable marks a process, names its time axis, or belongs to a test."""
     known = {variable(name) for name in Settings.model_fields} | {MARK, SERVICE_MARK, AXIS}
     folders = [ROOT / name for name in ("plugins", "spark_jobs", "dags", "tools")]
     files = [path for folder in folders for path in folder.rglob("*.py")]

@@ -35,7 +35,7 @@ class Counts(Totals):
     # It is no total, because the history has a column for each of those.
     not_sent: Count | None = Field(
         None,
-        description="messages that a full `max_pending` held back until the end; null if the run did not record them",
+        description="messages that a full `max_pending` held back until the end; null if they were not recorded",
     )
 
     legal: dict[Anomaly, Count]

@@ -912,7 +912,7 @@ def position_regressed_to_the_same_position(history):
 
 @planted(REPLICATED)
 def not_sent(history):
-    # Nobody has it, in none of the places that it would have had to reach.
+    # No place has it that it would have had to reach.
     for seq in (4, 5):
         hold_back(history, "p1", seq)
         history.forget("stored", "p1", seq)
