@@ -66,7 +66,7 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
         segments = follow_record(run, client, reader, lambda: _is_overdue(run))
         yield from reader.count(complete_deliveries(segments))
     leave_read(run, task.client, (*earlier, reader))
-    leave_end(run, ConsumerEnd, task.number, lambda: _make_end(task, client.describe_end()))
+    leave_end(run, ConsumerEnd, task.number, epoch, lambda: _make_end(task, client.describe_end()))
 
 
 def _make_end(task: ConsumerTask, how: str) -> ConsumerEnd:

@@ -29,7 +29,7 @@ from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import Batches
 from pyspark import BarrierTaskContext
 from spark_session import SparkTasks, open_run
-from task_problems import end_job, join_problems, leave_end
+from task_problems import end_job, join_problems, leave_end, read_end
 
 # A producer that has not ended so long after its last answer was due hangs.
 _OVERDUE_S = 30.0
@@ -54,11 +54,13 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
         # All producers start at one moment.
         client.begin(max(float(at) for at in context.allGather(str(clock.now_s()))) + 0.1)
         segments = follow_record(run, client, reader, lambda: _is_overdue(run))
-        ended = lambda: read_record(run, ProducerEnd, task.number) is not None  # noqa: E731
-        rows = complete_publishes(run, task, epoch, segments, lambda: None if ended() else reader.read_reservation())
+        has_ended = lambda: read_end(run, ProducerEnd, task.number, epoch) is not None  # noqa: E731
+        rows = complete_publishes(
+            run, task, epoch, segments, lambda: None if has_ended() else reader.read_reservation()
+        )
         yield from reader.count(rows)
     leave_read(run, task.client, (*earlier, reader))
-    leave_end(run, ProducerEnd, task.number, lambda: _make_end(task, client.describe_end()))
+    leave_end(run, ProducerEnd, task.number, epoch, lambda: _make_end(task, client.describe_end()))
 
 
 def _is_overdue(run: Run) -> bool:

@@ -12,12 +12,21 @@ from brokerproof.run.records import ConsumerEnd, EarlyEnd, PhaseTimes, ProducerE
 End = TypeVar("End", ProducerEnd, ConsumerEnd)
 
 
-def leave_end(run: Run, kind: type[End], number: int, make_end: Callable[[], End]) -> None:
-    """See that the client of a task left a record of its end; `make_end` makes the one of a client that did not.
+def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
+    """Return the end that the task's client left, None if there is none or another process of the client left it.
 
-    Raises RunError with its problem where that fails the job.
+    A process of an earlier epoch may still write its end if Spark repeats the task.
     """
-    end = read_record(run, kind, number) or make_end()
+    end = read_record(run, kind, number)
+    return end if end is not None and end.epoch == epoch else None
+
+
+def leave_end(run: Run, kind: type[End], number: int, epoch: int, make_end: Callable[[], End]) -> None:
+    """Ensure that a record of the client's end exists; `make_end` makes it if the client left none.
+
+    Raises RunError with the end's problem if the load is not steady yet.
+    """
+    end = read_end(run, kind, number, epoch) or make_end()
     raise_before_steady(run, end.problem)
     write_record(run, end)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +48,6 @@ class Deliveries:
         self.count = 0
         self._received: deque[dict[str, Any]] = deque()
         self._acks: deque[ConfirmedAcks] = deque()
-        self._lock = threading.Lock()
 
     def add(self, received: Received, *, cluster: str, incarnation: int) -> None:
         """Note a delivery, which is about to be acknowledged."""

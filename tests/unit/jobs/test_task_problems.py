@@ -8,8 +8,8 @@ import pytest
 from brokerproof.clock import now_us
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
-from brokerproof.run.records import EarlyEnd, PhaseTimes, write_record
-from task_problems import raise_before_steady
+from brokerproof.run.records import ConsumerEnd, EarlyEnd, PhaseTimes, read_record, write_record
+from task_problems import leave_end, raise_before_steady, read_end
 
 
 @pytest.fixture
@@ -36,3 +36,23 @@ def test_a_task_that_was_told_to_end_before_the_load_was_steady_has_no_problem_o
     """Seen: a client that may have one unanswered message never held the rate, and three steps failed for it."""
     write_record(run, EarlyEnd(why="break_it failed: the topic never held 383 messages/s", at=now_us()))
     raise_before_steady(run, "log-p0: it was told to end before its time")
+
+
+def make_consumer_end(*, epoch: int | None, problem: str | None = None) -> ConsumerEnd:
+    return ConsumerEnd(task=0, consumer="audit-0", delivered=1, epoch=epoch, segments=1, problem=problem, at=now_us())
+
+
+def test_an_end_that_an_earlier_process_of_a_repeated_task_left_is_not_the_end_of_this_one(run: Run) -> None:
+    write_record(run, make_consumer_end(epoch=0))
+    assert read_end(run, ConsumerEnd, 0, epoch=1) is None
+    write_record(run, PhaseTimes(steady_at=1, impact_at=1, recovery_at=1, ends_at=1))
+    leave_end(run, ConsumerEnd, 0, 1, lambda: make_consumer_end(epoch=None, problem="its process was killed"))
+    left = read_record(run, ConsumerEnd, 0)
+    assert left is not None
+    assert left.problem == "its process was killed"
+
+
+def test_the_end_that_the_process_itself_left_stays(run: Run) -> None:
+    write_record(run, make_consumer_end(epoch=1))
+    leave_end(run, ConsumerEnd, 0, 1, lambda: pytest.fail("a second end was made"))
+    assert read_end(run, ConsumerEnd, 0, epoch=1) == read_record(run, ConsumerEnd, 0)
