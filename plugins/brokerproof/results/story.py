@@ -120,16 +120,19 @@ def _tell_anomaly(counts: Counts, anomaly: Anomaly, words: str) -> str:
     count, legal = counts.count_anomaly(anomaly), counts.legal.get(anomaly, 0)
     if anomaly is Anomaly.LOST and not count and counts.count_anomaly(Anomaly.UNPROVEN):
         return "none of them proven to be lost"
-    if not legal or anomaly is Anomaly.UNPROVEN:
+    return _tell_count(count, 0 if anomaly is Anomaly.UNPROVEN else legal, words)
+
+
+def _tell_count(count: int, legal: int, words: str) -> str:
+    if not legal:
         return f"{count:,} {words}"
     return f"{count:,} {words} ({'as' if legal == count else f'{legal:,} of them as'} allowed)"
 
 
 def _tell_order(judgement: Judgement, counts: Counts) -> str:
-    broken = {anomaly: counts.count_anomaly(anomaly) for anomaly in Anomaly if anomaly.facts.suite is Suite.ORDERING}
-    found = sum(broken.values())
-    if found:
-        return f"{found:,} out of order"
+    about_order = [anomaly for anomaly in Anomaly if anomaly.facts.suite is Suite.ORDERING]
+    if found := sum(counts.count_anomaly(anomaly) for anomaly in about_order):
+        return _tell_count(found, sum(counts.legal.get(anomaly, 0) for anomaly in about_order), "out of order")
     suite = judgement.suites.get(Suite.ORDERING)
     if suite is None or suite.worst in (Verdict.UNKNOWN, Verdict.NO_DATA):
         return "whether order held is not known"
