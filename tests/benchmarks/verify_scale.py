@@ -3,7 +3,8 @@
 Generates runs of that many million messages (publishes, stored, and deliveries to one subscription) with Spark, then
 judges each in a process of its own and prints seconds, CPU seconds and the peak memory of the whole process tree, with
 their ratios.
-The history is clean but for a few planted anomalies, whose number has to be found.
+The history is clean but for a few planted anomalies, whose number has to be found, and a fault: no message of the tenth
+of the time that follows it is acked before that tenth ends, so a tenth of all messages is late.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import psutil
 
 PLUGINS, JOBS = (Path(__file__).resolve().parents[2] / name for name in ("plugins", "spark_jobs"))
 PRODUCERS, KEYS, RATE_PER_S, PLANTED = 8, 1000, 20_000, 1000
+FAULT = "eu_killed"
 TOPIC = "persistent://mytenant/eu/orders"
 START_S = 1_700_000_000
 
@@ -42,6 +44,7 @@ def generate(directory: str, messages: int) -> None:
         SubscriptionDrains,
         write_record,
     )
+    from brokerproof.run.tables import FaultState
     from brokerproof_judging import table_io
     from pyspark.sql import functions as F
 
@@ -50,10 +53,16 @@ def generate(directory: str, messages: int) -> None:
     content = {
         **{"name": "scale", "title": "t", "description": "d", "topology": "sync_active_passive"},
         "workload": {"namespace": "mytenant/eu", "rate": RATE_PER_S, "keys": KEYS, "producers": PRODUCERS},
+        "faults": [{"name": FAULT, "kind": "kill", "targets": {"region": "eu"}, "permanent": True}],
     }
     scenario = parse(Scenario, content, file="scale")
     run = Run.create(directory, run_id="scale", scenario=scenario, topology=topology)
-    at = (F.lit(START_S) + F.col("id") / RATE_PER_S).cast("double")
+    end = int((START_S + messages / RATE_PER_S) * 1e6)
+    third = (end - START_S * 1_000_000) // 3
+    steady_at, impact_at, recovery_at = (START_S * 1_000_000 + part * third for part in range(3))
+    back_at = impact_at + (end - START_S * 1_000_000) // 10
+    at = ((F.lit(START_S) + F.col("id") / RATE_PER_S) * 1_000_000).cast("long")
+    served = F.when(at.between(impact_at, back_at), F.lit(back_at)).otherwise(at)
     base = spark.range(messages, numPartitions=max(2, messages // 2_000_000)).select(
         *[
             F.lit(value).alias(name)
@@ -65,9 +74,9 @@ def generate(directory: str, messages: int) -> None:
         F.expr(f"id DIV {PRODUCERS}").alias("seq"),
         F.concat(F.lit("key-"), F.col("id") % KEYS).alias("key"),
         F.xxhash64("id").alias("payload_hash"),
-        F.timestamp_micros((at * 1_000_000).cast("long")).alias("scheduled_at"),
-        F.timestamp_micros((at * 1_000_000).cast("long") + 20).alias("sent_at"),
-        F.timestamp_micros((at * 1_000_000).cast("long") + 4000).alias("settled_at"),
+        F.timestamp_micros(at).alias("scheduled_at"),
+        F.timestamp_micros(at + 20).alias("sent_at"),
+        F.timestamp_micros(served + 4000).alias("settled_at"),
         F.lit("acked").alias("outcome"),
         F.expr("id DIV 5000000").alias("ledger_id"),
         F.expr("(id % 5000000) DIV 10").alias("entry_id"),
@@ -76,10 +85,10 @@ def generate(directory: str, messages: int) -> None:
         F.lit("consumer-0").alias("consumer"),
         F.lit(0).alias("incarnation"),
         F.col("id").alias("arrival"),
-        F.timestamp_micros((at * 1_000_000).cast("long") + 5000).alias("received_at"),
-        F.timestamp_micros((at * 1_000_000).cast("long") + 6000).alias("acknowledged_at"),
+        F.timestamp_micros(served + 5000).alias("received_at"),
+        F.timestamp_micros(served + 6000).alias("acknowledged_at"),
         F.lit(0).alias("redelivery_count"),
-        F.timestamp_micros((at * 1_000_000).cast("long") + 1000).alias("published_at"),
+        F.timestamp_micros(served + 1000).alias("published_at"),
         F.lit(None).cast("string").alias("replicated_from"),
         F.lit(None).cast("string").alias("error"),
         (F.col("id") % (messages // PLANTED) == 0).alias("lost"),
@@ -88,12 +97,12 @@ def generate(directory: str, messages: int) -> None:
         there = base if table == "publishes" else base.filter("NOT lost")
         columns = [F.col(field.name).cast(field.dataType) for field in table_io.make_table_schema(table).fields]
         there.select(columns).write.parquet(table_io.to_uri(run.table(table)))
-    end = int((START_S + messages / RATE_PER_S) * 1e6)
     place = {"cluster": "mycluster", "topic": TOPIC, "partition": -1}
     read = LogRead(task=0, end=None, read_to_end=True, why="read", messages=messages - PLANTED, **place)
     drain = SubscriptionDrain(subscription="audit", drained=True, why="0", **place)
-    third = (end - START_S * 1_000_000) // 3
-    steady_at, impact_at, recovery_at = (START_S * 1_000_000 + part * third for part in range(3))
+    states = (FaultState.INJECTING, FaultState.EFFECTIVE)
+    rows = [{"run_id": "scale", "fault": FAULT, "kind": "kill", "state": state, "at": impact_at} for state in states]
+    run.append("faults", [{**row, "targets": ["broker-eu-1"], "evidence": "{}"} for row in rows])
     for record in (
         LoadEnd(finished=True, why="", scheduled=messages, producers=(), at=end),
         FaultsUndone(undone=True, problems=(), at=end),
@@ -117,6 +126,7 @@ def judge(directory: str) -> None:
     judgement = judge_run(_session(), run, lambda *_: dict.fromkeys(Suite, passed), "")
     illegal = {str(anomaly): count for anomaly, count in judgement.counts.illegal.items() if count}
     assert illegal == {"lost": PLANTED}, illegal
+    assert judgement.recovery[FAULT]["rto_s"], judgement.recovery
     print(json.dumps(judgement.seconds))
 
 

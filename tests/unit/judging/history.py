@@ -101,7 +101,10 @@ class History:
         self.leave(LoadEnd(finished=True, why="", scheduled=0, producers=(), at=START))
         self.leave(FaultsUndone(undone=True, problems=(), at=START))
         self._entries: dict[tuple[str, str, int], int] = {}
-        self._unread: dict[tuple[str, str], dict[str, Any]] = {}
+        # By topic, the partitions that were published to.
+        self.partitions: dict[str, set[int]] = {}
+        # By cluster, topic and partition.
+        self.unread: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._undrained: set[tuple[str, str, str]] = set()
         self._unreplicated: set[tuple[str, str, str]] = set()
         self._drained_to: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -139,8 +142,13 @@ class History:
         return published
 
     def publish(self, *, at: int, producer: str, seq: int, **values: Any) -> Row:
-        """A row of `publishes`, acked unless said otherwise, sent `at` and settled 400 µs later."""
-        row = {
+        """A row of `publishes`, acked unless said otherwise, sent `at` and settled 400 µs later.
+
+        Only an ack names the partition.
+        """
+        if (partition := values.get("partition", -1)) is not None:
+            self.partitions.setdefault(self.topic, set()).add(partition)
+        row: Row = {
             **{"cluster": "main", "topic": self.topic, "partition": -1, "epoch": 0, "outcome": "acked"},
             **{
                 "producer": producer,
@@ -151,7 +159,15 @@ class History:
             **{"scheduled_at": START + at, "sent_at": START + at, "settled_at": START + at + 400},
             **values,
         }
+        if row["outcome"] != "acked":
+            row["partition"] = None
         self.publishes.append(row)
+        return row
+
+    def never_answer(self, producer: str, seq: int, outcome: str = "unknown") -> Row:
+        """Have an attempt end without an ack, which would have named a partition and a position."""
+        row = self.rows("publishes", producer, seq)[0]
+        row.update(outcome=outcome, partition=None, ledger_id=None, entry_id=None)
         return row
 
     def store(self, *, producer: str | None, seq: int | None, **values: Any) -> Row:
@@ -225,12 +241,13 @@ class History:
         self,
         cluster: str = "main",
         *,
+        partition: int = -1,
         passed: tuple[int, int] | None = None,
         unreadable: Sequence[tuple[tuple[int, int], tuple[int, int]]] = (),
     ) -> None:
-        """Have the log of the topic not read to its end, but up to `passed`, except for parts that are `unreadable`."""
+        """Have a log of the topic not read to its end, but up to `passed`, except for parts that are `unreadable`."""
         parts = tuple(UnreadablePart(start=start, end=end) for start, end in unreadable)
-        self._unread[cluster, self.topic] = {"passed": passed, "unreadable": parts}
+        self.unread[cluster, self.topic, partition] = {"passed": passed, "unreadable": parts}
 
     def drained_to(self, end: tuple[int, int], *place: str) -> None:
         """Have a drain of the topic prove only what lies before `end`.
@@ -259,7 +276,7 @@ class History:
         return run
 
     def _proofs(self) -> dict[type[Record], Record | None]:
-        places = sorted({(row["topic"], row["partition"]) for row in self.publishes if row["partition"] is not None})
+        places = sorted((topic, partition) for topic, partitions in self.partitions.items() for partition in partitions)
         logs = [(cluster, *place) for cluster in self.topology.clusters for place in places]
         read = LogsRead(
             started_at=START + 100 * SECOND,
@@ -271,10 +288,10 @@ class History:
                     topic=topic,
                     partition=partition,
                     end="5:100",
-                    read_to_end=(cluster, topic) not in self._unread,
+                    read_to_end=(cluster, topic, partition) not in self.unread,
                     why="the reader stopped",
                     messages=None,
-                    **self._unread.get((cluster, topic), {}),
+                    **self.unread.get((cluster, topic, partition), {}),
                 )
                 for task, (cluster, topic, partition) in enumerate(logs)
             ),

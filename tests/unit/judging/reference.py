@@ -58,7 +58,11 @@ class Reference:
             pairs = [(wanted.outcome, outcome), (wanted.home, home), (wanted.subscription, subscription)]
             if all(value is None or value == actual for value, actual in pairs):
                 return True
-        if anomaly in ("lost", "not_replicated") and self.is_excused(cluster, home, attempts):
+        excusing = {
+            **dict.fromkeys(("lost", "not_replicated"), {cluster, home}),
+            **dict.fromkeys(("unreadable", "delivered_from_elsewhere", "delivered_from_two_positions"), {cluster}),
+        }
+        if self.is_excused(excusing.get(anomaly, set()), attempts):
             return True
         if anomaly in scenario.tighten:
             return False
@@ -71,14 +75,14 @@ class Reference:
             return types.get((cluster, subscription or "")) == "shared"
         return anomaly in ILLEGAL_UNDER and str(scenario.guarantee) not in ILLEGAL_UNDER[anomaly]
 
-    def is_excused(self, cluster: str, home: str | None, attempts: list[Row]) -> bool:
+    def is_excused(self, clusters: set[str | None], attempts: list[Row]) -> bool:
         acked = [row["sent_at"] for row in attempts if row["outcome"] == "acked"]
         sent = [row["sent_at"] for row in attempts if row["sent_at"] is not None]
-        for name in {cluster, home} & set(self.history.scenario.destroyed):
+        for name in clusters & set(self.history.scenario.destroyed):
             nodes = set(self.history.topology.clusters[name].nodes)
             for row in self.history.faults:
                 if row["state"] == "effective" and nodes & set(row["targets"]):
-                    return bool((max(acked) if acked else min(sent)) < row["at"])
+                    return not sent or (max(acked) if acked else min(sent)) < row["at"]
         return False
 
     def judge(self) -> set[Place]:
@@ -124,7 +128,7 @@ class Topic:
         return "failed" if set(outcomes) <= {"failed", "not_sent"} else "unknown"
 
     def judge(self) -> None:
-        unread, undrained = self.h._unread, self.h._undrained
+        undrained = self.h._undrained
         for message in self.published:
             home = self.select_rows(self.attempts, message)[0]["cluster"]
             attempts = self.select_rows(self.attempts, message)
@@ -154,7 +158,7 @@ class Topic:
                         if end is not None and first is not None and first[1][:2] >= end:
                             drained = False
                         drained = drained and self.r.undone and first is not None
-                        drained = drained and first[0] in self.read_partitions()  # type: ignore[index]
+                        drained = drained and first[0] in self.partitions  # type: ignore[index]
                         self.r.say("undelivered" if drained else "unproven", cluster, self.name, subscription, message)
             acks = {
                 (row["partition"], position(row))
@@ -163,7 +167,7 @@ class Topic:
             }
             acks = {ack for ack in acks if ack[1] is not None}
             there = {(row["partition"], position(row)) for row in self.select_rows(self.stored, message, home)}
-            read = (home, self.name) not in unread or self.is_read_past_acks(message, home)
+            read = self.is_read(message, home) or self.is_read_past_acks(message, home)
             if acks and there and not acks & there and read:
                 self.r.say("position_mismatch", home, self.name, None, message)
             for row in self.select_rows(self.deliveries, message):
@@ -174,7 +178,7 @@ class Topic:
                     self.r.say("corrupted", *place)
                 if outcome in ("failed", "not_sent"):
                     self.r.say("failed_but_delivered", *place)
-                read = (row["cluster"], self.name) not in unread and row["partition"] in self.read_partitions()
+                read = self.is_log_read(row["cluster"], row["partition"])
                 if held and position(row) and (row["partition"], position(row)) not in held and read:
                     self.r.say("delivered_from_elsewhere", *place)
                 same = self.select_rows(self.deliveries, message, row["cluster"], row["subscription"])
@@ -197,35 +201,60 @@ class Topic:
         """The ends up to which drains of the topic prove something."""
         return {place[1:]: end for place, end in self.h._drained_to.items() if place[0] == self.name}
 
+    @property
+    def partitions(self) -> set[int]:
+        """The partitions that were published to, whose logs a reader read."""
+        return self.h.partitions[self.name]
+
+    def partition_of(self, message: Any, cluster: str) -> int | None:
+        """Where it was acked, or else stored in a cluster, or else seen; the lowest one."""
+        stored = self.select_rows(self.stored, message)
+        here = [row for row in stored if row["cluster"] == cluster]
+        for rows in (self.acked_attempts(message), here, stored, self.select_rows(self.deliveries, message)):
+            if rows:
+                return min(row["partition"] for row in rows)
+        return None
+
+    def is_log_read(self, cluster: str, partition: int | None) -> bool:
+        return partition in self.partitions and (cluster, self.name, partition) not in self.h.unread
+
+    def is_read(self, message: Any, home: str) -> bool:
+        """Whether the logs of its home were read that it was acked in."""
+        acked = [row["partition"] for row in self.acked_attempts(message)]
+        return all(self.is_log_read(home, partition) for partition in acked or [self.partition_of(message, home)])
+
     def is_replicated(self, message: Any, home: str, cluster: str) -> bool:
-        if (cluster, self.name) in self.h._unread or (self.name, home, cluster) in self.h._unreplicated:
+        partition = self.partition_of(message, cluster)
+        if not self.is_log_read(cluster, partition) or (self.name, home, cluster) in self.h._unreplicated:
             return False
         first, end = self.first_stored(message, home), self.ends.get((home, cluster))
         return end is None or first is None or first[1][:2] < end
 
     def missing_at_home(self, message: Any, home: str) -> str:
-        if (home, self.name) not in self.h._unread or self.is_read_past_acks(message, home):
+        if self.is_read(message, home) or self.is_read_past_acks(message, home):
             return "lost"
         return "unreadable" if self.unreadable_acks(message, home) else "unproven"
 
     def unreadable_acks(self, message: Any, home: str) -> bool:
-        acks = [position(row) for row in self.acked_attempts(message) if position(row)]
-        parts = self.h._unread[home, self.name].get("unreadable", ())
-        return any(part.start <= ack[:2] < part.end for ack in acks for part in parts if ack)
+        for row in self.acked_attempts(message):
+            log, ack = self.h.unread.get((home, self.name, row["partition"]), {}), position(row)
+            if ack and any(part.start <= ack[:2] < part.end for part in log.get("unreadable", ())):
+                return True
+        return False
 
     def is_read_past_acks(self, message: Any, home: str) -> bool:
-        passed = self.h._unread[home, self.name].get("passed")
-        acks = [position(row) for row in self.acked_attempts(message)]
-        if passed is None or not acks or self.unreadable_acks(message, home):
+        acks = self.acked_attempts(message)
+        if not acks or self.unreadable_acks(message, home):
             return False
-        return all(ack is not None and ack[:2] < passed for ack in acks)
+        return all(position(row) and self.is_passed(home, row) for row in acks)
+
+    def is_passed(self, home: str, ack: Row) -> bool:
+        place = position(ack)
+        passed = self.h.unread.get((home, self.name, ack["partition"]), {}).get("passed")
+        return self.is_log_read(home, ack["partition"]) or bool(passed and place and place[:2] < passed)
 
     def acked_attempts(self, message: Any) -> list[Row]:
         return [row for row in self.select_rows(self.attempts, message) if row["outcome"] == "acked"]
-
-    def read_partitions(self) -> set[int]:
-        """The partitions whose logs a reader read: those that were published to."""
-        return {row["partition"] for row in self.attempts}
 
     def twice(self) -> None:
         for message, cluster in {(identity(row), row["cluster"]) for row in self.stored}:
@@ -259,18 +288,10 @@ class Topic:
                 self.r.say("position_conflict", one["cluster"], self.name, subscription, identity(one))
 
     def first_stored(self, message: Any, cluster: str) -> tuple[int, tuple[int, int, int]] | None:
-        """In the partition where it was acked, or else tried, or else the lowest."""
+        """In the partition where it was acked, the lowest one, or else in the lowest one."""
         copies = [(row["partition"], position(row)) for row in self.select_rows(self.stored, message, cluster)]
-        attempts = self.select_rows(self.attempts, message)
-        for wanted in (
-            {row["partition"] for row in attempts if row["outcome"] == "acked"},
-            {row["partition"] for row in attempts},
-            {partition for partition, _ in copies},
-        ):
-            here = [copy for copy in copies if copy[0] in wanted]
-            if here:
-                return min(here)
-        return None
+        acked = min((row["partition"] for row in self.acked_attempts(message)), default=None)
+        return min([copy for copy in copies if copy[0] == acked] or copies, default=None)
 
     def order(self, cluster: str) -> None:
         firsts = {message: self.first_stored(message, cluster) for message in self.published}

@@ -27,7 +27,8 @@ SELECT
     first.cause,
     first.detail,
     -- A destroyed cluster may lose, or not yet have sent on, a message that was sent before the destroying fault took
-    -- effect, and no other. `rpo_messages` bounds the messages that no cluster holds.
+    -- effect, and no other. A message of an unknown time of sending may have been sent before. `rpo_messages` bounds the
+    -- messages that no cluster holds. If such a message had no ack yet, its client sends it again to the new log.
     NOT list_contains(forbidden, anomaly) OR EXISTS (
         FROM loosened l
         WHERE l.anomaly = ruled.anomaly
@@ -35,10 +36,11 @@ SELECT
             AND coalesce(l.home = ruled.home, l.home IS NULL)
             AND coalesce(l.subscription = ruled.subscription, l.subscription IS NULL)
     ) OR (
-        anomaly IN ('lost', 'not_replicated')
+        anomaly IN ('lost', 'not_replicated', 'unreadable', 'delivered_from_elsewhere', 'delivered_from_two_positions')
         AND EXISTS (
             FROM destroyed_clusters d
-            WHERE d.name IN (ruled.cluster, ruled.home) AND ruled.sent_at < d.effective_at
+            WHERE (d.name = ruled.cluster OR (d.name = ruled.home AND anomaly IN ('lost', 'not_replicated')))
+                AND coalesce(ruled.sent_at < d.effective_at, true)
         )
     ) AS legal
 FROM ruled

@@ -34,14 +34,20 @@ found AS (
     GROUP BY who, number, topic, cluster
 ),
 -- Where a message was seen: the clusters that store it, and one subscription that got it. A message that was seen must
--- exist, even if the outcome of its attempts is unknown.
+-- exist, even if the outcome of its attempts is unknown. Only an ack names a partition, so that the partition of such a
+-- message is the one in which it was seen.
 stored_in AS (
-    SELECT who, number, topic, list(DISTINCT cluster ORDER BY cluster) AS storing_clusters
+    SELECT who, number, topic, list(DISTINCT cluster ORDER BY cluster) AS storing_clusters, min(partition) AS partition
     FROM stored
     GROUP BY who, number, topic
 ),
 delivered_to AS (
-    SELECT who, number, topic, min(concat(subscription, ' in ', cluster)) AS getting_subscription
+    SELECT
+        who,
+        number,
+        topic,
+        min(concat(subscription, ' in ', cluster)) AS getting_subscription,
+        min(partition) AS partition
     FROM deliveries
     GROUP BY who, number, topic
 ),
@@ -51,11 +57,14 @@ facts AS (
         number,
         topic,
         cluster,
-        e.* EXCLUDE (who, number, topic, cluster, partition, attempts, required, acks, acked_positions),
+        e.* EXCLUDE (
+            who, number, topic, cluster, partition, attempts, required, acks, acked_positions, acked_partitions
+        ),
         coalesce(e.acks, 0) AS acks,
         coalesce(e.attempts, 0) AS attempts,
         coalesce(e.required, false) AS required,
         coalesce(e.acked_positions, []) AS acked_positions,
+        coalesce(e.acked_partitions, []) AS acked_partitions,
         coalesce(f.stored_positions, []) AS stored_positions,
         coalesce(len(f.stored_positions), 0)::INT AS copies,
         -- In the message's own partition, or else in the lowest one.
@@ -63,22 +72,41 @@ facts AS (
             list_min(list_filter(f.stored_positions, lambda copy: copy.partition = e.partition)),
             list_min(f.stored_positions)
         ) AS first_copy,
-        coalesce(e.partition, list_min(f.stored_positions).partition) AS partition,
+        coalesce(e.partition, list_min(f.stored_positions).partition, s.partition, t.partition) AS partition,
+        coalesce(s.storing_clusters, []) AS storing_clusters,
+        t.getting_subscription,
         f.found_payload_hash,
         f.other_found_payload_hash,
         f.found_key,
         f.other_found_key
-    FROM expected e FULL JOIN found f USING (who, number, topic, cluster)
+    FROM expected e
+    FULL JOIN found f USING (who, number, topic, cluster)
+    LEFT JOIN stored_in s USING (who, number, topic)
+    LEFT JOIN delivered_to t USING (who, number, topic)
 ),
--- What is known of the positions that acks named, in homes whose log was not read to its end: whether every ack named one
--- and the reader passed all of them, and whether one lies in a part that cannot be read.
+-- Messages of homes of which a log was not read to its end.
+doubtful AS (
+    FROM facts SEMI JOIN (FROM log_proofs WHERE NOT read_to_end) USING (cluster, topic)
+    WHERE cluster = home
+),
+-- Why a log was not read to its end in which a message was acked.
+acked_unread AS (
+    SELECT a.who, a.number, a.topic, a.cluster, min(l.read_why) AS read_why
+    FROM (SELECT who, number, topic, cluster, unnest(acked_partitions) AS partition FROM doubtful) a
+    JOIN log_proofs l USING (cluster, topic, partition)
+    WHERE NOT l.read_to_end
+    GROUP BY a.who, a.number, a.topic, a.cluster
+),
+-- What is known of the positions that acks named: whether every ack named one and the reader passed all of them, and
+-- whether one lies in a part that cannot be read.
 acked_places AS (
     SELECT
         a.who,
         a.number,
         a.topic,
         a.cluster,
-        count(*) = any_value(acks) AND bool_and(coalesce(is_before(place, l.passed_ledger_id, l.passed_entry_id), false))
+        count(*) = any_value(acks)
+            AND bool_and(coalesce(l.read_to_end OR is_before(place, l.passed_ledger_id, l.passed_entry_id), false))
             AS passed,
         bool_or(EXISTS (
             FROM unreadable_parts u
@@ -86,25 +114,22 @@ acked_places AS (
                 AND NOT is_before(place, u.ledger_id, u.entry_id)
                 AND is_before(place, u.end_ledger_id, u.end_entry_id)
         )) AS unreadable
-    FROM (SELECT who, number, topic, cluster, acks, unnest(acked_positions) AS place FROM facts WHERE cluster = home) a
-    JOIN log_proofs l ON (l.cluster, l.topic, l.partition) = (a.cluster, a.topic, a.place.partition)
-    WHERE NOT l.read_to_end
+    FROM (SELECT who, number, topic, cluster, acks, unnest(acked_positions) AS place FROM doubtful) a
+    LEFT JOIN log_proofs l ON (l.cluster, l.topic, l.partition) = (a.cluster, a.topic, a.place.partition)
     GROUP BY a.who, a.number, a.topic, a.cluster
 )
 SELECT
     f.*,
     '' AS subscription,
-    coalesce(s.storing_clusters, []) AS storing_clusters,
-    t.getting_subscription,
     f.required AND f.copies = 0 AND coalesce(
         f.outcome = 'acked'
-        OR (f.outcome = 'unknown' AND (s.storing_clusters IS NOT NULL OR t.getting_subscription IS NOT NULL)),
+        OR (f.outcome = 'unknown' AND (len(f.storing_clusters) > 0 OR f.getting_subscription IS NOT NULL)),
         false
     ) AS missing,
-    coalesce(l.read_to_end, false) AS read_to_end,
+    coalesce(l.read_to_end, false) AND u.who IS NULL AS read_to_end,
     coalesce(a.passed AND NOT a.unreadable, false) AS read_past_acks,
     coalesce(a.unreadable, false) AS acked_unreadable,
-    coalesce(l.read_why, 'no step left a record of it') AS read_why,
+    coalesce(u.read_why, l.read_why, 'no step left a record of it') AS read_why,
     -- A drain proves only what is stored before the end of the log that it saw.
     coalesce(r.replicated, false) AND coalesce(is_before(h.first_copy, e.end_ledger_id, e.end_entry_id), true)
         AS replicated,
@@ -114,9 +139,8 @@ SELECT
         ELSE r.replicated_why
     END AS replicated_why
 FROM facts f
-LEFT JOIN stored_in s ON (s.who, s.number, s.topic) = (f.who, f.number, f.topic)
-LEFT JOIN delivered_to t ON (t.who, t.number, t.topic) = (f.who, f.number, f.topic)
 LEFT JOIN log_proofs l ON (l.cluster, l.topic, l.partition) = (f.cluster, f.topic, f.partition)
+LEFT JOIN acked_unread u ON (u.who, u.number, u.topic, u.cluster) = (f.who, f.number, f.topic, f.cluster)
 LEFT JOIN acked_places a ON (a.who, a.number, a.topic, a.cluster) = (f.who, f.number, f.topic, f.cluster)
 LEFT JOIN replication_proofs r ON (r.topic, r.home, r.cluster) = (f.topic, f.home, f.cluster)
 LEFT JOIN replication_ends e ON (e.topic, e.home, e.cluster, e.partition) = (f.topic, f.home, f.cluster, f.partition)

@@ -20,6 +20,7 @@ SELECT
     -- Positions of two partitions do not compare, so that a message belongs to one: where it was acked, or else tried.
     coalesce(min(partition) FILTER (outcome = 'acked'), min(partition)) AS partition,
     count_if(outcome = 'acked') AS acks,
+    coalesce(list(DISTINCT partition) FILTER (outcome = 'acked'), []) AS acked_partitions,
     -- A deduplicated retry is acked without a position.
     coalesce(
         list({partition: partition, ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index})

@@ -92,7 +92,7 @@ def lost_after_it_was_delivered(history):
 
 @planted()
 def lost_after_an_unknown_outcome_because_it_was_delivered(history):
-    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.never_answer("p0", 3)
     history.forget("stored", "p0", 3)
     return {
         ("lost", False, "main", None, "p0", 3): (
@@ -104,7 +104,7 @@ def lost_after_an_unknown_outcome_because_it_was_delivered(history):
 
 @planted(REPLICATED)
 def lost_after_an_unknown_outcome_because_it_was_replicated(history):
-    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.never_answer("p0", 3)
     history.forget("stored", "p0", 3, cluster="main")
     history.forget("deliveries", "p0", 3)
     return {
@@ -121,7 +121,7 @@ def lost_after_an_unknown_outcome_because_it_was_replicated(history):
 
 @planted()
 def unproven_after_an_unknown_outcome(history):
-    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.never_answer("p0", 3)
     history.forget("stored", "p0", 3)
     history.not_read_to_end()
     return {
@@ -133,9 +133,27 @@ def unproven_after_an_unknown_outcome(history):
     }
 
 
+@planted()
+def unproven_where_one_of_two_partitions_that_acked_a_message_was_not_read(history):
+    # Partitions were added between the two attempts of a repeated task.
+    history.rows("publishes", "p0", 3)[0].update(partition=0)
+    history.publish(producer="p0", seq=3, epoch=1, at=900, partition=1, entry_id=50)
+    history.forget("stored", "p0", 3)
+    history.forget("deliveries", "p0", 3)
+    history.partitions[history.topic].add(0)
+    history.not_read_to_end(partition=1)
+    return {
+        ("unproven", True, "main", None, "p0", 3): (
+            "log_not_read_to_end",
+            "acked at 2023-11-14 22:13:20.0013 UTC in main, and not found in main, "
+            "but its log was not read to its end: the reader stopped",
+        )
+    }
+
+
 @planted(REPLICATED)
 def not_replicated_after_an_unknown_outcome(history):
-    history.rows("publishes", "p1", 2)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.never_answer("p1", 2)
     history.forget("stored", "p1", 2, cluster="other")
     history.forget("deliveries", "p1", 2)
     return {
@@ -219,7 +237,7 @@ def undelivered_in_the_other_cluster(history):
 @planted()
 def undelivered_though_unknown(history):
     # It turned up, so it has to reach the subscriptions like any other.
-    history.rows("publishes", "p0", 1)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.never_answer("p0", 1)
     history.forget("deliveries", "p0", 1, subscription="audit")
     return {
         ("undelivered", False, "main", "audit", "p0", 1): (
@@ -469,7 +487,7 @@ def phantom_does_not_disturb_order(history):
 
 @planted()
 def failed_but_stored(history):
-    history.rows("publishes", "p1", 0)[0].update(outcome="failed", ledger_id=None, entry_id=None)
+    history.never_answer("p1", 0, "failed")
     return {
         ("failed_but_stored", False, "main", None, "p1", 0): (
             "failed_for_certain",
@@ -488,7 +506,7 @@ def failed_but_stored(history):
 @planted()
 def failed_but_delivered(history):
     # It is not in the log, and a message that failed for certain is never lost.
-    history.rows("publishes", "p1", 0)[0].update(outcome="failed", ledger_id=None, entry_id=None)
+    history.never_answer("p1", 0, "failed")
     history.forget("stored", "p1", 0)
     history.forget("deliveries", "p1", 0, subscription="pool")
     return {
@@ -534,7 +552,7 @@ def not_sent_but_delivered(history):
 @planted()
 def failed_and_not_sent_by_a_later_process_but_stored(history):
     history.forget("deliveries", "p1", 0)
-    history.rows("publishes", "p1", 0)[0].update(outcome="failed", ledger_id=None, entry_id=None)
+    history.never_answer("p1", 0, "failed")
     history.publish(at=9000, producer="p1", seq=0, epoch=1)
     hold_back(history, "p1", 0, epoch=1)
     return {
@@ -923,7 +941,7 @@ def not_sent(history):
 @planted()
 def not_sent_by_a_later_process(history):
     # The first process had no answer, so that the message may be there and is no surprise.
-    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.never_answer("p0", 3)
     history.publish(at=9000, producer="p0", seq=3, epoch=1)
     hold_back(history, "p0", 3, epoch=1)
     return {}
@@ -931,13 +949,13 @@ def not_sent_by_a_later_process(history):
 
 @planted()
 def unknown_that_turns_up(history):
-    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None, settled_at=None)
+    history.never_answer("p0", 3)["settled_at"] = None
     return {}
 
 
 @planted()
 def unknown_that_does_not_turn_up(history):
-    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.never_answer("p0", 3)
     history.forget("stored", "p0", 3)
     history.forget("deliveries", "p0", 3)
     return {}
@@ -945,7 +963,7 @@ def unknown_that_does_not_turn_up(history):
 
 @planted()
 def failed_and_not_stored(history):
-    history.rows("publishes", "p0", 3)[0].update(outcome="failed", ledger_id=None, entry_id=None)
+    history.never_answer("p0", 3, "failed")
     history.forget("stored", "p0", 3)
     history.forget("deliveries", "p0", 3)
     return {}
@@ -953,7 +971,7 @@ def failed_and_not_stored(history):
 
 @planted()
 def deduplicated_retry_without_a_position(history):
-    history.rows("publishes", "p0", 3)[0].update(outcome="unknown", ledger_id=None, entry_id=None)
+    history.never_answer("p0", 3)
     history.publish(producer="p0", seq=3, epoch=1, at=20_000, ledger_id=None, entry_id=None)
     history.rows("publishes", "p1", 1)[0].update(ledger_id=-1, entry_id=-1)
     return {}

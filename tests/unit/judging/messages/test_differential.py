@@ -100,7 +100,10 @@ def mess(history: History, chance: random.Random) -> None:
                     **(place(chance, seq) if outcome == "acked" and chance.random() < 0.9 else {}),
                 )
                 if outcome == "not_sent":
-                    row.update(sent_at=None, settled_at=None, partition=None)
+                    row.update(sent_at=None, settled_at=None)
+                if outcome == "unknown" and chance.random() < 0.2:
+                    # As of a client that was killed.
+                    row.update(sent_at=None, settled_at=None)
             for other in history.list_reached(cluster):
                 for _ in range(chance.choices([0, 1, 2], [1, 8, 1])[0]):
                     named = position_of(history.publishes[-1]) if other == cluster and chance.random() < 0.8 else None
@@ -148,7 +151,10 @@ def leave_proofs(history: History, chance: random.Random) -> None:
     if chance.random() < 0.3:
         parts = [((LEDGER, start), (LEDGER, start + chance.randint(1, 4))) for start in chance.sample(range(8), 2)]
         passed = chance.choice([None, (LEDGER, chance.randint(0, 9)), (LEDGER + 1, 0), (LEDGER + 2, 0)])
-        history.not_read_to_end(chance.choice(clusters), passed=passed, unreadable=chance.choice([(), parts]))
+        logs = sorted(history.partitions[history.topic])
+        for partition in chance.sample(logs, chance.randint(1, len(logs))):
+            where = {"partition": partition, "passed": passed, "unreadable": chance.choice([(), parts])}
+            history.not_read_to_end(chance.choice(clusters), **where)
     for each in history.scenario.workload.subscriptions:
         where = each.list_clusters(history.topology)[-1]
         if chance.random() < 0.1:

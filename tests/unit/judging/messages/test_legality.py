@@ -27,7 +27,7 @@ SENT_AT = 1_000
 DESTROYS = {"name": "gone", "kind": "destroy", "targets": {"cluster": "main"}, "permanent": True}
 
 
-def illegal_at(history, places, destroyed=()):
+def illegal_at(history, places, destroyed=(), sent_at=SENT_AT):
     """The anomalies that are illegal at each (cluster, subscription) of `places`, given with the home of the message.
 
     Every anomaly is found at every place.
@@ -40,7 +40,7 @@ def illegal_at(history, places, destroyed=()):
             "cluster": cluster,
             "subscription": subscription,
             "home": home,
-            "sent_at": SENT_AT,
+            "sent_at": sent_at,
             "outcome": "acked",
         }
         for cluster, subscription, home in places
@@ -145,15 +145,25 @@ def test_what_is_legal_of_some_messages_is_legal_of_these(messages):
 def test_what_a_destroyed_cluster_lost_or_had_not_sent_on_is_legal():
     history = History(clusters=("main", "other"))
     missing = {Anomaly.LOST, Anomaly.NOT_REPLICATED}
+    # The client sends a message again that had no ack, so the new log holds it at another position.
+    in_place = {Anomaly.UNREADABLE, Anomaly.DELIVERED_FROM_ELSEWHERE}
     logs = [("main", IN_LOG, "main"), ("other", IN_LOG, "other")]
     everywhere = illegal_at(history, logs)
     with_main_gone = illegal_at(history, logs, destroyed=[("main", SENT_AT + 1)])
     sent_on = illegal_at(history, [("other", IN_LOG, "main")], destroyed=[("main", SENT_AT + 1)])
 
-    assert all(missing <= illegal for illegal in everywhere.values())
-    assert missing.isdisjoint(with_main_gone["main", IN_LOG])
-    assert missing <= with_main_gone["other", IN_LOG]
+    assert all(missing | in_place <= illegal for illegal in everywhere.values())
+    assert (missing | in_place).isdisjoint(with_main_gone["main", IN_LOG])
+    assert missing | in_place <= with_main_gone["other", IN_LOG]
     assert missing.isdisjoint(sent_on["other", IN_LOG])
+    assert in_place <= sent_on["other", IN_LOG]
+
+
+def test_a_message_whose_time_of_sending_is_not_known_may_have_been_sent_before_its_cluster_was_destroyed():
+    # A client that was killed has reserved a message and recorded nothing else about it.
+    history, log = History(clusters=("main", "other")), ("main", IN_LOG)
+    assert Anomaly.LOST in illegal_at(history, [(*log, "main")], sent_at=None)[log]
+    assert Anomaly.LOST not in illegal_at(history, [(*log, "main")], [("main", SENT_AT)], sent_at=None)[log]
 
 
 def test_a_message_that_was_sent_when_its_cluster_was_destroyed_or_later_is_excused_nowhere():
