@@ -59,8 +59,8 @@ class Reference:
             if all(value is None or value == actual for value, actual in pairs):
                 return True
         excusing = {
-            **dict.fromkeys(("lost", "not_replicated"), {cluster, home}),
-            **dict.fromkeys(("unreadable", "delivered_from_elsewhere", "delivered_from_two_positions"), {cluster}),
+            **{key: {cluster, home} for key in ("lost", "not_replicated")},
+            **{key: {cluster} for key in ("unreadable", "delivered_from_elsewhere", "delivered_from_two_positions")},
         }
         if self.is_excused(excusing.get(anomaly, set()), attempts):
             return True
