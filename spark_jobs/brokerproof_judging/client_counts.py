@@ -117,10 +117,10 @@ def _compare_epoch(
     """The sentences about one process of a client."""
     if held and held.missing:
         numbers = ", ".join(str(number) for number in held.missing)
-        yield f"Of the record of {name}, these segments are missing: {numbers}."
+        yield f"Segments that are missing from the record of {name}: {numbers}."
     found = held.segments + len(held.missing) if held else None
     if end and end.segments is not None and found is not None and end.segments != found:
-        yield f"{name} wrote {end.segments:,} segments of its record, and it ends after {found:,}."
+        yield f"{name} wrote {end.segments:,} segments, and its record ends after {found:,}."
     counts = end.counts if end else None
     in_table = sum(stored.values())
     numbers_of_rows = {

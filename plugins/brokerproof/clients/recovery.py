@@ -67,9 +67,10 @@ def _recover(run: Run, job: str, table: str, tasks: Iterable[Task], complete: Co
 
 
 def _complete_publishes(run: Run, task: ProducerTask, reader: RecordReader) -> Batches:
-    is_last = reader.epoch == max(list_epochs(run, task.client))
-    ended = is_last and read_record(run, ProducerEnd, task.number) is not None
-    reservation = None if ended else reader.read_reservation()
+    # Its task leaves an end without counts for a process that left none, and what such a process had sent is not known.
+    end = read_record(run, ProducerEnd, task.number)
+    has_ended = end is not None and end.epoch == reader.epoch and end.counts is not None
+    reservation = None if has_ended else reader.read_reservation()
     return complete_publishes(run, task, reader.epoch, reader.read_rest(), lambda: reservation)
 
 
@@ -90,7 +91,7 @@ def _end_clients(run: Run, job: str) -> None:
 
 
 def _replace_table(run: Run, table: str, parts: Mapping[str, Batches]) -> None:
-    """Write a table anew, one file for each part by its name, a batch at a time. What the job left of it goes."""
+    """Write a table anew, one file for each part by its name, a batch at a time. Files that the job left are removed."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if filesystem.exists(directory):
         filesystem.rm(directory, recursive=True)

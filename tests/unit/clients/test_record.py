@@ -17,7 +17,15 @@ from brokerproof.clients.producing import ScheduledProducer, plan_producers
 from brokerproof.clients.record import RecordReader, RecordWriter
 from brokerproof.clients.recovery import recover_tables
 from brokerproof.run.directory import Run
-from brokerproof.run.records import ClientRecordRead, ConsumerEnd, ConsumersStop, PhaseTimes, read_record, write_record
+from brokerproof.run.records import (
+    ClientRecordRead,
+    ConsumerEnd,
+    ConsumersStop,
+    PhaseTimes,
+    ProducerEnd,
+    read_record,
+    write_record,
+)
 from brokerproof.run.tables import AttemptOutcome, make_batch
 from brokerproof.systems.clients import Position, Received, Settled
 from brokerproof_judging.client_counts import find_count_problems
@@ -150,7 +158,7 @@ def test_a_record_whose_last_segments_are_gone_holds_less_than_its_client_counte
     assert rows
     last.unlink()
     problems = find_problems(run)
-    assert problems[0] == f"mycluster-p0 wrote {number + 1} segments of its record, and it ends after {number}."
+    assert problems[0] == f"mycluster-p0 wrote {number + 1} segments, and its record ends after {number}."
     assert problems[1].startswith("The numbers of rows of mycluster-p0 differ: it counted ")
     assert len(problems) == 2
 
@@ -160,9 +168,30 @@ def test_a_record_with_a_segment_missing_in_the_middle_is_named_and_the_rest_is_
     rows = len(read_segment(Path(run.path("clients", "load-0", "0-000001.arrow"))))
     remove_segment(run, "load-0", 1)
     problems = find_problems(run)
-    assert problems[0] == "Of the record of mycluster-p0, these segments are missing: 1."
+    assert problems[0] == "Segments that are missing from the record of mycluster-p0: 1."
     counted = sum(len(pq.read_table(file)) for file in Path(run.table("publishes")).glob("*.parquet")) + rows
     assert problems[1].startswith(f"The numbers of rows of mycluster-p0 differ: it counted {counted}, ")
+
+
+@pytest.mark.parametrize("end", [{"epoch": None, "acked": None}, {"epoch": 1}])
+def test_a_producer_that_left_no_end_of_its_own_may_have_sent_all_that_it_reserved(
+    run: Run, end: dict[str, Any]
+) -> None:
+    """Its task leaves an end without counts for it, and another process of the same producer one of another epoch."""
+    record_clients(run)
+    segments = sorted(Path(run.path("clients", "load-0")).glob("0-*.arrow"))
+    gone = pa.ipc.open_file(segments[-1]).read_all().column("seq").to_pylist()
+    segments[-1].rename(segments[-1].with_name("0-gone"))
+    left = read_record(run, ProducerEnd, 0)
+    assert left is not None
+    write_record(run, left.model_copy(update=end))
+    recover_tables(run)
+    outcomes = {
+        row["seq"]: row["outcome"]
+        for file in Path(run.table("publishes")).glob("*.parquet")
+        for row in pq.read_table(file).to_pylist()
+    }
+    assert {outcomes.get(seq) for seq in gone} == {"unknown"}
 
 
 def test_a_consumer_whose_record_is_gone_holds_less_than_it_counted(run: Run) -> None:

@@ -149,14 +149,14 @@ def test_an_outcome_that_is_another_one_in_the_table_is_named(tmp_path: Path, co
 def test_a_record_whose_tail_is_gone_is_named(tmp_path: Path, counted: Counted) -> None:
     # The table has what the record has, and the last two segments of both had no rows.
     counted.epochs["consume-0"] = [Counted.epoch(12, segments=2)]
-    assert counted.find_problems(tmp_path) == ("audit-c0 wrote 4 segments of its record, and it ends after 2.",)
+    assert counted.find_problems(tmp_path) == ("audit-c0 wrote 4 segments, and its record ends after 2.",)
 
 
 def test_a_segment_that_is_missing_in_the_middle_is_named(tmp_path: Path, counted: Counted) -> None:
     # A killed client left no count of its own, so that only its record can show what is gone.
     counted.ends["main-p1"] = {**KILLED, "problem": "killed"}
     counted.epochs["load-1"] = [Counted.epoch(6, segments=3, missing=(1,))]
-    assert counted.find_problems(tmp_path) == ("Of the record of main-p1, these segments are missing: 1.",)
+    assert counted.find_problems(tmp_path) == ("Segments that are missing from the record of main-p1: 1.",)
 
 
 def test_a_client_that_was_killed_has_no_count_of_its_own_that_differs(tmp_path: Path, counted: Counted) -> None:
