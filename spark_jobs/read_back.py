@@ -57,6 +57,8 @@ _ROWS = 5000
 # A reader is given up if no message came for so long, though the log is not at its end.
 _STALLED_S = 45.0
 _MONITOR_TIMEOUT_S = 30.0
+# Unreadable parts of a log after which the reading ends. Each takes the patience of two readers.
+_MOST_PARTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,9 +140,11 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
                 break
             reading.unreadable.append(part)
             reading.passed = Position(*part.end)
-            start = Position(*part.start)
-            reading.problem = f"it cannot be read from {_describe(start)} to {_describe(reading.passed)}"
-            if log.end is None or reading.passed.reaches(log.end):
+            gaps = [
+                f"{_describe(Position(*gap.start))} to {_describe(Position(*gap.end))}" for gap in reading.unreadable
+            ]
+            reading.problem = f"the entries from {' and from '.join(gaps)} cannot be read"
+            if log.end is None or reading.passed.reaches(log.end) or len(reading.unreadable) == _MOST_PARTS:
                 break
             close_clients(reader=reader)
             reader, progressed, is_second = clients.reader(log.partition, reading.passed), time.monotonic(), False

@@ -34,6 +34,8 @@ from brokerproof.systems.clients import hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
 
 _TICK_S = 0.002
+# A tick that takes longer is a standstill of the client or its machine.
+_STANDSTILL_S = 1.0
 _ASK_EVERY_S = 0.25
 _SHOW_EVERY_S = 1.0
 # The load gives up where no phases appear; the timeline itself gives up earlier.
@@ -135,6 +137,7 @@ class ScheduledProducer:
     def _send_all(self, send: Callable[..., None]) -> None:
         name, keys, rate, size = self.task.producer, self.task.keys, self.task.rate, self.workload.size
         limit, start_at = self.workload.client.max_pending, self._start_at
+        stood_still = False
         while True:
             now = clock.now_s()
             ends_at = self._find_end(now)
@@ -144,7 +147,8 @@ class ScheduledProducer:
             gives_up_at = float("inf") if ends_at is None else ends_at + settle_s
             while self.scheduled < due:
                 if self.attempts.pending >= limit:
-                    self._held_back = due
+                    # The answers that came while the client itself stood still are not counted yet.
+                    self._held_back = self._held_back if stood_still else due
                     break
                 # A client that was suspended does not catch up when everything is over.
                 if clock.now_s() >= gives_up_at:
@@ -161,7 +165,9 @@ class ScheduledProducer:
                 if (is_all_sent and not self.attempts.pending) or now >= gives_up_at:
                     self._check_held_back(due)
                     return
+            before = clock.now_s()
             time.sleep(_TICK_S)
+            stood_still = clock.now_s() - before > _STANDSTILL_S
 
     def _describe(self, seq: int, content: bytes) -> dict[str, Any]:
         return _describe_message(self.task, seq, content, self._start_at)

@@ -221,6 +221,17 @@ class Scenario(FrozenModel):
         return self
 
     @model_validator(mode="after")
+    def _check_unproven(self) -> Self:
+        for field, anomalies in (("tighten", self.tighten), ("loosen", self.loosen)):
+            if Anomaly.UNPROVEN in anomalies:
+                raise InputError(
+                    "`unproven` is neither legal nor illegal, because it makes every verdict unknown",
+                    field=field,
+                    remedy="leave `unproven` out",
+                )
+        return self
+
+    @model_validator(mode="after")
     def _check_losses(self) -> Self:
         bounded = all((bound := self.bound("missing_messages", name)) and bound.max is not None for name in MISSING)
         if self.guarantee is Guarantee.AT_MOST_ONCE and not bounded:

@@ -156,7 +156,7 @@ class RecordedCheck(Base):
 
 
 # A recorded run has a key of its own, and the evidence of a measurement stays in the run's directory.
-_NOT_KEPT = ("run_id", "evidence", "cut_off_by")
+_NOT_KEPT = ("run_id", "evidence", "doubt", "cut_off_by")
 MEASUREMENT_COLUMNS = tuple(name for name in Measurement.model_fields if name not in _NOT_KEPT)
 
 

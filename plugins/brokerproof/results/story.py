@@ -20,6 +20,7 @@ _WORDS = {
     Anomaly.NOT_REPLICATED: "not replicated",
     Anomaly.UNDELIVERED: "not delivered",
     Anomaly.UNPROVEN: "of which nobody knows what became of them",
+    Anomaly.UNREADABLE: "in a part of the log that cannot be read",
     Anomaly.PHANTOM: "that nobody had published",
     Anomaly.FAILED_BUT_STORED: "stored although they had failed",
     Anomaly.FAILED_BUT_DELIVERED: "delivered although they had failed",
@@ -90,6 +91,8 @@ def _tell_interruption(judgement: Judgement) -> str:
     measured = [value for value in unavailable if value is not None]
     if not measured:
         return ""
+    if len(measured) < len(unavailable):
+        return "it is not known how long clients were interrupted"
     if not max(measured):
         return "no client was interrupted"
     interrupted = f"clients were interrupted for {format_seconds(max(measured))}"

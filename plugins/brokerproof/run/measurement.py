@@ -37,6 +37,9 @@ class Measurement(StrictModel):
     minimum: FiniteOrNone = Field(description="the bound from below that is in force")
     maximum: FiniteOrNone = Field(description="the bound from above that is in force")
     evidence: str = Field(description="what the value rests on, or why there is none")
+    doubt: str | None = Field(
+        None, description="why no bound of the value is claimed, of a fault whose targets were known only from before"
+    )
     cut_off_by: str | None = Field(
         None,
         description="the fault that took effect before it was measured; without a bound it then decides nothing",

@@ -60,7 +60,7 @@ def note_wall_clock(run: Run, process: str) -> Iterator[None]:
 
 
 class WallClockNotes:
-    """The notes of one process, of which the last one has the steps of all."""
+    """The wall-clock notes of one process. The last note has all steps so far."""
 
     def __init__(self, run: Run, process: str, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
         """`process` may be the name of an earlier process whose work this one does again.
@@ -70,7 +70,8 @@ class WallClockNotes:
         self._run, self._process, self._time = run, process, time
         earlier = read_record(run, WallClockNote, process)
         self._steps = earlier.steps if earlier else ()
-        self._lead_us: int | None = None
+        is_same_boot = earlier is not None and earlier.boot_id == clock.read_boot_id()
+        self._lead_us = earlier.lead_us if earlier and is_same_boot else None
 
     def add(self) -> None:
         """Note the wall clock as it is now. Raises MachineError."""

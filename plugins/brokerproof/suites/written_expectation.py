@@ -41,7 +41,7 @@ class WrittenExpectation:
     def reads_wall_times(self) -> bool:
         """Whether a standard expectation reads a time that the system's client took from the wall clock."""
         values = self.columns if self.standard and self.standard.scope is not Scope.ROWS else ()
-        return _WALL_TIME in values or _WALL_TIME in str(self.kwargs.get("unexpected_rows_query", ""))
+        return _WALL_TIME in values or _WALL_TIME in str(self.kwargs.get("unexpected_rows_query", "")).lower()
 
     @property
     def minimum(self) -> float | None:

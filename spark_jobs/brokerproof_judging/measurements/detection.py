@@ -48,12 +48,14 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
 
 
 def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
-    """Until every partition that a target owned at the effect has an owner that is none."""
+    """Until every partition that a target owned at the effect has an owner that is no target."""
     effect = fault.span.start_us
     times: list[int] = []
     waiting: list[Series] = []
-    owner_known = False
-    for _, _, values in samples.find_by_subject(Source.TOPIC, SampledMetric.OWNER):
+    owner_known, unknown = False, set[str]()
+    for topic, partition, values in samples.find_by_subject(Source.TOPIC, SampledMetric.OWNER):
+        if not any(at <= effect and owner for at, owner in values):
+            unknown.add(f"{topic} {partition}".strip())
         for cluster in run.topology.clusters:
             # Two clusters may have a topic of the same name. The owner tells to which of them a sample belongs.
             here = [(at, owner) for at, owner in values if owner in run.topology.clusters[cluster].nodes]
@@ -68,6 +70,8 @@ def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> R
                 times.append(at)
     if waiting:
         return read_absence(fault, waiting, "no other broker owned the topic")
+    if unknown and owner_known:
+        return Reading(value=None, evidence=f"the owner of {min(unknown)} before the effect is not known")
     if times:
         return read_last_arrival(fault, times, "first sample with another owner")
     why = "owner was not a target" if owner_known else "the owner before the effect is not known"

@@ -37,19 +37,20 @@ def find_longest_gaps(
 
     `events` has the columns `topic`, `place` and `at` in µs. `expected` has the columns `topic` and `place` of places
     that have to get events, even if they get none. A gap lies between two events of a place. The first gap begins with
-    the load's steady phase and the last one ends with the load. It is not cut at the span's edges.
+    the load's steady phase. One that begins before the load ends lasts until the next event, or until the load's end if
+    there is none. It is not cut at the span's edges.
     """
     place = Window.partitionBy("topic", "place").orderBy("at")
     nothing = F.lit(None).cast("long")
-    # An event after the load ends the last gap with the load, so that the edges are the events of every place.
-    during = events.select("topic", "place", F.least("at", F.lit(load.end_us)).alias("at"))
-    silent = expected.join(during, ["topic", "place"], "left_anti").select("topic", "place", nothing.alias("at"))
-    ends = during.unionByName(silent).groupBy("topic", "place").agg(F.lit(load.end_us).alias("at"))
+    events = events.select("topic", "place", "at")
+    silent = expected.join(events, ["topic", "place"], "left_anti").select("topic", "place", nothing.alias("at"))
+    end = F.greatest(F.lit(load.end_us), F.max("at"))
+    ends = events.unionByName(silent).groupBy("topic", "place").agg(end.alias("at"))
     gaps = (
-        during.unionByName(ends)
+        events.unionByName(ends)
         .withColumn("start", F.coalesce(F.lag("at").over(place), F.lit(load.start_us)))
         .withColumnRenamed("at", "end")
-        .filter("end > start")
+        .filter(F.expr("end > start") & (F.col("start") < load.end_us))
     )
     length = F.struct((F.col("end") - F.col("start")).alias("length"), "start", "end", "place")
     rows = (

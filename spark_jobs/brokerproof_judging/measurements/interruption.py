@@ -44,7 +44,7 @@ class ClientEvents:
     interruptions: Mapping[str, Interruptions] = field(default_factory=dict)
     ack_gaps: Mapping[str, Gap] = field(default_factory=dict)
     delivery_gaps: Mapping[str, Gap] = field(default_factory=dict)
-    # Of each place that sent a message after the effect.
+    # Of each place that sent a message after the effect, or had one to send.
     first_acks: Mapping[str, Sequence[FirstAck]] = field(default_factory=dict)
 
 
@@ -100,7 +100,7 @@ def _find_delivery_gaps(
         homes = {*clusters, *(home for home, other in ways if other in clusters)}
         sources += [(home, label, each.name) for home in sorted(homes)]
     partition = name_partition(F.col("partition"))
-    received = deliveries.select(
+    received = _drop_repetitions_after(deliveries, times.load.end_us).select(
         "topic",
         name_place(where, F.col("subscription"), partition).alias("place"),
         F.unix_micros("received_at").alias("at"),
@@ -118,6 +118,15 @@ def _find_delivery_gaps(
     return find_longest_gaps(spark, received, expected, times.effective, times.load)
 
 
+def _drop_repetitions_after(deliveries: DataFrame, end_us: int) -> DataFrame:
+    """Deliveries without those after the load's end that repeat an earlier one, because they end no gap."""
+    message = ["topic", "cluster", "subscription", "producer", "seq"]
+    is_later = F.unix_micros("received_at") >= end_us
+    later = deliveries.filter(is_later)
+    before = deliveries.filter(~is_later).join(later.select(*message).distinct(), message, "left_semi")
+    return deliveries.filter(~is_later).unionByName(later.join(before.select(*message), message, "left_anti"))
+
+
 def _find_first_acks(attempts: DataFrame, faults: Sequence[EffectiveFault]) -> dict[str, list[FirstAck]]:
     acked = F.col("outcome") == AttemptOutcome.ACKED
     columns = []
@@ -125,12 +134,14 @@ def _find_first_acks(attempts: DataFrame, faults: Sequence[EffectiveFault]) -> d
         # What was sent between the injection and the effect may still be acked as if nothing had happened.
         after = F.unix_micros("sent_at") >= fault.span.start_us
         first = F.min(F.when(after & acked, F.unix_micros("settled_at")))
-        columns.append(F.struct(F.count_if(after).alias("sent"), first.alias("first")).alias(f"fault{number}"))
+        # A place in which messages were held back until the end waits for its first ack, too.
+        waited = after | (F.col("outcome") == AttemptOutcome.NOT_SENT)
+        columns.append(F.struct(F.count_if(waited).alias("waited"), first.alias("first")).alias(f"fault{number}"))
     # There are as many rows as clients and partitions.
     rows = attempts.groupBy("topic", "place").agg(*columns).collect()
     return {
         fault.name: [
-            FirstAck(place=row.place, at_us=row[f"fault{number}"].first) for row in rows if row[f"fault{number}"].sent
+            FirstAck(place=row.place, at_us=row[f"fault{number}"].first) for row in rows if row[f"fault{number}"].waited
         ]
         for number, fault in enumerate(faults)
     }
@@ -147,7 +158,7 @@ def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault:
     return {
         "first_ack_s": _read_first_ack(times, events.first_acks[fault.name], fault),
         "rto_s": _read_rto(times, interruptions, fault, late_after_s),
-        "unavailable_s": _read_unavailable(interruptions, late_after_s),
+        "unavailable_s": _read_unavailable(interruptions, fault, late_after_s),
         "longest_ack_gap_s": _read_longest_gap(times, events.ack_gaps.get(fault.name), "ack"),
         "longest_delivery_gap_s": _read_longest_gap(times, events.delivery_gaps.get(fault.name), "delivery")
         if run.scenario.workload.subscriptions
@@ -159,7 +170,7 @@ def _read_first_ack(times: RunTimes, first_acks: Sequence[FirstAck], fault: Effe
     waiting = sorted(each.place for each in first_acks if each.at_us is None)
     if waiting or not first_acks:
         places = f" of {waiting[0]}, one of {len(waiting)} such places of {len(first_acks)}," if waiting else ""
-        why = f"no message{places} that was sent after the effect was acked"
+        why = f"no message{places} that was due after the effect was acked"
         load_end = times.load.end_us
         return Reading(value=fault.seconds_since_injection(load_end), evidence=why, at_least=True)
     acked = [(each.at_us, each.place) for each in first_acks if each.at_us is not None]
@@ -176,7 +187,7 @@ def _read_rto(
     times: RunTimes, interruptions: Interruptions | None, fault: EffectiveFault, late_after_s: float
 ) -> Reading:
     if interruptions is None:
-        return _read_no_interruption(late_after_s)
+        return _read_no_interruption(fault, late_after_s)
     lasts = interruptions.away_place is not None
     if lasts:
         end = f"{interruptions.away_place} was still interrupted when the load ended"
@@ -190,9 +201,9 @@ def _read_rto(
     return Reading(value=fault.seconds_since_injection(interruptions.last_us), evidence=why, at_least=lasts)
 
 
-def _read_unavailable(interruptions: Interruptions | None, late_after_s: float) -> Reading:
+def _read_unavailable(interruptions: Interruptions | None, fault: EffectiveFault, late_after_s: float) -> Reading:
     if interruptions is None:
-        return _read_no_interruption(late_after_s)
+        return _read_no_interruption(fault, late_after_s)
     why = (
         f"{interruptions.longest_place} was interrupted longest, for {interruptions.longest_us / 1e6:.3f} s; "
         f"{interruptions.places} places were interrupted ({_RESOLUTION})"
@@ -200,14 +211,17 @@ def _read_unavailable(interruptions: Interruptions | None, late_after_s: float) 
     return Reading(value=interruptions.total_us / 1e6, evidence=why)
 
 
-def _read_no_interruption(late_after_s: float) -> Reading:
+def _read_no_interruption(fault: EffectiveFault, late_after_s: float) -> Reading:
+    if fault.client_span.seconds < late_after_s:
+        # A message that this fault delays is late only after the next fault was injected.
+        why = f"the time after the injection, {fault.client_span.seconds:.3f} s, is shorter than {late_after_s:g} s"
+        return Reading(value=None, evidence=f"no message can be late: {why}", cut_off_by=fault.cut_off_by)
     return Reading(value=0.0, evidence=f"no message was more than {late_after_s:g} s late ({_RESOLUTION})")
 
 
 def _read_longest_gap(times: RunTimes, gap: Gap | None, event: str) -> Reading:
     if gap is None:
         return Reading(value=None, evidence=f"no {event} was recorded, and none was expected")
-    # A gap that the load's end cuts off is a lower bound, which is enough for a maximum.
     until = "the end of the load" if gap.end_us >= times.load.end_us else f"the next {event}"
     why = f"{gap.place} had no {event} until {until}; the longest gap of {gap.places} places"
     return Reading(value=gap.seconds, evidence=why)

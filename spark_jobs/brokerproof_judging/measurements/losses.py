@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from brokerproof.experiment.guarantees import MISSING, Anomaly
 from brokerproof.run.counts import Counts
@@ -10,16 +10,23 @@ from brokerproof.run.directory import Run
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, make_measured_value
+from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault
 
 
-def measure_losses(messages: DataFrame, faults: Sequence[EffectiveFault]) -> dict[str, dict[str, Reading]]:
+def measure_losses(
+    messages: DataFrame, faults: Sequence[EffectiveFault], destroyed: Iterable[tuple[str, int]] = ()
+) -> dict[str, dict[str, Reading]]:
     """By fault, `rpo_messages` and `rpo_s` of what was sent before its effect, `lost_later_messages` of all else.
 
-    Neither is known while one of the messages is unproven.
+    `destroyed` has the clusters that the scenario declares as destroyed, with the time of the effect in µs. A message
+    that was sent to one of them before is no later loss of an earlier fault. If messages are unproven, a number is at
+    least that of those that are proven.
     """
     sent = F.unix_micros("sent_at")
+    excused = F.lit(False)
+    for cluster, effective_us in destroyed:
+        excused = excused | ((F.col("home") == cluster) & (sent < effective_us))
     lost = F.array_contains("anomalies", str(Anomaly.LOST))
     # What cannot be read may be there or not.
     unproven = F.arrays_overlap("anomalies", F.lit([str(Anomaly.UNPROVEN), str(Anomaly.UNREADABLE)]))
@@ -29,10 +36,10 @@ def measure_losses(messages: DataFrame, faults: Sequence[EffectiveFault]) -> dic
         columns += [
             F.struct(
                 F.count_if(lost & before).alias("lost"),
-                F.count_if(lost & ~before).alias("lost_later"),
+                F.count_if(lost & ~before & ~excused).alias("lost_later"),
                 F.min(F.when(lost & before, F.unix_micros("settled_at"))).alias("oldest"),
                 F.count_if(unproven & before).alias("unproven"),
-                F.count_if(unproven & ~before).alias("unproven_later"),
+                F.count_if(unproven & ~before & ~excused).alias("unproven_later"),
             ).alias(f"fault{number}")
         ]
     if not columns:
@@ -42,35 +49,35 @@ def measure_losses(messages: DataFrame, faults: Sequence[EffectiveFault]) -> dic
 
 
 def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Reading]:
-    before = later = None
-    if counts.unproven:
-        before = _describe_unproven(counts.unproven, "before")
-    if counts.unproven_later:
-        later = _describe_unproven(counts.unproven_later, "after")
     age = 0.0 if counts.oldest is None else (fault.span.start_us - counts.oldest) / 1e6
+    oldest = "age of the oldest of them" if counts.lost else "none was lost"
+    before, later = (
+        "acked, sent before the effect, and held by no cluster",
+        "acked, sent after the effect, and held by no cluster",
+    )
     return {
-        "rpo_messages": before
-        or Reading(value=float(counts.lost), evidence="acked, sent before the effect, and held by no cluster"),
-        "rpo_s": before or Reading(value=age, evidence="age of the oldest of them" if counts.lost else "none was lost"),
-        "lost_later_messages": later
-        or Reading(value=float(counts.lost_later), evidence="acked, sent after the effect, and held by no cluster"),
+        "rpo_messages": _read_proven(counts.lost, before, counts.unproven, "before"),
+        "rpo_s": _read_proven(age, oldest, counts.unproven, "before"),
+        "lost_later_messages": _read_proven(counts.lost_later, later, counts.unproven_later, "after"),
     }
 
 
-def _describe_unproven(count: int, when: str) -> Reading:
-    why = f"{count} acked messages that were sent {when} the effect are missing, and nothing proves why"
-    return Reading(value=None, evidence=why)
+def _read_proven(value: float, evidence: str, unproven: int, when: str) -> Reading:
+    """A value of what is proven, which is at least that much if messages are unproven."""
+    if unproven:
+        evidence += f"; {unproven} acked messages that were sent {when} the effect are missing, and nothing proves why"
+    return Reading(value=float(value), evidence=evidence, at_least=bool(unproven))
 
 
 def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
-    """By anomaly, how many messages are missing at a place, if the scenario bounds it; unknown with an unproven one."""
+    """By anomaly, at how many places a message is missing, if the scenario bounds it; at least, if some are unproven."""
     if not any(key.split("/")[0] == "missing_messages" for key in run.scenario.bounds):
         return
     unproven = counts.count_anomaly(Anomaly.UNPROVEN)
     for anomaly in MISSING:
-        value = None if unproven else float(counts.count_anomaly(anomaly))
-        evidence = f"{unproven:,} messages are unproven" if unproven else "legal or not"
-        yield make_measured_value("missing_messages", str(anomaly), value, evidence)
+        evidence = "counted whether legal or illegal" + (f"; {unproven:,} messages are unproven" if unproven else "")
+        reading = Reading(value=float(counts.count_anomaly(anomaly)), evidence=evidence, at_least=bool(unproven))
+        yield MeasuredValue(metric="missing_messages", subject=str(anomaly), reading=reading)
 
 
 def find_missing_everywhere(messages: DataFrame) -> DataFrame:
@@ -86,6 +93,7 @@ def find_missing_everywhere(messages: DataFrame) -> DataFrame:
         .groupBy("topic", "producer", "seq")
         .agg(
             F.max("copies").alias("copies"),
+            F.min("home").alias("home"),
             F.min("sent_at").alias("sent_at"),
             F.min("settled_at").alias("settled_at"),
             F.array_distinct(F.flatten(F.collect_list("anomalies"))).alias("anomalies"),

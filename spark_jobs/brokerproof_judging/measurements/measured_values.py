@@ -83,6 +83,7 @@ def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, st
         minimum=bound.min if bound else None,
         maximum=bound.max if bound else None,
         evidence=evidence,
+        doubt=doubt,
         cut_off_by=reading.cut_off_by if value is None else None,
     )
 

@@ -17,6 +17,7 @@ from brokerproof_judging.measurements.losses import measure_losses
 from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, make_measured_value
 from brokerproof_judging.measurements.run_times import RunTimes
 from brokerproof_judging.measurements.samples import Samples
+from brokerproof_judging.messages.legality import list_destroyed
 
 FAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_per_fault)
 
@@ -31,7 +32,7 @@ def measure_faults(
     for ineffective in times.ineffective:
         for metric in _list_metrics(run, ineffective.name):
             yield make_measured_value(metric, ineffective.name, None, ineffective.why)
-    losses = measure_losses(messages, times.effective)
+    losses = measure_losses(messages, times.effective, list_destroyed(run))
     for fault in times.effective:
         readings: dict[str, Reading] = {
             "detect_s": measure_detection(run, samples, fault),

@@ -103,9 +103,10 @@ class RunTimes:
     def settled_us(self) -> int | None:
         """When the last fault was undone or, if it is permanent, took effect; None without a proven undo.
 
-        A state at the end needs a sample after this moment. It is 0 in a run without faults.
+        A state at the end needs a sample after this moment. In a run without faults that is the last phase's start.
         """
-        return max(self.changes_us, default=0) if self.undone.given else None
+        last_phase = self.phases[PHASES[-1]].start_us if self.phases else 0
+        return max(self.changes_us, default=last_phase) if self.undone.given else None
 
     @property
     def slowed(self) -> dict[str, Span]:

@@ -44,6 +44,8 @@ def find_standing(row: Mapping[str, Any], *, minimum: float | None, maximum: flo
     if any(bound is not None and math.isnan(bound) for bound in in_force):
         return Standing.UNDECIDED
     value = row["value"]
+    if row["doubt"] is not None and in_force != (None, None):
+        return Standing.UNDECIDED
     if value is None and row["cut_off_by"] is not None and in_force == (None, None):
         # The timeline left no time for it, and nobody asks for it.
         return Standing.HELD

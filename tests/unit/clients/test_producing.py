@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from brokerproof import clock
 from brokerproof.checks import load_scenario
+from brokerproof.clients import producing
 from brokerproof.clients.producing import ScheduledProducer, complete_publishes, plan_producers
 from brokerproof.clients.record import RecordReader
 from brokerproof.run.directory import Run
@@ -102,6 +103,17 @@ def test_messages_that_a_full_max_pending_held_back_until_the_end_are_not_sent(
     steps = {later["scheduled_at"] - row["scheduled_at"] for row, later in pairwise(rows)}
     assert {round(step.total_seconds() * RATE, 2) for step in steps} == {1.0}
     assert all(row["key"] and row["payload_hash"] for row in held_back)
+
+
+def test_a_producer_that_stood_still_does_not_call_messages_held_back_whose_answers_it_had_no_time_to_count(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One tick lasts until the waiting for answers is over, as if the machine had been suspended.
+    monkeypatch.setattr(producing, "_TICK_S", LOAD_S + SETTLE_S + 0.2)
+    rows, end = publish(run, monkeypatch, Client(never_answer))
+    assert len(rows) <= MAX_PENDING
+    assert end.problem is not None
+    assert "messages were due and not sent" in end.problem
 
 
 def test_a_producer_whose_messages_are_answered_sends_all_that_were_due(

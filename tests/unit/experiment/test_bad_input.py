@@ -82,6 +82,8 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
         ({"loosen": {"lost": {"subscription": "audi"}}}, "loosen.lost.subscription", "did you mean `audit`?"),
         ({"loosen": {"lost": {"outcome": "asked"}}}, "loosen.lost.outcome", "correct the value"),
         ({"loosen": [["lost"]]}, "loosen", ""),
+        ({"loosen": ["unproven"]}, "loosen", "leave `unproven` out"),
+        ({"tighten": ["unproven"]}, "tighten", "leave `unproven` out"),
         ({"version": "4.0.7"}, "version", "did you mean `4.0.8`?"),
         ({"runtime": "dokcer"}, "runtime", "did you mean `docker`?"),
         ({"overrides": {"system": "kafka"}}, "system", "one of: pulsar"),

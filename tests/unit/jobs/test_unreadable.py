@@ -117,7 +117,7 @@ def test_reading_goes_on_behind_a_part_that_cannot_be_read(
     record, found = read(tmp_path, monkeypatch, [unreadable])
     assert (record.read_to_end, record.passed) == (False, (2, 4))
     assert record.unreadable == (UnreadablePart(start=start, end=end),)
-    assert record.why == f"it cannot be read from {start[0]}:{start[1]} to {end[0]}:{end[1]}"
+    assert record.why == f"the entries from {start[0]}:{start[1]} to {end[0]}:{end[1]} cannot be read"
     assert found == [each[:2] for each in POSITIONS if not start <= each[:2] < end]
 
 
@@ -133,6 +133,17 @@ def test_two_parts_may_be_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyP
     record, found = read(tmp_path, monkeypatch, [Position(1, 2), Position(2, 0)])
     assert [(part.start, part.end) for part in record.unreadable] == [((1, 2), (1, 3)), ((2, 0), (2, 4))]
     assert found == [(1, 0), (1, 1), (1, 3), (1, 4), (1, 5)]
+
+
+def test_the_reading_ends_after_the_most_parts_that_cannot_be_read_and_names_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_back, "_MOST_PARTS", 2)
+    record, found = read(tmp_path, monkeypatch, [Position(1, 1), Position(1, 3)])
+    assert (record.read_to_end, record.passed) == (False, (2, 0))
+    assert record.why == "the entries from 1:1 to 1:3 and from 1:3 to 2:0 cannot be read"
+    # The second segment can be read, and was not.
+    assert found == [(1, 0)]
 
 
 @pytest.mark.parametrize(

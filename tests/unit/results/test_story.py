@@ -136,6 +136,11 @@ def test_the_story_says_what_was_done_and_what_became_of_the_messages(
     assert tell_story(spans, judged) == sentence
 
 
+def test_the_story_names_messages_in_a_part_that_cannot_be_read() -> None:
+    story = tell_story([], judgement(illegal={Anomaly.UNREADABLE: 500}))
+    assert "500 in a part of the log that cannot be read" in story
+
+
 def test_the_story_says_that_a_faults_targets_were_known_only_from_before() -> None:
     old = span("bookie-1", "kill", name="a")
     old.doubt = "its targets were known only from 20 s before"

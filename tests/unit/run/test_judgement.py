@@ -122,7 +122,7 @@ def test_the_judgement_of_a_run_recorded_before_versions_says_what_its_file_says
         name: content[name] for name in content if name not in nested
     }
     for found, stored in zip(read["measurements"], content["measurements"], strict=True):
-        assert found == stored | {"cut_off_by": None}
+        assert found == stored | {"doubt": None, "cut_off_by": None}
     for name, suite in content["suites"].items():
         found = read["suites"][name]
         assert {each: found[each] for each in suite if each != "expectations"} == {

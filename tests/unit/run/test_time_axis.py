@@ -190,6 +190,12 @@ def test_a_process_that_does_the_work_again_keeps_the_steps_of_the_one_before(tm
     assert [step.size_us for step in note(run, [2 * S, 0]).steps] == [2 * S, -2 * S]
 
 
+def test_a_step_between_two_processes_that_do_the_same_work_is_noted(tmp_path: Path) -> None:
+    run = make_run(tmp_path, None)
+    note(run, [0, 0])
+    assert [step.size_us for step in note(run, [2 * S, 2 * S]).steps] == [2 * S]
+
+
 def test_a_step_just_before_the_end_of_a_process_is_noted(tmp_path: Path, wall: WallClock) -> None:
     run = make_run(tmp_path, make_time_axis())
     follow_time_axis(run)

@@ -254,3 +254,39 @@ def test_a_producer_that_never_got_an_ack_is_named_beside_one_that_goes_on(judge
     assert measured("first_ack_s")["value"] == pytest.approx(61)
     assert "of main/unknown partition/p1, one of 1 such places of 3" in measured("first_ack_s")["evidence"]
     assert measured("unavailable_s")["value"] == pytest.approx(59)
+
+
+def test_a_partition_that_was_able_to_send_nothing_after_the_effect_has_no_first_ack(judge):
+    history = Clients(bounds={"first_ack_s": {"max": 10}}).load(
+        is_acked=lambda where, second: where == 0 or second < 12, outcome="not_sent"
+    )
+    row = judge(history.fault("first", injected=10, effective=14))("first_ack_s")
+    assert row["value"] == pytest.approx(90)
+    assert "of main/partition 1/p0, one of 1 such places of 2" in row["evidence"]
+
+
+@pytest.mark.parametrize(("second", "rto"), [(30.004, None), (35, 0.0)])
+def test_no_message_can_be_late_between_two_faults_that_are_less_than_that_apart(judge, second, rto):
+    history = Clients(names=("first", "second"), bounds={"rto_s/first": {"max": 5}}).load(
+        acked_after=lambda where, at: 70 - at if 36 <= at < 70 else 0.01
+    )
+    history.fault("first", injected=30, effective=30.001).fault("second", injected=second, effective=second + 0.1)
+    row = judge(history)("rto_s")
+    assert row["value"] == rto
+    assert row["cut_off_by"] == (None if rto is not None else "second")
+
+
+def test_a_gap_in_deliveries_lasts_until_the_next_one_even_if_that_comes_after_the_load(judge):
+    history = Clients(bounds={"longest_delivery_gap_s": {"max": 80}}).load(
+        delivered_after=lambda where, second: 160 - second if where == 1 and second >= 40 else 0.005
+    )
+    row = judge(history.fault("first", injected=39, effective=39.5))("longest_delivery_gap_s")
+    assert row["value"] == pytest.approx(120, abs=0.2)
+
+
+def test_a_message_that_is_delivered_again_after_the_load_ends_no_gap(judge):
+    history = Clients().load()
+    again = dict(history.deliveries[-1])
+    history.deliveries.append({**again, "received_at": again["received_at"] + 60 * SECOND, "arrival": 10_000})
+    row = judge(history.fault("first", injected=39, effective=39.5))("longest_delivery_gap_s")
+    assert row["value"] < 1

@@ -30,6 +30,11 @@ def test_legal_and_illegal_messages_count_against_the_bound(tmp_path):
     assert found == {"lost": (5, 4), "not_replicated": (0, 4), "undelivered": (1, 0), "unreadable": (0, 4)}
 
 
+def test_more_than_the_bound_is_too_much_whatever_an_unproven_message_is(tmp_path):
+    found = measure(tmp_path, bounds=BOUNDS, illegal={"unproven": 1, "lost": 5})
+    assert found == {"lost": (5, 4), "not_replicated": (None, 4), "undelivered": (None, 0), "unreadable": (None, 4)}
+
+
 @pytest.mark.parametrize("kind", ["legal", "illegal"])
 def test_nothing_is_known_while_a_message_is_unproven(tmp_path, kind):
     found = measure(tmp_path, bounds=BOUNDS, **{kind: {"unproven": 1, "lost": 3}})

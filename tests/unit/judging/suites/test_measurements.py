@@ -139,11 +139,24 @@ def test_a_state_at_the_end_that_is_not_known_is_unknown_even_without_a_bound(
 
 @pytest.mark.parametrize(("maximum", "standing"), [(5.0, "UNDECIDED"), (None, "HELD")])
 def test_the_suites_own_bound_on_a_value_that_is_not_known_is_undecided(maximum: float | None, standing: str) -> None:
-    row = {"minimum": None, "maximum": None, "value": None, "cut_off_by": "kill_again"}
+    row = {"minimum": None, "maximum": None, "value": None, "doubt": None, "cut_off_by": "kill_again"}
     # Great Expectations cannot be imported while a worker of pytest collects.
     from brokerproof_judging.suites.measurement_expectation import Standing, find_standing
 
     assert find_standing(row, minimum=None, maximum=maximum, required=False) is Standing[standing]
+
+
+@pytest.mark.parametrize(("maximum", "standing"), [(5.0, "UNDECIDED"), (90.0, "UNDECIDED"), (None, "HELD")])
+@pytest.mark.parametrize("doubt", ["its targets were known only from 20 s before", None])
+def test_no_bound_of_a_suite_is_claimed_of_a_fault_whose_targets_were_known_only_from_before(
+    doubt: str | None, maximum: float | None, standing: str
+) -> None:
+    row = {"minimum": None, "maximum": None, "value": 20.0, "doubt": doubt, "cut_off_by": None}
+    from brokerproof_judging.suites.measurement_expectation import Standing, find_standing
+
+    without = {5.0: Standing.UNEXPECTED, 90.0: Standing.HELD, None: Standing.HELD}[maximum]
+    found = find_standing(row, minimum=None, maximum=maximum, required=True)
+    assert found is (Standing[standing] if doubt else without)
 
 
 def test_one_moment_at_which_a_ledger_did_not_span_is_enough(planted: Planted, judge: Judge) -> None:
