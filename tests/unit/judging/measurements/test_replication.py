@@ -251,6 +251,35 @@ def test_clusters_agree_after_the_nodes_returned_or_nothing_is_known(tmp_path, r
         )  # fmt: skip
 
 
+def agree(history, directory):
+    """What agreement comes to after `gone`, whose nodes returned at 40 s."""
+    run = history.write(directory / "run")
+    times = read_run_times(run)
+    gone = next(fault for fault in times.effective if fault.name == "gone")
+    return measure_agreement(times, read_samples(run), gone)
+
+
+@pytest.mark.parametrize("way", [WAY, "other>main"])
+def test_a_way_that_was_not_sampled_after_the_nodes_returned_may_be_behind(tmp_path, way):
+    history = planted()
+    history.observations = [
+        row for row in history.observations if not row["metric"].endswith(way) or row["at"] < START + 40 * SECOND
+    ]
+    reading = agree(history, tmp_path)
+    assert reading.value is None
+    assert reading.evidence.startswith(f"replication {way} was not sampled after the failed nodes returned")
+
+
+def test_clusters_that_agreed_before_the_nodes_returned_agree_with_the_first_sample_after_that(tmp_path):
+    history = planted()
+    # The cluster that stayed is the only one that was sampled.
+    history.observations = [row for row in history.observations if row["metric"].endswith("other>main")]
+    for row in history.observations:
+        if row["at"] >= START + 35 * SECOND:
+            row["value"] = "2"
+    assert agree(history, tmp_path).value == 0.0
+
+
 @pytest.mark.parametrize(
     ("subject", "value"),
     [("slow", 60.0), ("slow/main", 60.0), ("slow/other", None), ("steady/main", 10.0), ("steady/other", 0.4)],
