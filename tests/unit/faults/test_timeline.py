@@ -970,6 +970,22 @@ def test_copies_before_a_fault_are_those_after_every_earlier_event(tmp_path: Pat
     assert kinds[:5] == ["copies", "kill", "start", "copies", "kill"]
 
 
+def test_the_time_of_copies_is_that_of_the_question_and_not_of_the_answer(tmp_path: Path) -> None:
+    run, nodes = make(tmp_path, [{"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}])
+    time, answer, asked_at = SimulatedClock(), nodes.find_copies, []
+
+    def find_slowly(without: Collection[str] = ()) -> list[SegmentCopies]:
+        asked_at.append(time.now_us())
+        time.sleep(5)
+        return answer(without)
+
+    nodes.find_copies = find_slowly  # type: ignore[method-assign]
+    execute(run, nodes, clock=time)
+    rows = pq.read_table(run.table("ledgers")).to_pylist()
+    end = next(row for row in rows if row["moment"] == "end")
+    assert clock.to_microseconds(end["at"]) <= asked_at[-1]
+
+
 @pytest.mark.parametrize("record", [StepProblem(step="load", problem="killed"), None])
 def test_a_load_that_ends_before_its_time_ends_the_timeline(tmp_path: Path, record: StepProblem | None) -> None:
     run, nodes = make(tmp_path, [kill_at("first", "bookie-eu-1", 0), kill_at("late", "bookie-us-1", 50)], **LONG)

@@ -125,6 +125,15 @@ def test_copies_that_were_asked_for_earlier_say_nothing_of_the_end(tmp_path: Pat
     assert spread(history.write(tmp_path / "run")) == {"end": Reading(value=None, evidence=why)}
 
 
+def test_copies_of_which_some_were_asked_for_before_the_last_undo_say_nothing_of_the_end(tmp_path: Path) -> None:
+    history = plant()
+    # A step that is repeated records the copies of a log twice.
+    record_copies(history, UNDONE - 1)
+    record_copies(history, UNDONE + 1)
+    why = "the copies of main were asked for before the last fault was undone"
+    assert spread(history.write(tmp_path / "run")) == {"end": Reading(value=None, evidence=why)}
+
+
 @pytest.mark.parametrize(("partitions", "value"), [((0, 1, 2), 3.0), ((0, 2), None), ((), None)])
 def test_the_copies_of_every_partition_are_recorded_at_the_end(
     tmp_path: Path, partitions: tuple[int, ...], value: float | None
