@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,8 +22,12 @@ ROOT = Path(__file__).parents[3]
 # Three parts: two of the first segment, and the second segment.
 PARTS = [(Position(1, 0), Position(1, 3)), (Position(1, 3), Position(1, 6)), (Position(2, 0), Position(2, 4))]
 POSITIONS = [Position(1, offset) for offset in range(6)] + [Position(2, offset) for offset in range(4)]
-KILLED = "bookie-us-1"
-GONE = {"name": "gone", "kind": "kill", "targets": {"nodes": [KILLED]}, "permanent": True}
+KILLED, STANDBY = "bookie-us-1", "broker-us-1"
+FAULTS: dict[str, dict[str, Any]] = {
+    "gone": {"kind": "kill", "targets": {"nodes": [KILLED]}, "permanent": True},
+    "frozen": {"kind": "pause", "targets": {"nodes": ["bookie-us-2"]}, "permanent": True},
+    "help": {"kind": "start", "targets": {"nodes": [STANDBY]}},
+}
 
 
 class Log:
@@ -65,12 +69,13 @@ def read(
     unreadable: Collection[Position],
     *,
     undone: bool = True,
+    undisturbed: bool = True,
     ill: Collection[str] = (),
     abilities: Collection[Ability] = tuple(Ability),
-    killed: str | None = None,
+    faults: Mapping[str, str] = MappingProxyType({}),
     hanging: Collection[Position] = (),
 ) -> tuple[LogRead, list[tuple[int, int]]]:
-    """The record and the positions that were read. `killed` is the state that a kill for good got to."""
+    """The record and the positions that were read. `faults` has those of the scenario, with the states they got to."""
     nodes = SimpleNamespace(
         specs=lambda: {name: name for name in run.topology.nodes}, is_healthy=lambda name: name not in ill
     )
@@ -78,15 +83,22 @@ def read(
     log = Log(unreadable, hanging)
     planted = PlantedSystem(clients=lambda _: log, cluster=cluster, nodes=nodes, abilities=abilities)
     plant_system(monkeypatch, planted)
-    faults = [] if killed is None else [GONE]
     scenario, topology = load_scenario(
-        ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", {"faults": faults, **ON_PLANTED}
+        ROOT / "dags/scenarios/sync_nominal.yaml",
+        ROOT / "topologies",
+        {
+            "topology": "sync_active_passive_cold",
+            "faults": [{"name": name, **FAULTS[name]} for name in faults],
+            **ON_PLANTED,
+        },
     )
     run = Run.create(str(directory / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
-    if killed is not None:
-        row = {"run_id": "r", "fault": "gone", "kind": "kill", "targets": [KILLED], "state": killed, "at": 0}
-        run.append("faults", [row])
-    write_record(run, FaultsUndone(undone=undone, problems=(), at=0))
+    for name, state in faults.items():
+        kind, targets = FAULTS[name]["kind"], FAULTS[name]["targets"]["nodes"]
+        run.append(
+            "faults", [{"run_id": "r", "fault": name, "kind": kind, "targets": targets, "state": state, "at": 0}]
+        )
+    write_record(run, FaultsUndone(undone=undone, undisturbed=undisturbed, problems=(), at=0))
     monkeypatch.setattr(read_back, "_STALLED_S", 0.01)
     task = read_back.ReadTask(number=0, log=TopicLog(cluster="mycluster", partition=-1, end=Position(2, 4)))
     rows = [row for rows in read_back.read_log(run, task) for row in rows.to_pylist()]
@@ -150,12 +162,18 @@ def test_the_reading_ends_after_the_most_parts_that_cannot_be_read_and_names_eac
     ("changes", "why"),
     [
         ({"undone": False}, "nothing proves that every fault was undone"),
+        # A node was ended from outside the run, and no step undoes that.
+        ({"undisturbed": False}, "nothing proves that every fault was undone"),
         ({"ill": [KILLED]}, f"{KILLED} did not say"),
         ({"abilities": [one for one in Ability if one is not Ability.COPIES]}, "the system does not say"),
         # The one that was killed for good need not be healthy; another one must.
-        ({"killed": "effective", "ill": [KILLED, "bookie-us-2"]}, "bookie-us-2 did not say"),
+        ({"faults": {"gone": "effective"}, "ill": [KILLED, "bookie-us-2"]}, "bookie-us-2 did not say"),
         # It was not killed.
-        ({"killed": "injecting", "ill": [KILLED]}, f"{KILLED} did not say"),
+        ({"faults": {"gone": "injecting"}, "ill": [KILLED]}, f"{KILLED} did not say"),
+        # A node that a fault started should run, although it was on standby.
+        ({"faults": {"help": "effective"}, "ill": [STANDBY]}, f"{STANDBY} did not say"),
+        # Its nodes are there, and they answer no reader.
+        ({"faults": {"frozen": "effective"}}, "frozen is in force for good"),
     ],
     ids=str,
 )
@@ -170,8 +188,9 @@ def test_nothing_is_called_unreadable_if_something_else_may_explain_it(
     assert found == [(1, 0)]
 
 
-def test_a_node_that_a_fault_ended_for_good_need_not_be_healthy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("faults", "ill"), [({"gone": "effective"}, KILLED), ({}, STANDBY)], ids=["ended", "standby"])
+def test_a_node_that_should_not_run_need_not_be_healthy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Mapping[str, str], ill: str
 ) -> None:
-    record, _ = read(tmp_path, monkeypatch, [Position(1, 1)], killed="effective", ill=[KILLED])
+    record, _ = read(tmp_path, monkeypatch, [Position(1, 1)], faults=faults, ill=[ill])
     assert [(part.start, part.end) for part in record.unreadable] == [((1, 1), (1, 3))]
