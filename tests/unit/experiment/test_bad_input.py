@@ -78,6 +78,7 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
         ),
         ({"guarantee": "at_most_once"}, "bounds", "add `missing_messages: {max: …}`"),
         ({"guarantee": "at_most_once", "bounds": {"missing_messages/lost": {"max": 1}}}, "bounds", "missing_messages"),
+        ({"guarantee": "at_most_once", "bounds": {"missing_messages": {"min": 0}}}, "bounds", "missing_messages"),
         ({"loosen": {"lost": {"home": "mycluste"}}}, "loosen.lost.home", "did you mean `mycluster`?"),
         ({"loosen": {"lost": {"subscription": "audi"}}}, "loosen.lost.subscription", "did you mean `audit`?"),
         ({"loosen": {"lost": {"outcome": "asked"}}}, "loosen.lost.outcome", "correct the value"),
