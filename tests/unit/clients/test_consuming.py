@@ -11,10 +11,11 @@ import pytest
 from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.clients import consuming
-from brokerproof.clients.consuming import MovingConsumer, plan_consumers
+from brokerproof.clients.consuming import MovingConsumer, consume, plan_consumers
+from brokerproof.clients.record import RecordReader
 from brokerproof.clock import wait_until
 from brokerproof.run.directory import Run
-from brokerproof.run.records import FaultEffective, write_record
+from brokerproof.run.records import ConsumerEnd, EarlyEnd, FaultEffective, read_record, write_record
 from brokerproof.systems.clients import Position, Received
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
@@ -131,3 +132,33 @@ def test_a_cluster_that_never_answers_a_move_is_told_at_the_end(
     consumer.stopping.set()
     wait_until(lambda: consumer.error is not None, timeout_s=10, what="the error")
     assert isinstance(consumer.error, NotAnsweringError)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_consumer_that_may_still_receive_at_its_end_leaves_no_count(
+    consumer: MovingConsumer, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    run, task = consumer.run, consumer.task
+
+    class ThreeMessages(Clients):
+        def receive(self, timeout_s: float) -> Received:
+            received = super().receive(timeout_s)
+            if (received.seq or 0) < 3:
+                return received
+            write_record(run, EarlyEnd(why="break_it failed", at=clock.now_us()))
+            if hangs:
+                threading.Event().wait()
+            return None  # type: ignore[return-value]
+
+        def close(self) -> None:
+            pass
+
+    plant_system(monkeypatch, PlantedSystem(clients=ThreeMessages, abilities=[]))
+    monkeypatch.setattr(consuming, "_EARLY_CLOSE_S", 0.1 if hangs else 10.0)
+    consume(run, task)
+    end = read_record(run, ConsumerEnd, task.number)
+    assert end is not None
+    assert end.delivered == (None if hangs else 3)
+    # What it received until then is recorded.
+    record = RecordReader(run, task.client, epoch=0)
+    assert sum(segment.rows.num_rows for segment in record.read_rest()) == 3
