@@ -19,8 +19,10 @@ from brokerproof.run.records import (
     ConsumersStop,
     FaultsUndone,
     LoadEnd,
+    Record,
     ReplicationDrain,
     ReplicationDrains,
+    StepProblem,
     SubscriptionDrain,
     SubscriptionDrains,
     read_record,
@@ -123,8 +125,13 @@ def test_consuming_goes_on_until_replication_has_drained_although_the_subscripti
     assert all(drain.drained for drain in left_by(run))
 
 
-def test_subscriptions_are_asked_again_after_the_faults_are_undone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "end",
+    [FaultsUndone(undone=True, problems=(), at=0), StepProblem(step="break_it", problem="killed")],
+    ids=["undone", "broken"],
+)
+def test_subscriptions_are_asked_again_after_the_timeline_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Record
 ) -> None:
     fault = {"name": "gone", "kind": "kill", "targets": {"region": "eu"}}
     run, clusters = run_of(tmp_path, faults=[fault]), Clusters(replicated_after=0)
@@ -136,7 +143,7 @@ def test_subscriptions_are_asked_again_after_the_faults_are_undone(
     assert clusters.asked == []
     assert read_record(run, ConsumersStop) is None
 
-    write_record(run, FaultsUndone(undone=True, problems=(), at=0))
+    write_record(run, end)
     watching.join(10)
 
     assert clusters.asked == ["replicated", "drained"]
