@@ -52,7 +52,8 @@ def run(tmp_path: Path) -> Run:
     return made
 
 
-def judge(run: Run) -> None:
+def judge(run: Run, **recovery: float) -> None:
+    """Leave a judgement; `recovery` has the values of the fault."""
     checks = [
         make_check(Anomaly.LOST, Verdict.FAILED, unexpected=1, samples=({"producer": NASTY, "seq": 7},)),
         make_check("not_replicated", Verdict.NOT_APPLICABLE, why="it has one cluster"),
@@ -80,7 +81,7 @@ def judge(run: Run) -> None:
                 legal={},
                 illegal={Anomaly.LOST: 1},
             ),
-            recovery={},
+            recovery={run.scenario.faults[0].name: recovery},
             measurements=(
                 make_measurement("r", "rto_s", 91.0, maximum=90.0),
                 make_measurement("r", "detect_s", 31.0),
@@ -174,6 +175,16 @@ def test_the_timeline_is_a_figure_that_plotly_takes_with_every_row(run: Run) -> 
     # One band for the fault, which was never healed, to the end of the picture.
     (band,) = [shape for shape in chart["layout"]["shapes"] if shape["type"] == "rect"]
     assert band["x1"] == acked["x"][-1]
+
+
+def test_the_timeline_says_how_long_a_fault_interrupted_clients(run: Run) -> None:
+    judge(run, rto_s=0.5, unavailable_s=0.25)
+    write_record(run, SERIES)
+    (chart,) = read_charts(render_run_page(read_run_report(run), Page()))
+    labels = [text["text"] for text in chart["layout"]["annotations"]]
+    assert any(label.endswith(": RTO 0.5 s, unavailable 0.25 s") for label in labels), labels
+    (bar,) = [shape for shape in chart["layout"]["shapes"] if shape.get("ysizemode") == "pixel"]
+    assert bar["x1"] - bar["x0"] == 500
 
 
 def test_no_text_of_a_run_becomes_markup(run: Run) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.results.history import open_history
 from brokerproof.results.trends import TREND_VALUES, find_usual_range
-from planted_runs import plant_run
+from brokerproof.run.judgement import Judgement
+from brokerproof.run.records import read_record, write_record
+from planted_runs import make_measurement, plant_run
 
 ROOT = Path(__file__).resolve().parents[3]
 NIGHT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,6 +43,19 @@ def test_the_last_runs_of_each_scenario_come_oldest_first_with_their_values(tmp_
     assert run.values["rto_s"] is None
     assert run.values["rpo_messages"] == 5.0
     assert (run.verdict, run.met) == ("failed", False)
+
+
+def test_how_long_clients_were_interrupted_has_a_trend(tmp_path: Path) -> None:
+    file = ROOT / "dags" / "scenarios" / "sync_datacenter_loss.yaml"
+    run = plant_run(tmp_path / "run", file, ROOT / "topologies", at=NIGHT)
+    judged = read_record(run, Judgement)
+    assert judged is not None
+    row = make_measurement(run.run_id, "unavailable_s", 3.0)
+    write_record(run, judged.model_copy(update={"measurements": (*judged.measurements, row)}))
+    with open_history(path=tmp_path / "history.db") as history:
+        history.record(run)
+        (trend,) = history.list_trends()
+    assert trend.runs[0].values["unavailable_s"] == 3.0
 
 
 def test_a_run_is_found_by_its_id_alone(tmp_path: Path) -> None:
