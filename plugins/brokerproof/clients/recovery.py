@@ -91,7 +91,7 @@ def _end_clients(run: Run, job: str) -> None:
 
 
 def _replace_table(run: Run, table: str, parts: Mapping[str, Batches]) -> None:
-    """Write a table anew, one file for each part by its name, a batch at a time. Files that the job left are removed."""
+    """Write a table anew, one file for each part by its name, a batch at a time. The job's own files are removed."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if filesystem.exists(directory):
         filesystem.rm(directory, recursive=True)

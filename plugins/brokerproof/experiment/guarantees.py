@@ -101,7 +101,7 @@ _EFFECTIVELY_ONCE = frozenset({Guarantee.EFFECTIVELY_ONCE})
 _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     Anomaly.LOST: AnomalyFacts(
         suite=Suite.COMPLETENESS,
-        meaning="was acked or seen, and is not stored in its home, whose log was read to its end or past all its acks",
+        meaning="was acked or seen, and is not stored in its home, whose log was read to its end or past its acks",
         demand="No message that was acked or seen is lost: its home, whose log was read to its end, stores it.",
         illegal_under=_UNLESS_AT_MOST_ONCE,
     ),
@@ -209,7 +209,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     ),
     Anomaly.POSITION_MISMATCH: AnomalyFacts(
         suite=Suite.UNIQUENESS,
-        meaning="is stored in its home, which was read to its end or past all its acks, at none of their positions",
+        meaning="is stored in its home, which was read to its end or past its acks, at none of their positions",
         demand=(
             "No message is stored elsewhere than its acks said: its home holds it at a position that one of them named."
         ),

@@ -137,7 +137,7 @@ METRICS: Mapping[str, Metric] = {
         subject="fault",
         meaning=(
             "from the injection until each producer had, in each partition, "
-            "an ack of a message that it sent after the effect"
+            "an ack of a message that it sent after the effect; a producer that could send none waits for it, too"
         ),
         demand="Acks come back in the time that the scenario allows.",
         ends_with_load=True,
@@ -174,7 +174,10 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="s",
         subject="fault",
-        meaning="longest time without a delivery to a subscription from a partition that touches the fault's span",
+        meaning=(
+            "longest time without a delivery to a subscription from a partition that touches the fault's span; "
+            "after the load a repeated delivery does not end it"
+        ),
         demand="The longest time without a delivery is as short as the scenario demands.",
         ends_with_load=True,
     ),
@@ -203,7 +206,10 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="messages",
         subject="anomaly",
-        meaning="messages that are lost, not replicated, undelivered or unreadable, measured if a scenario bounds them",
+        meaning=(
+            "places at which a message is missing: a value each for `lost`, `not_replicated`, `undelivered` and "
+            "`unreadable`, measured if a scenario bounds it"
+        ),
         demand="No more messages are missing than the scenario allows.",
     ),
     "rereplicate_s": Metric(

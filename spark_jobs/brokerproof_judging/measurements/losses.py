@@ -51,10 +51,7 @@ def measure_losses(
 def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Reading]:
     age = 0.0 if counts.oldest is None else (fault.span.start_us - counts.oldest) / 1e6
     oldest = "age of the oldest of them" if counts.lost else "none was lost"
-    before, later = (
-        "acked, sent before the effect, and held by no cluster",
-        "acked, sent after the effect, and held by no cluster",
-    )
+    before, later = (f"acked, sent {when} the effect, and held by no cluster" for when in ("before", "after"))
     return {
         "rpo_messages": _read_proven(counts.lost, before, counts.unproven, "before"),
         "rpo_s": _read_proven(age, oldest, counts.unproven, "before"),
@@ -70,7 +67,10 @@ def _read_proven(value: float, evidence: str, unproven: int, when: str) -> Readi
 
 
 def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
-    """By anomaly, at how many places a message is missing, if the scenario bounds it; at least, if some are unproven."""
+    """By anomaly, the places at which a message is missing, if the scenario bounds them.
+
+    If some messages are unproven, the number is "at least".
+    """
     if not any(key.split("/")[0] == "missing_messages" for key in run.scenario.bounds):
         return
     unproven = counts.count_anomaly(Anomaly.UNPROVEN)

@@ -120,7 +120,7 @@ def test_a_message_that_was_lost(tmp_path: Path) -> None:
     assert (found.ruling, found.detail, found.cause) == (Ruling.ILLEGAL, "acked, and not in the log of main", "a_cause")
     assert (
         found.sentence == "Such a message was acked or seen, and is not stored in its home, "
-        "whose log was read to its end or past all its acks."
+        "whose log was read to its end or past its acks."
     )
 
 
