@@ -27,18 +27,26 @@ def tabulate_scenarios(runs: MeasuredRuns) -> RowMakers:
         run, scenario = runs.find_last(name), runs.load_scenario(name)
         everywhere = run.count_lost_everywhere()
         at_home = run.count_anomaly("lost") - everywhere
-        gap, rto = run.find_worst("longest_ack_gap_s"), run.find_worst("rto_s")
+        gap, times = run.find_worst("longest_ack_gap_s"), list(run.read_metric("rto_s").values())
         return (
             scenario.title,
             _format_expectation(scenario),
             run.acked,
             f"{everywhere:,}" + (f", and {at_home:,} at home only" if at_home else ""),
             _NOTHING_FAILS if gap is None else _format_seconds(gap),
-            _NOTHING_FAILS if rto is None else f"{rto:.0f} s",
+            _format_recovery(times),
             _format_rereplication(run),
         )
 
     return {f"`{name}`": lambda name=name: read(name) for name in runs.list_scenarios()}  # type: ignore[misc]
+
+
+def _format_recovery(times: Sequence[float | None]) -> str:
+    """The longest of the RTOs of a run's faults."""
+    if None in times:
+        # A client was still interrupted when the load ended.
+        return "not known"
+    return f"{max(time for time in times if time is not None):.0f} s" if times else _NOTHING_FAILS
 
 
 def tabulate_datacenter_loss(runs: MeasuredRuns) -> RowMakers:

@@ -126,6 +126,11 @@ def test_a_row_without_a_run_that_counts_stays_and_gets_a_star(settings: Setting
     assert "no run counts; make one with: brokerproof run sync_bookie_loss" in missing
 
 
+def test_a_client_that_was_still_interrupted_when_the_load_ended_has_no_known_recovery(settings: Settings) -> None:
+    plant_run(settings, "sync_bookie_loss", 8, {"a": fault(), "b": fault(rto_s=None)})
+    assert "| not known |" in fill_rows(settings)[0]["sync_bookie_loss"]
+
+
 def test_a_scenario_that_the_page_lacks_is_added(settings: Settings) -> None:
     plant_run(settings, "sync_nominal", 40, {})
     found, _ = fill_rows(settings)
