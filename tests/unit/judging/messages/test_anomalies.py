@@ -294,6 +294,31 @@ def unproven_where_the_reader_did_not_pass_the_ack(history):
 
 
 @planted()
+def lost_where_one_partition_was_read_to_its_end_and_another_one_past_the_ack(history):
+    # Partitions were added between the two attempts of a repeated task.
+    history.rows("publishes", "p0", 3)[0].update(partition=0)
+    history.publish(producer="p0", seq=3, epoch=1, at=900, partition=1, ledger_id=LEDGER, entry_id=50)
+    history.partitions[history.topic].add(0)
+    history.not_read_to_end(partition=1, passed=(LEDGER, 51))
+    forget_everywhere(history)
+    return {
+        ("lost", False, "main", None, "p0", 3): (
+            "acked_at_position",
+            "acked at 2023-11-14 22:13:20.0013 UTC in main, and not in the log of main, "
+            "which was read past all positions that its acks named",
+        )
+    }
+
+
+@planted()
+def unproven_where_the_reader_passed_one_of_two_acks(history):
+    history.not_read_to_end(passed=BEHIND)
+    history.publish(producer="p0", seq=3, epoch=1, at=50_000, ledger_id=LEDGER, entry_id=50)
+    forget_everywhere(history)
+    return {("unproven", True, "main", None, "p0", 3): ("log_not_read_to_end", UNREAD)}
+
+
+@planted()
 def unproven_where_one_of_two_acks_named_no_position(history):
     history.not_read_to_end(passed=(LEDGER, 99))
     history.publish(producer="p0", seq=3, epoch=1, at=6_000)
@@ -367,6 +392,25 @@ def unproven_behind_the_end_that_the_drain_saw(history):
             "subscription_not_drained",
             "stored at 5:6:-1 and not delivered to audit, but it did not drain: it drained up to 5:6 only",
         )
+    }
+
+
+@planted()
+def unproven_where_only_another_partition_drained(history):
+    # The ack named a partition that drained, and another one stores it.
+    for table in ("stored", "deliveries"):
+        for row in history.rows(table, "p0", 3):
+            row["partition"] = 7
+    history.forget("deliveries", "p0", 3, subscription="audit")
+    return {
+        ("position_mismatch", False, "main", None, "p0", 3): (
+            "stored_elsewhere",
+            "stored at 5:6:-1, which is none of the 1 position(s) that its acks named",
+        ),
+        ("unproven", True, "main", "audit", "p0", 3): (
+            "subscription_not_drained",
+            "stored at 5:6:-1 and not delivered to audit, but it did not drain: no step left a record of it",
+        ),
     }
 
 
@@ -737,6 +781,21 @@ def redelivered_after_ack(history):
 
 
 @planted()
+def delivered_twice_in_order_while_the_clock_is_set_back(history):
+    # The delivery that arrived first is the first one, and it came before those of 3 and 5.
+    first = history.rows("deliveries", "p0", 1, subscription="audit")[0]
+    first["acknowledged_at"] = None
+    again = {"producer": "p0", "seq": 1, "key": first["key"], "entry_id": first["entry_id"]}
+    history.deliver(**again, at=-2_000_000, acked=None)
+    return {
+        ("delivered_twice", True, "main", "audit", "p0", 1): (
+            "ack_not_confirmed",
+            "delivered again 1 time(s) before an ack of it was confirmed",
+        )
+    }
+
+
+@planted()
 def redelivered_before_and_after_ack(history):
     first = history.rows("deliveries", "p0", 5, subscription="audit")[0]
     first["acknowledged_at"] = None
@@ -1058,6 +1117,19 @@ def messages_without_positions(history):
         for table in ("publishes", "stored", "deliveries"):
             for row in history.rows(table, "p0", seq):
                 row.update(ledger_id=None, entry_id=None, batch_index=None)
+    return {}
+
+
+@planted()
+def delivered_before_a_lower_seq_and_stored_without_a_position(history):
+    # Nothing says that it is stored behind the other one.
+    for table in ("publishes", "stored", "deliveries"):
+        for row in history.rows(table, "p0", 3):
+            row.update(ledger_id=None, entry_id=None, batch_index=None)
+    for subscription in ("audit", "pool"):
+        one, three = (history.rows("deliveries", "p0", seq, subscription=subscription)[0] for seq in (1, 3))
+        for name in ("arrival", "received_at", "acknowledged_at"):
+            one[name], three[name] = three[name], one[name]
     return {}
 
 
