@@ -1208,6 +1208,23 @@ def test_an_unknown_message_that_turned_up_is_recovered_in_its_log_only(judged):
     assert [(row["subscription"], row["producer"], row["seq"]) for row in rows] == [(None, "p0", 3)]
 
 
+@pytest.mark.parametrize(
+    ("name", "seq", "sent_at"),
+    [
+        ("one-of-two-acks-names-the-place", 5, 50_000),
+        ("deduplicated-retry-without-a-position", 3, 20_000),
+        # Its other attempt failed, so that it proves nothing.
+        ("lost-though-one-of-two-attempts-failed", 3, 6_000),
+    ],
+)
+def test_a_message_must_exist_from_the_sending_of_the_last_attempt_that_was_acked(judged, name, seq, sent_at):
+    result, _ = judged
+
+    rows = [row for row in result.table("messages") if row["topic"] == PLANTS[name][0]]
+
+    assert {row["sent_at"] for row in rows if (row["producer"], row["seq"]) == ("p0", seq)} == {sent_at}
+
+
 def test_there_is_one_row_for_every_message_and_place(judged):
     result, _ = judged
     topic = PLANTS["nothing-in-two-clusters"][0]
