@@ -1,6 +1,8 @@
-"""To which side of a fault a lost message belongs, and what makes the losses unknown."""
+"""To which side of a fault a lost message belongs, and what leaves the losses open."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 from brokerproof import clock
@@ -10,32 +12,28 @@ from pyspark.sql import SparkSession
 
 from ..history import SECOND, START
 
-EFFECT = 20
+EFFECT, NEXT = 20, 40
 MESSAGES = (
-    "topic string, producer string, seq bigint, subscription string, outcome string, anomalies array<string>, "
-    "copies int, sent_at timestamp, settled_at timestamp"
+    "topic string, producer string, seq bigint, home string, subscription string, outcome string, "
+    "anomalies array<string>, copies int, sent_at timestamp, settled_at timestamp"
 )
 
 
-def measure(spark: SparkSession, *messages: tuple[float, str]) -> dict[str, float | None]:
-    """The losses of a fault; a message is when it was sent, and its anomaly. Each was acked 0.2 s later."""
-    rows = [
-        (
-            "t",
-            "p0",
-            seq,
-            None,
-            "acked",
-            [anomaly],
-            0,
-            *(clock.to_utc(START + int(at * SECOND)) for at in (sent, sent + 0.2)),
-        )
-        for seq, (sent, anomaly) in enumerate(messages)
-    ]
+def measure(
+    spark: SparkSession, *messages: tuple[float, str], destroyed: Sequence[tuple[str, int]] = ()
+) -> dict[str, tuple[float | None, bool]]:
+    """The losses of a fault, each with whether they are at least so many.
+
+    A message is when it was sent to `main`, and its anomaly. Each was acked 0.2 s later.
+    """
+    rows = []
+    for seq, (sent, anomaly) in enumerate(messages):
+        times = (clock.to_utc(START + int(at * SECOND)) for at in (sent, sent + 0.2))
+        rows.append(("t", "p0", seq, "main", None, "acked", [anomaly], 0, *times))
     span = Span(start_us=START + EFFECT * SECOND, end_us=START + 80 * SECOND)
     fault = EffectiveFault(name="gone", targets=(), span=span, client_span=span)
-    found = measure_losses(spark.createDataFrame(rows, MESSAGES), [fault])["gone"]
-    return {metric: reading.value for metric, reading in found.items()}
+    found = measure_losses(spark.createDataFrame(rows, MESSAGES), [fault], destroyed)["gone"]
+    return {metric: (reading.value, reading.at_least) for metric, reading in found.items()}
 
 
 @pytest.mark.parametrize(("sent", "before"), [(EFFECT - 5, 1.0), (EFFECT - 0.1, 1.0), (EFFECT, 0.0), (EFFECT + 1, 0.0)])
@@ -43,16 +41,28 @@ def test_a_loss_belongs_to_the_time_before_the_effect_if_the_message_was_sent_th
     spark: SparkSession, sent: float, before: float
 ) -> None:
     found = measure(spark, (sent, "lost"))
-    assert (found["rpo_messages"], found["lost_later_messages"]) == (before, 1.0 - before)
+    assert found["rpo_messages"] == (before, False)
+    assert found["lost_later_messages"] == (1.0 - before, False)
 
 
 @pytest.mark.parametrize("anomaly", ["unproven", "unreadable"])
-@pytest.mark.parametrize(("sent", "known"), [(EFFECT - 5, "lost_later_messages"), (EFFECT + 5, "rpo_messages")])
-def test_a_message_that_may_be_there_or_not_makes_the_losses_of_its_time_unknown(
-    spark: SparkSession, anomaly: str, sent: float, known: str
+@pytest.mark.parametrize(("sent", "before"), [(EFFECT - 5, True), (EFFECT + 5, False)])
+def test_a_message_that_may_be_there_or_not_leaves_the_losses_of_its_time_open(
+    spark: SparkSession, anomaly: str, sent: float, before: bool
 ) -> None:
     found = measure(spark, (EFFECT - 1, "lost"), (EFFECT + 1, "lost"), (sent, anomaly))
-    assert {metric: found[metric] for metric in ("rpo_messages", "lost_later_messages")} == {
-        **dict.fromkeys(("rpo_messages", "lost_later_messages")),
-        known: 1.0,
-    }
+    assert found["rpo_messages"] == (1.0, before)
+    assert found["rpo_s"] == (0.8, before)
+    assert found["lost_later_messages"] == (1.0, not before)
+
+
+@pytest.mark.parametrize(
+    ("home", "sent", "later"), [("main", NEXT - 1, 0.0), ("main", NEXT, 1.0), ("other", NEXT - 1, 1.0)]
+)
+@pytest.mark.parametrize("anomaly", ["lost", "unproven"])
+def test_what_the_next_fault_destroyed_is_no_later_loss_of_this_one(
+    spark: SparkSession, anomaly: str, home: str, sent: float, later: float
+) -> None:
+    found = measure(spark, (sent, anomaly), destroyed=[(home, START + NEXT * SECOND)])
+    is_open = anomaly == "unproven" and later > 0
+    assert found["lost_later_messages"] == (0.0 if anomaly == "unproven" else later, is_open)
