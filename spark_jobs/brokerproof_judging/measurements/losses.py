@@ -49,7 +49,8 @@ def measure_losses(
 
 
 def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Reading]:
-    age = 0.0 if counts.oldest is None else (fault.span.start_us - counts.oldest) / 1e6
+    # A message that was sent before the effect may have been acked after it.
+    age = 0.0 if counts.oldest is None else max(0.0, (fault.span.start_us - counts.oldest) / 1e6)
     oldest = "age of the oldest of them" if counts.lost else "none was lost"
     before, later = (f"acked, sent {when} the effect, and held by no cluster" for when in ("before", "after"))
     return {

@@ -45,6 +45,10 @@ def test_a_loss_belongs_to_the_time_before_the_effect_if_the_message_was_sent_th
     assert found["lost_later_messages"] == (1.0 - before, False)
 
 
+def test_a_message_that_was_acked_after_the_effect_has_no_age_at_the_effect(spark: SparkSession) -> None:
+    assert measure(spark, (EFFECT - 0.1, "lost"))["rpo_s"] == (0.0, False)
+
+
 @pytest.mark.parametrize("anomaly", ["unproven", "unreadable"])
 @pytest.mark.parametrize(("sent", "before"), [(EFFECT - 5, True), (EFFECT + 5, False)])
 def test_a_message_that_may_be_there_or_not_leaves_the_losses_of_its_time_open(
