@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from brokerproof import clock
 from brokerproof.clients.process import ClientProcess, follow_record
 from brokerproof.clients.producing import ProducerTask, complete_publishes, plan_producers
-from brokerproof.clients.record import RecordReader, leave_read, list_epochs, remove_records
+from brokerproof.clients.record import RecordReader, leave_read, list_epochs, read_end, remove_records
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     ClientRecordRead,
@@ -29,7 +29,7 @@ from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import Batches
 from pyspark import BarrierTaskContext
 from spark_session import SparkTasks, open_run
-from task_problems import end_job, join_problems, leave_end, read_end
+from task_problems import end_job, join_problems, leave_end
 
 # A producer that has not ended so long after its last answer was due hangs.
 _OVERDUE_S = 30.0

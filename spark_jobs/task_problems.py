@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
 
+from brokerproof.clients.record import End, read_end
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
-from brokerproof.run.records import ConsumerEnd, EarlyEnd, PhaseTimes, ProducerEnd, read_record, write_record
-
-End = TypeVar("End", ProducerEnd, ConsumerEnd)
-
-
-def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
-    """Return the end that the task's client left, None if there is none or another process of the client left it.
-
-    A process of an earlier epoch may still write its end if Spark repeats the task.
-    """
-    end = read_record(run, kind, number)
-    return end if end is not None and end.epoch == epoch else None
+from brokerproof.run.records import EarlyEnd, PhaseTimes, read_record, write_record
 
 
 def leave_end(run: Run, kind: type[End], number: int, epoch: int, make_end: Callable[[], End]) -> None:

@@ -44,7 +44,7 @@ def tabulate_scenarios(runs: MeasuredRuns) -> RowMakers:
 def _format_recovery(times: Sequence[float | None]) -> str:
     """The longest of the RTOs of a run's faults."""
     if None in times:
-        # A client was still interrupted when the load ended.
+        # For example, a client was still interrupted when the load ended.
         return "not known"
     return f"{max(time for time in times if time is not None):.0f} s" if times else _NOTHING_FAILS
 

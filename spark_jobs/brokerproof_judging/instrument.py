@@ -93,7 +93,7 @@ def withhold_claims(
     *,
     faults_undone: bool = True,
 ) -> dict[str, SuiteJudgement]:
-    """The suites, of which those are `unknown` that a broken instrument has passed or failed.
+    """The suites, with `unknown` for each verdict that a broken instrument could have produced.
 
     `problems` are those of the whole evidence. A standard expectation claims nothing where there is any: no row of a
     table says by itself that it is missing, as a message does that is `unproven`. `faults_undone` says whether that is

@@ -147,8 +147,9 @@ class ScheduledProducer:
             gives_up_at = float("inf") if ends_at is None else ends_at + settle_s
             while self.scheduled < due:
                 if self.attempts.pending >= limit:
-                    # The answers that came while the client itself stood still are not counted yet.
-                    self._held_back = self._held_back if stood_still else due
+                    # Answers that came while the client itself stood still are not counted yet.
+                    if not stood_still:
+                        self._held_back = due
                     break
                 # A client that was suspended does not catch up when everything is over.
                 if clock.now_s() >= gives_up_at:

@@ -1,7 +1,7 @@
 """The append-only record of one client: what it was about to do, and what came of it.
 
-It is a row of files below `clients/<client>/` of the run's directory. Each is written whole within a second after what
-it tells, and never changed again, so that whatever is killed later, the client itself included, takes nothing of it.
+It is a row of files below `clients/<client>/` of the run's directory. Each is written whole within a second of the
+events in it, and never changed again, so a client that is killed loses no finished file.
 
     <epoch>-<number>.arrow    rows of the client's table, and which acks its cluster confirmed meanwhile
     <epoch>-reserved.json     the producer sends no message with a higher seq before this file says so
@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import fsspec
 import pyarrow as pa
@@ -23,11 +24,13 @@ from brokerproof.clients.deliveries import ConfirmedAcks
 from brokerproof.errors import RunError
 from brokerproof.machine.files import stage_object
 from brokerproof.run.directory import Run
-from brokerproof.run.records import ClientRecordRead, EpochRead, write_record
+from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, ProducerEnd, read_record, write_record
 from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
 from brokerproof.run.tables import SCHEMAS, Batches
 
-# The client's record is at most so old, and a file of it takes under a millisecond.
+End = TypeVar("End", ProducerEnd, ConsumerEnd)
+
+# A client's record is at most this many seconds old; to write a file of it takes less than a millisecond.
 KEEP_EVERY_S = 0.5
 _ACKS = b"brokerproof.acks"
 _SEGMENT = ".arrow"
@@ -145,6 +148,15 @@ def leave_read(run: Run, client: str, readers: Iterable[RecordReader]) -> None:
     """Leave a record of what the readers of a client's epochs read. Raises MachineError."""
     epochs = tuple(reader.describe() for reader in readers)
     write_record(run, ClientRecordRead(client=client, epochs=epochs, at=clock.now_us()))
+
+
+def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
+    """Return the end that a client's process left itself, None if it left none.
+
+    A process of another epoch may have left the record if Spark repeats the task, or the task, which knows no epoch.
+    """
+    end = read_record(run, kind, number)
+    return end if end is not None and end.epoch == epoch else None
 
 
 def list_clients(run: Run, job: str) -> list[str]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from brokerproof.clients.consuming import ConsumerTask, complete_deliveries, plan_consumers
 from brokerproof.clients.producing import ProducerTask, complete_publishes, plan_producers
-from brokerproof.clients.record import RecordReader, leave_read, list_clients, list_epochs, remove_records
+from brokerproof.clients.record import RecordReader, leave_read, list_clients, list_epochs, read_end, remove_records
 from brokerproof.machine.files import stage_object
 from brokerproof.machine.processes import end_processes, find_marked_processes, read_mark
 from brokerproof.run.directory import Run
@@ -67,9 +67,8 @@ def _recover(run: Run, job: str, table: str, tasks: Iterable[Task], complete: Co
 
 
 def _complete_publishes(run: Run, task: ProducerTask, reader: RecordReader) -> Batches:
-    # Its task leaves an end without counts for a process that left none, and what such a process had sent is not known.
-    end = read_record(run, ProducerEnd, task.number)
-    has_ended = end is not None and end.epoch == reader.epoch and end.counts is not None
+    # A process that left no end of its own may have sent all that it reserved.
+    has_ended = read_end(run, ProducerEnd, task.number, reader.epoch) is not None
     reservation = None if has_ended else reader.read_reservation()
     return complete_publishes(run, task, reader.epoch, reader.read_rest(), lambda: reservation)
 

@@ -35,7 +35,8 @@ class Standing(StrEnum):
 def find_standing(row: Mapping[str, Any], *, minimum: float | None, maximum: float | None, required: bool) -> Standing:
     """How a row of `measurements` stands to its own bounds and, where it has none, to the suite's.
 
-    NaN is no value and no bound: each comparison with it is false, so that it would be within every bound.
+    No bound is claimed of a value in doubt. NaN is no value and no bound: each comparison with it is false, so that it
+    would be within every bound.
     """
     own = (row["minimum"], row["maximum"])
     in_force = tuple(

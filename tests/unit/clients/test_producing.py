@@ -108,10 +108,13 @@ def test_messages_that_a_full_max_pending_held_back_until_the_end_are_not_sent(
 def test_a_producer_that_stood_still_does_not_call_messages_held_back_whose_answers_it_had_no_time_to_count(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # One tick lasts until the waiting for answers is over, as if the machine had been suspended.
-    monkeypatch.setattr(producing, "_TICK_S", LOAD_S + SETTLE_S + 0.2)
-    rows, end = publish(run, monkeypatch, Client(never_answer))
-    assert len(rows) <= MAX_PENDING
+    # The tick after the last message that may be pending lasts as long as if the machine had been suspended.
+    def suspend(seq: int, answers: Answers) -> None:
+        if seq == MAX_PENDING - 1:
+            monkeypatch.setattr(producing, "_TICK_S", LOAD_S + SETTLE_S + 0.2)
+
+    rows, end = publish(run, monkeypatch, Client(suspend))
+    assert len(rows) == pytest.approx(MAX_PENDING, abs=20)
     assert end.problem is not None
     assert "messages were due and not sent" in end.problem
 

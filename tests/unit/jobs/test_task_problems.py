@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from brokerproof.clients.record import read_end
 from brokerproof.clock import now_us
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ConsumerEnd, EarlyEnd, PhaseTimes, read_record, write_record
-from task_problems import leave_end, raise_before_steady, read_end
+from task_problems import leave_end, raise_before_steady
 
 
 @pytest.fixture

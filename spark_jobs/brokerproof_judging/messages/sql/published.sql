@@ -17,8 +17,8 @@ SELECT
         WHEN count_if(outcome IN ('failed', 'not_sent')) = count(*) THEN 'failed'
         ELSE 'unknown'
     END AS outcome,
-    -- Positions of two partitions do not compare, so that a message belongs to one: where it was acked, or else tried.
-    coalesce(min(partition) FILTER (outcome = 'acked'), min(partition)) AS partition,
+    -- Only an ack names a partition. Positions of two partitions do not compare, so that a message belongs to one.
+    min(partition) FILTER (outcome = 'acked') AS partition,
     count_if(outcome = 'acked') AS acks,
     coalesce(list(DISTINCT partition) FILTER (outcome = 'acked'), []) AS acked_partitions,
     -- A deduplicated retry is acked without a position.

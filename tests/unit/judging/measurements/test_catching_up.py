@@ -148,6 +148,15 @@ def test_the_topic_is_reassigned_when_every_partition_of_the_target_has_another_
     assert measure_reassignment(run, Samples(series=partitions), make_fault(None, BROKER)).value == 5.0
 
 
+def test_a_topic_is_not_reassigned_if_a_partition_had_no_known_owner_before(run: Run) -> None:
+    source = f"topic:{TOPIC}"
+    known = sample((source, "owner:0"), (0, BROKER), (22, OTHER)).series
+    late = sample((source, "owner:3"), (80, OTHER)).series
+    assert measure_reassignment(run, Samples(series=known), make_fault(None, BROKER)).value == 2.0
+    reading = measure_reassignment(run, Samples(series={**known, **late}), make_fault(None, BROKER))
+    assert (reading.value, reading.evidence) == (None, f"the owner of {source} 3 before the effect is not known")
+
+
 def test_an_owner_that_nobody_names_any_more_is_no_proof_that_there_is_none(run: Run) -> None:
     owned = Samples(series={(f"topic:{TOPIC}", "owner"): [(19 * SECOND, BROKER)]})
     reading = measure_reassignment(run, owned, make_fault(None, BROKER))

@@ -68,6 +68,16 @@ def test_the_end_is_known_from_a_sample_after_the_last_undo(
     assert under_replicated(history.write(tmp_path / "run")) == Reading(value=value, evidence=evidence)
 
 
+@pytest.mark.parametrize(("second", "value"), [(5, None), (61, 3.0)])
+def test_without_a_fault_the_end_is_known_from_a_sample_of_the_last_phase(
+    tmp_path: Path, second: int, value: float | None
+) -> None:
+    history = History()
+    history.leave(PhaseTimes(**{name: START + at * SECOND for name, at in TIMELINE.items()}))
+    observe(history, "cluster:main", "under_replicated", (second, "3"))
+    assert under_replicated(history.write(tmp_path / "run")).value == value
+
+
 def test_a_fault_that_is_permanent_is_settled_when_it_took_effect(tmp_path: Path) -> None:
     history = plant(healed=False, permanent=True)
     observe(history, "cluster:main", "under_replicated", (21, "1"))

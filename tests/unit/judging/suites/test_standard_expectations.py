@@ -264,7 +264,7 @@ def test_what_rests_on_the_wall_clock_is_unknown_only_if_that_stepped(
         planted.records.append(WallClockNote(process=process, boot_id="here", at=2, lead_us=0, steps=of_one))
     judgement = ask(
         entry(BETWEEN, column="published_at", max_value="2030-01-01"),
-        entry(SQL, unexpected_rows_query="SELECT * FROM {batch} WHERE published_at < '1960-01-01'"),
+        entry(SQL, unexpected_rows_query="SELECT * FROM {batch} WHERE PUBLISHED_AT < '1960-01-01'"),
         # What does not read the times stays proven.
         entry(NOT_NULL, column="published_at"),
         entry(NOT_NULL, column="seq"),
