@@ -44,10 +44,11 @@ check: lint types unit ## before a commit: lint, types and unit
 
 test: check systems postgresql containers platform cluster e2e ## everything that CI checks
 
-lint: setup ## style, format, and which package may import which
+lint: setup ## style, format, which package may import which, and plain English
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/lint-imports
+	$(BIN)/python tools/prose_check.py
 
 format: setup ## put style and format right
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -10,12 +10,12 @@ from brokerproof.settings import from_environment
 settings = from_environment()
 # Every task parses this file, and a task needs only its own DAG.
 wanted = get_parsing_context().dag_id
-# Airflow finds the DAGs of a file among its global variables. None of these names is a scenario's.
+# Airflow finds a file's DAGs among its global variables. `dag of …` is no name of another variable here.
 dags: dict[str, DAG] = {}
 for file in settings.scenario_files():
     if wanted not in (None, file.stem):
         continue
-    # unusable_scenarios.py says what is wrong: an error here would keep Airflow from running any DAG of this file.
+    # unusable_scenarios.py reports the error. An exception here would disable all DAGs of this file in Airflow.
     with suppress(InputError):
         dags[f"dag of {file.stem}"] = load_scenario_dag(file, settings)
 globals().update(dags)

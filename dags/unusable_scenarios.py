@@ -1,4 +1,4 @@
-"""Names the files of scenarios, topologies and suites that cannot be used, as an import error in Airflow."""
+"""Lists the unusable files of scenarios, topologies and suites as an import error in Airflow."""
 
 from airflow.sdk import DAG
 from brokerproof.checks import list_suite_problems

@@ -1,6 +1,6 @@
 """The plugin that Airflow loads: Brokerproof's pages in Airflow's UI.
 
-Airflow loads plugins into every process, tasks among them. So the application behind the pages is imported when the
+Airflow loads plugins into every process, also into tasks. So the application behind the pages is imported when the
 first page is asked for, which happens in the API server only.
 """
 

@@ -2,11 +2,12 @@
 
 Usage: spark-submit consume.py RUN_DIR
 
-One Spark task a consumer, all at once. Each starts its consumer as a process of its own (brokerproof.clients), and
-makes rows of the table `deliveries` from its record while that grows. It ends by condition: the load has finished, the
-faults are undone, and the clusters themselves say that replication and then every subscription is drained; or at a
-deadline, and then the drain is not proven. Each consumer leaves a record of its end, and the job leaves one of what the
-clusters said.
+Each consumer has a Spark task, and all tasks run at once. A task starts its consumer as a process of its own
+(brokerproof.clients). It makes rows of the table `deliveries` from the consumer's record while that grows.
+
+The job ends if the load has finished, the faults are undone, and the clusters report that replication and then every
+subscription is drained. Else it ends at a deadline, with some drains not proven. Each consumer records its end, and the
+job records the clusters' answers about every drain.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ from pyspark import BarrierTaskContext
 from spark_session import SparkTasks, open_run
 from task_problems import end_job, join_problems, leave_end
 
-# Warm-up and start of the load, on top of the phases and the settling.
+# Time for the load's warm-up and start, in addition to the phases and the settling.
 _SLACK_S = 360.0
-# A consumer that has not ended so long after it was told to hangs.
+# A consumer that still runs this many seconds after `ConsumersStop` hangs, and is killed.
 _OVERDUE_S = 60.0
-# Whoever asks the clusters what has drained may wait for one that does not answer.
+# After an early end, the job waits this long for the watching thread, because a cluster may not answer it.
 _EARLY_JOIN_S = 1.0
 
 
 def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext | None = None) -> Batches:
-    """The task of one consumer: rows of the table `deliveries`.
+    """Run one consumer as a Spark task, and yield rows of the table `deliveries`.
 
-    `barrier` is where the consumers wait for each other, the one of the Spark task without one.
+    The consumers wait for each other at `barrier`, by default the Spark task's own.
     """
     (barrier or BarrierTaskContext.get()).barrier()
     epochs = list_epochs(run, task.client)
@@ -70,7 +71,7 @@ def consume_messages(run: Run, task: ConsumerTask, barrier: BarrierTaskContext |
 
 
 def _make_end(task: ConsumerTask, how: str) -> ConsumerEnd:
-    """The end of a consumer that did not leave one. What it received stands in the table."""
+    """Return the end of a consumer that left none. Its rows are in the table."""
     problem = f"{task.consumer}: its process {how}"
     return ConsumerEnd(task=task.number, consumer=task.consumer, delivered=None, problem=problem, at=clock.now_us())
 
@@ -81,14 +82,14 @@ def _is_overdue(run: Run) -> bool:
 
 
 def watch_drains(run: Run, ended: threading.Event) -> None:
-    """Decide when the consumers stop, and leave what the clusters said about every subscription by then.
+    """Wait until the consumers may stop, record the drain of every subscription, and tell the consumers to stop.
 
     `ended` is set if the consumers end by themselves.
     """
     observation = make_observation(run)
     settle_s = run.scenario.settle_s
     deadline = time.monotonic() + run.scenario.phases.total_s + 2 * settle_s + _SLACK_S
-    # When the load and the timeline had ended: the undo of the last fault may bring messages back.
+    # When both the load and the timeline had ended. The undo of the last fault may bring messages back.
     ended_at: float | None = None
     drains: list[SubscriptionDrain] = []
     behind: list[str] = []
@@ -97,7 +98,7 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
             ended_at = time.monotonic()
         if ended_at is None and time.monotonic() < deadline:
             continue
-        # Replication is asked first: a message that it brings later would reach a subscription that counts as drained.
+        # Ask about replication first. Else a message could be replicated after its subscription counted as drained.
         behind = [f"{way.sender} to {way.receiver}" for way in observation.find_replication_drains() if not way.drained]
         drains = observation.find_subscription_drains()
         is_late = ended_at is None or time.monotonic() > ended_at + settle_s
@@ -105,6 +106,8 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
             break
     if read_record(run, EarlyEnd) is not None:
         drains = [_prove_nothing(run, "the run ended before its time")]
+    elif drains and ended_at is None:
+        drains = [_prove_nothing(run, "load and faults had not ended when the consumers had to stop")]
     else:
         drains = [_conclude_drain(drain, behind, settle_s) for drain in drains]
     drains = drains or [_prove_nothing(run, "the consumers ended by themselves")]
@@ -121,7 +124,7 @@ def _timeline_has_ended(run: Run) -> bool:
 
 
 def _conclude_drain(drain: SubscriptionDrain, behind: list[str], settle_s: float) -> SubscriptionDrain:
-    """The drain of a subscription, given the ways on which replication is still `behind`."""
+    """Return the drain of a subscription, not proven if replication is still `behind` on some ways."""
     if drain.drained and not behind:
         return drain
     # A message that is replicated after this moment has no consumer any more.
@@ -142,14 +145,14 @@ def _prove_nothing(run: Run, why: str) -> SubscriptionDrain:
 
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
-    """Consume, and end with the problems of the consumers where they had any."""
+    """Consume, and seal `deliveries`. Raises RunError with the consumers' problems, unless the timeline broke."""
     run = open_run(arguments)
     tasks = plan_consumers(run)
     if not tasks:
         write_record(run, SubscriptionDrains(subscriptions=(), at=clock.now_us()))
         return
     for task in tasks:
-        # A record of an earlier attempt would count as one of this attempt.
+        # A record from an earlier start of this job would count for this one.
         remove_record(run, ConsumerEnd, task.number)
         remove_record(run, ClientRecordRead, task.client)
     remove_record(run, SubscriptionDrains)

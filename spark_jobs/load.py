@@ -2,9 +2,9 @@
 
 Usage: spark-submit load.py RUN_DIR
 
-One Spark task a producer, all at once. Each starts its producer as a process of its own (brokerproof.clients), and
-makes rows of the table `publishes` from its record while that grows. Each producer leaves a record of its end, and the
-job one of the whole load.
+Each producer has a Spark task, and all tasks run at once. A task starts its producer as a process of its own
+(brokerproof.clients). It makes rows of the table `publishes` from the producer's record while that grows. Each
+producer records its end, and the job records the end of the whole load.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from pyspark import BarrierTaskContext
 from spark_session import SparkTasks, open_run
 from task_problems import end_job, join_problems, leave_end
 
-# A producer that has not ended so long after its last answer was due hangs.
+# A producer that still runs this many seconds after its last answer was due hangs, and is killed.
 _OVERDUE_S = 30.0
 
 
 def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext | None = None) -> Batches:
-    """The task of one producer: rows of the table `publishes`.
+    """Run one producer as a Spark task, and yield rows of the table `publishes`.
 
-    `barrier` is where the producers wait for each other, the one of the Spark task without one.
+    The producers wait for each other at `barrier`, by default the Spark task's own.
     """
     context = barrier or BarrierTaskContext.get()
-    # What an earlier attempt of the task left is of another epoch: its messages are sent.
+    # If Spark repeats the task, earlier epochs have sent messages too.
     epochs = list_epochs(run, task.client)
     epoch = max(epochs, default=-1) + 1
     *earlier, reader = [RecordReader(run, task.client, epoch=each) for each in (*epochs, epoch)]
@@ -51,7 +51,7 @@ def publish_messages(run: Run, task: ProducerTask, barrier: BarrierTaskContext |
     remove_record(run, ProducerEnd, task.number)
     with ClientProcess("brokerproof.clients.producing", run, task.client, task.number, epoch) as client:
         client.await_ready()
-        # All producers start at one moment.
+        # All producers begin at the same moment.
         client.begin(max(float(at) for at in context.allGather(str(clock.now_s()))) + 0.1)
         segments = follow_record(run, client, reader, lambda: _is_overdue(run))
         has_ended = lambda: read_end(run, ProducerEnd, task.number, epoch) is not None  # noqa: E731
@@ -69,7 +69,7 @@ def _is_overdue(run: Run) -> bool:
 
 
 def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
-    """The end of a producer that did not leave one. What it did stands in the table."""
+    """Return the end of a producer that left none. Its rows are in the table."""
     return ProducerEnd(
         task=task.number,
         producer=task.producer,
@@ -84,7 +84,7 @@ def _make_end(task: ProducerTask, how: str) -> ProducerEnd:
 
 
 def conclude_load(run: Run, tasks: list[ProducerTask]) -> LoadEnd:
-    """The end of the load, from the records of its producers. A producer without a record did not finish."""
+    """Return the end of the load. A producer without a record of its end did not finish."""
     ends = [(task, read_record(run, ProducerEnd, task.number)) for task in tasks]
     why = join_problems(
         f"{task.producer} left no record of its end" if end is None else end.problem for task, end in ends
@@ -100,11 +100,11 @@ def conclude_load(run: Run, tasks: list[ProducerTask]) -> LoadEnd:
 
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
-    """Publish, and end with the problems of the producers where they had any."""
+    """Publish, and seal `publishes`. Raises RunError with the producers' problems, unless the timeline broke."""
     run = open_run(arguments)
     tasks = plan_producers(run)
     for task in tasks:
-        # A record of an earlier attempt would count as one of this attempt.
+        # A record from an earlier start of this job would count for this one.
         remove_record(run, ProducerEnd, task.number)
         remove_record(run, ClientRecordRead, task.client)
     spark = start("load")

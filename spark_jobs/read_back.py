@@ -2,10 +2,10 @@
 
 Usage: spark-submit read_back.py RUN_DIR
 
-Of every cluster that messages had to reach, after replication between them has drained. The topic is closed first, so
-that what is read comes from disks and not from a broker's cache. One Spark task a partition and cluster, each of which
-leaves a record of what it read. If replication does not drain, or a log is not read to its end, by a deadline, the
-record says so. A part of a log that cannot be read is passed over if nothing but the log explains that.
+It reads every cluster that messages had to reach. It begins when replication has drained, or at a deadline, and
+records which of the two. The topic is closed first, so that messages come from disks and not from a broker's cache.
+Each log has a Spark task, which records how far it was read. A reader skips a part of a log that cannot be read if only
+the log itself can be the cause.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ from brokerproof.systems.registry import (
 from spark_session import SparkTasks, open_run
 
 _ROWS = 5000
-# A reader is given up if no message came for so long, though the log is not at its end.
+# A reader is given up if it gets no message for this long before the log's end.
 _STALLED_S = 45.0
 _MONITOR_TIMEOUT_S = 30.0
-# Unreadable parts of a log after which the reading ends. Each takes the patience of two readers.
+# The reading of a log ends at this many unreadable parts. Each of them costs two times `_STALLED_S`.
 _MOST_PARTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadTask:
-    """One log to read."""
+    """One log to read, and the number of its Spark task."""
 
     number: int
     log: TopicLog
@@ -71,10 +71,10 @@ class ReadTask:
 
 @dataclass(kw_only=True)
 class _Reading:
-    """How far the reading of a log is, which is what its record says in the end."""
+    """The progress of reading one log, from which its record is made."""
 
     count: int = 0
-    # Of the last message.
+    # The last message's position, and the position before which everything was read or is unreadable.
     at: Position | None = None
     passed: Position | None = None
     unreadable: list[UnreadablePart] = field(default_factory=list)
@@ -83,7 +83,7 @@ class _Reading:
 
 
 def read_log(run: Run, task: ReadTask) -> Batches:
-    """The task of one log: rows of the table `stored`, and a record of whether it was read to its end."""
+    """Read one log, yield rows of the table `stored`, and record whether it was read to its end."""
     log, live, reading = task.log, LiveStatus(run, f"read-back-{task.number}"), _Reading()
     constant = {"run_id": run.run_id, "cluster": log.cluster, "topic": name_topic(run), "partition": log.partition}
     clients = make_clients(run, log.cluster)
@@ -96,8 +96,10 @@ def read_log(run: Run, task: ReadTask) -> Batches:
                 yield make_batch("stored", rows, constant)
                 rows = []
     except Exception as error:
-        # An error here would lose the rows of other logs too. This log was not read to its end.
+        # If this were raised, Spark would drop the rows of other logs too. The record holds it instead.
         reading.problem = f"{type(error).__name__} at {_describe(reading.at)}: {error}"
+        # The rest of the last entry's batch may be missing, so only what is before that entry was passed.
+        reading.passed = reading.at
     finally:
         close_clients(client=clients)
     if rows:
@@ -107,29 +109,33 @@ def read_log(run: Run, task: ReadTask) -> Batches:
 
 
 def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -> Iterator[Received]:
-    """The messages of a log, and of what is behind the parts that cannot be read."""
-    # Without the places of parts nothing is called unreadable, and one reader waits as long as two.
+    """Yield the messages of a log, skip its unreadable parts, and note the progress in `reading`."""
+    # If the system does not say where parts begin, no part is skipped, and one reader waits as long as two.
     has_parts = Ability.COPIES in list_abilities(run)
     patience_s = _STALLED_S if has_parts else 2 * _STALLED_S
     reader, progressed, is_second = clients.reader(log.partition), time.monotonic(), not has_parts
+    # Where the next reader begins: at the last entry that was read, because its batch may hold more messages, or behind
+    # an unreadable part.
+    start: Position | None = None
     while True:
         received = reader.read(1.0)
         if received is not None and is_second and has_parts and not _is_new(received, reading):
-            # A reader that begins behind an entry gets the messages of its batch again.
+            # The second reader gets the messages of the last entry again.
             continue
         if received is not None:
             progressed, is_second = time.monotonic(), not has_parts
             reading.count += 1
             reading.at, reading.passed = received.position, reader.next_position()
+            start = reading.at
             yield received
         elif reader.at_end() and (log.end is None or _is_behind(reader, log.end)):
             break
         elif time.monotonic() - progressed <= patience_s:
             continue
         elif not is_second:
-            # Perhaps it is the reader that hangs, so another one has to hang at the same place.
+            # Perhaps only this reader hangs. The log is the cause if a second reader hangs at the same position.
             close_clients(reader=reader)
-            reader, progressed, is_second = clients.reader(log.partition, reading.passed), time.monotonic(), True
+            reader, progressed, is_second = clients.reader(log.partition, start), time.monotonic(), True
         else:
             at, end = _describe(reading.at), _describe(log.end)
             reading.problem = f"no message for {2 * _STALLED_S:.0f} s at {at}, before the end, {end}"
@@ -139,7 +145,7 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
                 reading.problem += f"; that the log is to blame is not proven: {error}"
                 break
             reading.unreadable.append(part)
-            reading.passed = Position(*part.end)
+            start = reading.passed = Position(*part.end)
             gaps = [
                 f"{_describe(Position(*gap.start))} to {_describe(Position(*gap.end))}" for gap in reading.unreadable
             ]
@@ -147,12 +153,12 @@ def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -
             if log.end is None or reading.passed.reaches(log.end) or len(reading.unreadable) == _MOST_PARTS:
                 break
             close_clients(reader=reader)
-            reader, progressed, is_second = clients.reader(log.partition, reading.passed), time.monotonic(), False
+            reader, progressed, is_second = clients.reader(log.partition, start), time.monotonic(), False
     close_clients(reader=reader)
 
 
 def _is_new(received: Received, reading: _Reading) -> bool:
-    """Whether a message lies behind the last one that was read."""
+    """Return whether a message is behind the last one that was read."""
     if reading.at is None or received.position is None:
         return True
     (*_, index), (*_, last) = received.position, reading.at
@@ -160,10 +166,10 @@ def _is_new(received: Received, reading: _Reading) -> bool:
 
 
 def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> UnreadablePart:
-    """The part of a log that a reader cannot read, which got to `passed`, and behind which it may go on.
+    """Return the unreadable part of a log whose reader stopped at `passed`. Reading may go on behind that part.
 
-    Raises BrokerproofError with the reason if something else than the log may be why: a fault that is in force, a node
-    that is not healthy, or a system that does not say where parts of a log begin.
+    Raises BrokerproofError with the reason if something other than the log may be the cause: a fault in force, or a
+    node that is not healthy. It also raises it if the system does not say where parts of a log begin.
     """
     if Ability.COPIES not in list_abilities(run):
         raise RunError("the system does not say on which nodes the parts of a log are")
@@ -178,17 +184,21 @@ def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> Un
     left = [part for part in parts if passed is None or not passed.reaches(part[1])]
     if left:
         (start, end), *others = left
-        # A reader cannot begin behind the last entry of a segment that cannot be opened, so the next part is the end.
+        # If a segment cannot be opened, no reader can begin behind its last entry. So the part ends at the next one.
         end = others[0][0] if others else end
         return UnreadablePart(start=max(start[:2], passed[:2] if passed else start[:2]), end=end[:2])
     raise RunError("no part of the log is left to read")
 
 
 def _list_running(run: Run) -> list[str]:
-    """The nodes that should run once the faults are undone. Raises RunError if a fault that is no node's end stays."""
+    """Return the nodes that should run when the faults are undone.
+
+    Raises RunError if a permanent fault keeps nodes frozen or cut off.
+    """
     kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in run.scenario.faults}
     permanent = {fault.name for fault in run.scenario.faults if fault.permanent}
-    if lasting := sorted(name for name in permanent if not kinds[name].ends_nodes and kinds[name].keeps_down):
+    may_hinder = (each for each in permanent if kinds[each].slows or not kinds[each].leaves_nodes)
+    if lasting := sorted(name for name in may_hinder if not kinds[name].ends_nodes):
         raise RunError(f"{', '.join(lasting)} is in force for good")
     running = {name for name, node in run.topology.nodes.items() if not node.standby}
     for row in iterate_rows(run, "faults"):
@@ -206,7 +216,7 @@ def _is_behind(reader: Reader, end: Position) -> bool:
 
 
 def _describe(position: Position | None) -> str:
-    """A position in words, without its index."""
+    """Return a position as `SEGMENT:OFFSET`, or `the beginning` for None."""
     return "the beginning" if position is None else f"{position.segment}:{position.offset}"
 
 
@@ -241,12 +251,12 @@ def _conclude_log(run: Run, task: ReadTask, reading: _Reading) -> LogRead:
 
 
 def _conclude_unread(run: Run, task: ReadTask, why: str) -> LogRead:
-    """The record of a log without a reader."""
+    """Return the record of a log that had no reader, or whose reader left none."""
     return _conclude_log(run, task, _Reading(problem=why)).model_copy(update={"messages": None})
 
 
 def await_replication(run: Run, observation: Observation) -> None:
-    """Wait until replication has drained, and leave a record of whether it did."""
+    """Wait at most `settle_s` until replication has drained, and record whether it did."""
     drains: list[ReplicationDrain] = []
 
     def has_drained() -> bool:
@@ -266,7 +276,7 @@ def await_replication(run: Run, observation: Observation) -> None:
 
 
 def close_topic(run: Run, observation: Observation, administration: Administration) -> list[TopicLog]:
-    """Close the topic in every cluster, and return the logs to read; `why` of a log says why it cannot be read."""
+    """Close the topic in every cluster, and return the logs to read. A log that cannot be read has a `why`."""
     logs = observation.find_logs()
     for cluster in list_clusters_reached(run.topology, run.scenario.workload):
         try:
@@ -281,7 +291,7 @@ def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> Logs
     observation = make_observation(run)
     await_replication(run, observation)
     started_at = clock.now_us()
-    # Java takes some seconds to start, in which the topic is closed.
+    # The topic is closed while Java starts, which takes some seconds.
     with ThreadPoolExecutor(max_workers=1) as pool:
         closing = pool.submit(close_topic, run, observation, make_administration(run))
         spark = start("read_back")
@@ -306,7 +316,7 @@ def read_logs(run: Run, start: Callable[[str], SparkTasks] = SparkTasks) -> Logs
 
 
 def await_observations(run: Run) -> None:
-    """Wait until the samples taken so far are in their table, because judging reads it next."""
+    """Wait until the samples taken so far are in the table `observations`, because judging reads it next."""
     write_record(run, ObservationsRequested(at=clock.now_us()))
     try:
         clock.wait_until(
@@ -320,11 +330,11 @@ def await_observations(run: Run) -> None:
 
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
-    """Read back; where not one log can be read, end with the reasons."""
+    """Read every log back. Raises RunError with the reasons if no log can be read."""
     run = open_run(arguments)
     read = read_logs(run, start)
     write_record(run, read)
-    # Also where nothing could be read: judging comes next in any case.
+    # Judging comes next, even if no log could be read.
     await_observations(run)
     if all(log.messages is None for log in read.logs):
         raise RunError(f"no log can be read back: {'; '.join(dict.fromkeys(log.why for log in read.logs))}")

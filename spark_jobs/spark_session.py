@@ -1,4 +1,4 @@
-"""What every job asks of Spark: a session, tasks that run side by side, and tables in the schemas of a run."""
+"""The use of Spark that the jobs share: a session, tasks that run side by side, and rows for a run's tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Task = TypeVar("Task")
 
 
 def start_session(name: str) -> SparkSession:
-    """The session of a job. Everything else about it comes from spark-submit."""
+    """Return a job's Spark session, with times in UTC. Other settings come from spark-submit."""
     return SparkSession.builder.appName(f"brokerproof-{name}").config("spark.sql.session.timeZone", "UTC").getOrCreate()
 
 
@@ -32,24 +32,24 @@ def run_tasks(
 ) -> None:
     """Run `work` as one Spark task for each of `tasks`, and append the rows that it yields to a table of the run.
 
-    `at_once`: no task starts before all of them have a place, and too few places are an error at once.
+    With `at_once`, no task starts before Spark has a slot for each, and too few slots are an immediate error.
     """
     directory, schema = run.directory, from_arrow_schema(SCHEMAS[table])
 
     def run_numbered(batches: Batches) -> Batches:
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
-                # A worker of Spark is a process of its own, perhaps on another machine.
+                # A Spark worker is a process of its own, perhaps on another machine.
                 follow_time_axis(here := Run(directory))
                 yield from work(here, tasks[number])
 
     numbers: DataFrame = spark.range(0, len(tasks), 1, len(tasks))
-    # One action a job, because a second one would repeat what the tasks do to the cluster.
+    # A job has one action, because a second one would run the tasks against the cluster again.
     numbers.mapInArrow(run_numbered, schema, barrier=at_once).write.mode("append").parquet(run.table(table))
 
 
 class SparkTasks:
-    """A session of Spark that runs the tasks of one job. A test may give a job something else that runs them."""
+    """A Spark session that runs the tasks of one job. A test may pass another runner to a job."""
 
     def __init__(self, name: str) -> None:
         self._session = start_session(name)
@@ -63,16 +63,15 @@ class SparkTasks:
         *,
         at_once: bool = False,
     ) -> None:
-        """As `run_tasks`."""
+        """Run tasks like `run_tasks`."""
         run_tasks(self._session, run, table, tasks, work, at_once=at_once)
 
     def stop(self) -> None:
-        """End the session."""
         self._session.stop()
 
 
 def open_run(arguments: Sequence[str] | None = None) -> Run:
-    """The run whose directory is the job's first argument. Ends the job where that is no run."""
+    """Return the run whose directory is the job's first argument. Raises SystemExit with the reason if it is none."""
     directories = sys.argv[1:] if arguments is None else arguments
     if not directories:
         raise SystemExit(f"usage: {sys.argv[0]} RUN_DIR")

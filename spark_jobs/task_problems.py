@@ -1,4 +1,4 @@
-"""The problems of a job's tasks, which reach the job without a loss of what the tasks recorded."""
+"""How the problems of a job's tasks reach the job, so that the rows that the tasks recorded are not lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof.run.records import EarlyEnd, PhaseTimes, read_record, write_rec
 def leave_end(run: Run, kind: type[End], number: int, epoch: int, make_end: Callable[[], End]) -> None:
     """Ensure that a record of the client's end exists; `make_end` makes it if the client left none.
 
-    Raises RunError with the end's problem if the load is not steady yet.
+    Raises RunError with the end's problem if `raise_before_steady` does.
     """
     end = read_end(run, kind, number, epoch) or make_end()
     raise_before_steady(run, end.problem)
@@ -21,21 +21,21 @@ def leave_end(run: Run, kind: type[End], number: int, epoch: int, make_end: Call
 
 
 def raise_before_steady(run: Run, problem: str | None) -> None:
-    """Raise a task's problem as long as the load is not steady, unless the task was told to end.
+    """Raise RunError with a task's problem if the load is not steady yet, unless the timeline broke.
 
-    If a task raises, Spark throws away the rows of all tasks of the job, which then come from the clients' records.
-    Before the load is steady nothing of value is recorded, so the job fails at once. A task that the timeline told to
-    end has no problem of its own. Raises RunError.
+    If a task raises, Spark drops the rows of all tasks of the job, and they must come from the clients' records. Before
+    the load is steady no row matters, so the job fails at once. If the timeline broke, it told the task to end, so that
+    the problem is not the task's own.
     """
     if problem is not None and read_record(run, PhaseTimes) is None and read_record(run, EarlyEnd) is None:
         raise RunError(problem)
 
 
 def end_job(run: Run, problem: str) -> None:
-    """End a job whose tasks are done: fail it with their problem, if they have one. Raises RunError.
+    """End a job whose tasks are done. Raises RunError with `problem` unless it is empty or the timeline broke.
 
-    Where the timeline broke, the tasks ended early because they were told to. That is no problem of theirs, and the
-    timeline's own step has the reason.
+    If the timeline broke, it told the tasks to end early. The problem is then only printed, because the timeline's own
+    step has the reason.
     """
     early = read_record(run, EarlyEnd)
     if problem and early is not None:
@@ -45,5 +45,5 @@ def end_job(run: Run, problem: str) -> None:
 
 
 def join_problems(problems: Iterable[str | None]) -> str:
-    """The problems of a job's tasks in one line, each once; empty without any."""
+    """Return the problems of a job's tasks in one line, each once; empty if there are none."""
     return "; ".join(dict.fromkeys(problem for problem in problems if problem))

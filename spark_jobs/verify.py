@@ -1,8 +1,8 @@
 """Judge a run's tables: `spark-submit verify.py RUN_DIR [--expectations DIR]… [--suite NAME]…`.
 
-Needs no cluster, only the run's directory. Leaves state/judgement.json whatever happens, unless the run's tables were
-deleted; the exit status is 0 when the run was judged, whatever the verdict, and 1 when it could not be or the directory
-is no run.
+It needs no cluster, only the run's directory. It writes the judgement, or the reason why judging failed, to
+state/judgement.json, but not if the directory is no run or the tables were deleted. The exit status is 0 if the run was
+judged, with any verdict, else 1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXPECTATIONS = Path(__file__).resolve().parents[1] / "expectations"
 
 
 def session() -> SparkSession:
-    """The Spark session, with the settings that the tables' contract needs whoever submitted the job."""
+    """Return the Spark session, with the settings for times that the tables need."""
     return (
         SparkSession.builder.appName("brokerproof verify")
         .config("spark.sql.session.timeZone", "UTC")
@@ -38,7 +38,7 @@ def session() -> SparkSession:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge, leave the judgement, and return the exit status."""
+    """Judge the run, write the judgement, and return the exit status."""
     parser = argparse.ArgumentParser(description="Judge the tables of a run.")
     parser.add_argument("run_dir", help="the run's directory, any fsspec location")
     parser.add_argument(
@@ -56,14 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     run = Run(options.run_dir.rstrip("/"))
     if not run.exists("run.json"):
-        # Nothing is written there: a mistyped path must not become a directory that looks like a run.
+        # No file is written: a mistyped path must not become a directory that looks like a run.
         print(f"{run.directory} is no run: it holds no run.json", file=sys.stderr)
         return 1
     if (deletion := describe_deletion(run)) is not None:
-        # The judgement that there is stays: nothing could be judged now.
+        # An earlier judgement is kept, because the run cannot be judged without its tables.
         print(f"{run.directory} cannot be judged: {deletion}", file=sys.stderr)
         return 1
-    # Takes some five seconds, which Java takes as well until there is a session.
+    # The import takes about 5 s, as does Java's start of the session.
     Thread(target=import_module, args=("great_expectations",), daemon=True).start()
     try:
         from brokerproof.clients.recovery import recover_tables
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         judgement = judge_run(session(), run, evaluate_suites, options.expectations or [str(EXPECTATIONS)])
     except Exception as error:
         traceback.print_exc()
-        # Spark's messages go on for pages; the first line says what happened, the log has the rest.
+        # Spark's messages are pages long. The first line says what happened, and the log has the rest.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         write_record(run, JudgingFailure(why=f"The run could not be judged: {reason}", error=repr(error)[:2000]))
         return 1
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _make_series(run: Run) -> RunSeries:
-    """What the run's page draws. No verdict depends on it, and where it cannot be made the page says why."""
+    """Return the series that the run's page draws, or the reason why there are none. No verdict depends on them."""
     from brokerproof_judging.series.run_series import make_run_series
 
     try:

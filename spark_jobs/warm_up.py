@@ -1,4 +1,4 @@
-"""Does once, with a handful of rows, what Spark jobs do, so that Java can keep the classes that they need.
+"""Runs the operations of the Spark jobs once, on a few rows, so that Java can archive the classes that they load.
 
 `make setup` runs it (brokerproof/spark/class_data_dump.py); no scenario does.
 """
@@ -19,7 +19,7 @@ def _pass_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _query_like_judging(rows: DataFrame) -> DataFrame:
-    """Groupings by sort and by hash, both kinds of window, both kinds of join, arrays, structs, times and strings."""
+    """Group by sort and by hash; use both kinds of window and of join, arrays, structs, times and strings."""
     grouped = (
         rows.repartition("who")
         .groupBy("who", "number")
@@ -46,7 +46,7 @@ def _query_like_judging(rows: DataFrame) -> DataFrame:
 
 
 def main() -> None:
-    """Everything once."""
+    """Run every kind of operation once."""
     spark = SparkSession.builder.appName("brokerproof warm-up").getOrCreate()
     rows = spark.range(8, numPartitions=2).select(
         F.concat(F.lit("p-"), F.col("id") % 2).alias("who"),

@@ -11,12 +11,11 @@ from brokerproof.suites.suite_content import make_suite
 
 
 def write_suites() -> dict[str, str]:
-    """The files' text by file name."""
+    """Return the text of each suite's file by file name."""
     return {f"{suite}.json": json.dumps(make_suite(suite), indent=2, ensure_ascii=False) + "\n" for suite in Suite}
 
 
 def main() -> int:
-    """Write the files."""
     directory = from_environment().home / "expectations"
     for name, text in write_suites().items():
         (directory / name).write_text(text, encoding="utf-8")

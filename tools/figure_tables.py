@@ -9,7 +9,7 @@ from typing import Any
 from brokerproof.experiment.scenario import Scenario
 from measured_runs import MeasuredRun, MeasuredRuns
 
-# The cells of a row after its label. Raises NoRunError where no run has the figures.
+# Returns the cells of a row after its label. Raises NoRunError if no run has the figures.
 RowMaker = Callable[[], Sequence[str]]
 RowMakers = Mapping[str, RowMaker]
 
@@ -21,7 +21,7 @@ _NOTHING_FAILS = "nothing fails"
 
 
 def tabulate_scenarios(runs: MeasuredRuns) -> RowMakers:
-    """One row a scenario. The second cell says what happens; where the page has that cell, it stays as it is."""
+    """One row for each scenario. If the page already has the row, its cell after the label stays as it is."""
 
     def read(name: str) -> Sequence[str]:
         run, scenario = runs.find_last(name), runs.load_scenario(name)
@@ -42,7 +42,7 @@ def tabulate_scenarios(runs: MeasuredRuns) -> RowMakers:
 
 
 def _format_recovery(times: Sequence[float | None]) -> str:
-    """The longest of the RTOs of a run's faults."""
+    """Return the longest RTO of a run's faults, or `not known` if one is missing."""
     if None in times:
         # For example, a client was still interrupted when the load ended.
         return "not known"
@@ -50,7 +50,7 @@ def _format_recovery(times: Sequence[float | None]) -> str:
 
 
 def tabulate_datacenter_loss(runs: MeasuredRuns) -> RowMakers:
-    """The last run of `sync_datacenter_loss`, one row a figure."""
+    """The last run of `sync_datacenter_loss`, one row for each figure."""
 
     def make_row(read: Callable[[MeasuredRun], str]) -> RowMaker:
         return lambda: (read(runs.find_last("sync_datacenter_loss")),)
@@ -74,14 +74,14 @@ def tabulate_datacenter_loss(runs: MeasuredRuns) -> RowMakers:
         ),
         "time to re-replicate": make_row(read_worst("rereplicate_s")),
         "longest time between two samples": make_row(lambda run: _format_seconds(run.values["sampling_gap_s", "run"])),
-        "wall time, of which phases": make_row(
+        "wall time, and the part of the phases in it": make_row(
             lambda run: f"{run.outcome['seconds']['total']:.0f} s, {run.outcome['seconds']['phases']:.0f} s"
         ),
     }
 
 
 def tabulate_second_architecture(runs: MeasuredRuns) -> RowMakers:
-    """Three architectures side by side whose datacenter is destroyed with its disks."""
+    """Three scenarios side by side. In each, a datacenter is destroyed with its disks."""
     names = ("geo_datacenter_destroyed", "control_geo_datacenter_destroyed_behind", "active_active_region_loss")
 
     def make_row(read: Callable[[MeasuredRun], str]) -> RowMaker:
@@ -102,7 +102,7 @@ def tabulate_second_architecture(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_sessions(runs: MeasuredRuns) -> RowMakers:
-    """The recovery from a lost datacenter with shorter metadata sessions."""
+    """The recovery from a lost datacenter with Pulsar's own and with shorter metadata sessions."""
 
     def make_row(name: str, overrides: Mapping[str, Any]) -> RowMaker:
         def read() -> Sequence[str]:
@@ -145,7 +145,7 @@ def tabulate_standby(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_failover(runs: MeasuredRuns) -> RowMakers:
-    """The messages that a consumer got twice, and never got, after it moved to the other datacenter."""
+    """The messages that a consumer got before it moved to the other datacenter, got again, and never got."""
     names = ("geo_replicated_subscription", "geo_unreplicated_subscription")
 
     def make_row(metric: str) -> RowMaker:
@@ -164,7 +164,7 @@ def tabulate_failover(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_latencies(runs: MeasuredRuns) -> RowMakers:
-    """The time of a publish with a copy in the other region: the median and the 99th percentile in milliseconds."""
+    """The publish latency of each cluster and the link's own delay, as median and 99th percentile in milliseconds."""
 
     def make_row(subject: str) -> RowMaker:
         def read() -> Sequence[str]:
@@ -178,12 +178,12 @@ def tabulate_latencies(runs: MeasuredRuns) -> RowMakers:
         return read
 
     distances = {"5 ms": "at_5_ms", "20 ms": "at_20_ms", "50 ms": "at_50_ms"}
-    # In its first phase the system is still cold; in its last one the link is without delay again.
+    # In the run's first phase the system is still cold. In the last phase the link has no delay again.
     return {"0 ms": make_row("recovery")} | {name: make_row(subject) for name, subject in distances.items()}
 
 
 def tabulate_replication(runs: MeasuredRuns) -> RowMakers:
-    """The lag of replication in the last phase, eu to us and us to eu."""
+    """The replication lag in the last phase, eu to us and us to eu, the time until the clusters agree, and the RPO."""
 
     def make_row(name: str, overrides: Mapping[str, Any]) -> RowMaker:
         def read() -> Sequence[str]:
@@ -210,7 +210,7 @@ def _format_expectation(scenario: Scenario) -> str:
 
 
 def _format_rereplication(run: MeasuredRun) -> str:
-    """The time until nothing was under-replicated any more, after each fault that left something so."""
+    """Return the time after each fault until no segment was under-replicated; `never` if that did not happen."""
     by_fault = run.read_metric("rereplicate_s")
     if not by_fault:
         return _NOTHING_FAILS
@@ -246,7 +246,7 @@ def _format_milliseconds(value: float) -> str:
     return f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.1f} s"
 
 
-# By the name in the comment that marks the table in a page.
+# The function for each table, by the name in the comment before the table in a page.
 TABLES: Mapping[str, Callable[[MeasuredRuns], RowMakers]] = {
     "scenarios": tabulate_scenarios,
     "datacenter_loss": tabulate_datacenter_loss,

@@ -1,7 +1,7 @@
 """Writes Grafana's dashboards, which deploy/grafana provisions: python tools/grafana_dashboards.py.
 
-They are built with Grafana's own SDK, so that what Grafana does not know cannot be written. The field VALUE_AS_TIME
-is not in the SDK.
+They are built with Grafana's own SDK, so that they cannot contain a field that Grafana does not know. Only the field
+VALUE_AS_TIME is not in the SDK.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefre
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "deploy" / "grafana" / "dashboards"
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
-# The runs that were chosen at the top of the page.
+# Selects the runs that are chosen at the top of the page.
 _RUN = 'run=~"$run"'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """One panel: a query of Prometheus with what it means."""
+    """One panel: a Prometheus query with its title, legend, unit and description."""
 
     title: str
     expr: str
     legend: str
-    # As Grafana calls units: Bps, short, s, …
+    # Grafana's name of the unit: Bps, short, s, …
     unit: str
     description: str = ""
 
 
 RUNNING = f"count by (run) (up{{{_RUN}}})"
-# When the last run of each scenario was asked for, in milliseconds.
+# The start of the last run of each scenario, in milliseconds since the epoch.
 STARTED = "brokerproof_last_run_start_timestamp_seconds * 1000"
-# The field of an annotation by which Grafana's Prometheus data source takes the value of a series as the time, in
-# milliseconds, and not the time of a sample (`processEvents` in packages/grafana-prometheus/src/annotations.ts).
+# With this field of an annotation, Grafana's Prometheus data source uses the value of a series as the time, in
+# milliseconds, instead of the sample's time (`processEvents` in packages/grafana-prometheus/src/annotations.ts).
 VALUE_AS_TIME = "useValueForTime"
 
 NODES: Mapping[str, Sequence[Chart]] = {
@@ -153,7 +153,7 @@ class _MomentAnnotation(Annotation):
 
 
 class _MomentQuery(AnnotationQuery):
-    """An annotation at the moments that the values of its series are."""
+    """An annotation whose times are the values of its series."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class _MomentQuery(AnnotationQuery):
 
 
 def make_dashboards() -> dict[str, str]:
-    """The content of each file, by its name."""
+    """Return the content of each file by file name."""
     nodes = _begin("Nodes of a run", "brokerproof-nodes").with_variable(
         QueryVariable("run")
         .label("run")
@@ -171,7 +171,7 @@ def make_dashboards() -> dict[str, str]:
         .include_all(True)
         .multi(True)
     )
-    # A span for as long as a run has nodes.
+    # The annotation is a span while a run has nodes.
     nodes = nodes.annotation(
         AnnotationQuery().name("runs").datasource(_SOURCE).enable(True).icon_color("blue").expr(RUNNING)
     )
@@ -185,7 +185,6 @@ def make_dashboards() -> dict[str, str]:
 
 
 def list_charts() -> Iterator[Chart]:
-    """Every panel of every dashboard."""
     for charts in (*NODES.values(), *RESULTS.values()):
         yield from charts
 
@@ -236,7 +235,6 @@ def _encode(dashboard: Dashboard) -> str:
 
 
 def main() -> None:
-    """Write the files."""
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     for name, content in make_dashboards().items():
         (DIRECTORY / name).write_text(content, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The runs of this machine that figures are taken from."""
+"""The runs of this machine that supply the figures of the pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from brokerproof.settings import Settings
 
 
 class NoRunError(BrokerproofError):
-    """No run has the figures of a row."""
+    """No run can supply the figures of a row."""
 
 
 @dataclass(frozen=True)
@@ -31,39 +31,38 @@ class MeasuredRun:
 
     @cached_property
     def outcome(self) -> Mapping[str, Any]:
-        """The run's outcome."""
         return compose_outcome(self.run).model_dump(mode="json")
 
     @cached_property
     def values(self) -> Mapping[tuple[str, str], float | None]:
-        """The measurements by metric and subject."""
+        """The measured values by (metric, subject); the subject may be empty."""
         return {(row.metric, row.subject or ""): row.value for row in read_judgement(self.run).measurements}
 
     @cached_property
     def evidence(self) -> Mapping[tuple[str, str], str]:
-        """The evidence of each measurement, by metric and subject."""
+        """The evidence of each measurement, with the same keys as `values`."""
         return {(row.metric, row.subject or ""): row.evidence for row in read_judgement(self.run).measurements}
 
     @property
     def acked(self) -> str:
-        """The number of acked messages."""
+        """The number of acked messages as text."""
         return f"{self.outcome['counts']['acked']:,}"
 
     def count_anomaly(self, anomaly: str) -> int:
-        """The number of anomalies of a kind, legal and illegal together."""
+        """Return the number of anomalies of a kind, legal and illegal together."""
         counts = self.outcome["counts"]
         return int(counts["legal"][anomaly] + counts["illegal"][anomaly])
 
     def read_metric(self, metric: str) -> dict[str, float | None]:
-        """A metric of recovery, by fault."""
+        """Return the values of a recovery metric by fault."""
         return {fault: values.get(metric) for fault, values in self.outcome["recovery"].items()}
 
     def find_worst(self, metric: str) -> float | None:
-        """The largest value of a metric among the faults; None where it was not measured."""
+        """Return the largest value of a recovery metric over all faults, or None if it was not measured."""
         return max((value for value in self.read_metric(metric).values() if value is not None), default=None)
 
     def count_lost_everywhere(self) -> int:
-        """The acked messages that no cluster holds any more."""
+        """Return how many acked messages no cluster holds any more, by recovery metrics, else by the anomaly `lost`."""
         before, after = self.read_metric("rpo_messages"), self.read_metric("lost_later_messages")
         totals = [(before[fault] or 0) + later for fault, later in after.items() if later is not None]
         return int(max(totals)) if totals else self.count_anomaly("lost")
@@ -73,7 +72,7 @@ class MeasuredRuns:
     """The runs below var/runs, newest first."""
 
     def __init__(self, settings: Settings) -> None:
-        # The pages speak of the shipped scenarios, wherever a user's own ones are.
+        # The pages describe the shipped scenarios, so a user's own directories do not count.
         self._scenarios, self._topologies = settings.home / "dags" / "scenarios", settings.home / "topologies"
         self._runs = sorted(
             (Run(str(file.parent)) for file in settings.runs.glob("*/run.json")),
@@ -82,17 +81,17 @@ class MeasuredRuns:
         )
 
     def load_scenario(self, name: str) -> Scenario:
-        """A scenario as its file is now."""
+        """Return a scenario as its file is now."""
         return load_scenario(self._scenarios / f"{name}.yaml", self._topologies)[0]
 
     def list_scenarios(self) -> list[str]:
-        """The names of all shipped scenarios."""
+        """Return the names of all shipped scenarios."""
         return sorted(file.stem for file in self._scenarios.glob("*.yaml"))
 
     def find_last(self, name: str, overrides: Mapping[str, Any] | None = None) -> MeasuredRun:
-        """The last run of a scenario, with these overrides, whose outcome is the expected one. Raises NoRunError.
+        """Return the last run of a scenario, with these overrides, whose outcome is the expected one.
 
-        The run counts only if its scenario and its topology are as their files are now.
+        Its scenario and topology must be as their files are now. Raises NoRunError if no run counts.
         """
         scenario, topology = load_scenario(self._scenarios / f"{name}.yaml", self._topologies, overrides)
         wanted = compute_digest(

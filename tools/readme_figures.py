@@ -1,9 +1,8 @@
-"""Writes what the last runs measured into README.md and docs/what-runs-showed.md: `make figures`.
+"""Writes the figures of the last runs into README.md and docs/what-runs-showed.md: `make figures`.
 
 A comment before a table of a page names the table: `<!-- figures: NAME -->`. The figures of a row come from the last
-run that counts (measured_runs.py). A row without such a run stays as it is and gets a star. The order of the rows, the
-page's own rows, and the page's own words on what happens in a scenario stay too. A scenario that has neither a row nor
-such a run gets no row until it has a run.
+run that counts (measured_runs.py). A row without such a run keeps its figures and gets a star. The order of the rows,
+the page's own rows, and its own words on each scenario stay too. A scenario without a row gets one once a run counts.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ _MARK = re.compile(r"<!-- figures: (\w+) -->")
 
 
 def fill_page(text: str, runs: MeasuredRuns, report: Callable[[str], None]) -> str:
-    """The page with its tables filled; `report` gets a sentence for each of its rows without a run.
+    """Return the page with its tables filled; `report` gets a sentence for each row of the page without a run.
 
-    Raises InputError where a comment names no table, and where a table has two rows with the same label.
+    Raises InputError if a comment names no known table, or a table has two rows with the same label.
     """
     lines: list[str] = []
     rest: Iterator[str] = iter(text.splitlines())
@@ -57,7 +56,7 @@ def fill_page(text: str, runs: MeasuredRuns, report: Callable[[str], None]) -> s
 def _fill_rows(
     present: Mapping[str, Sequence[str]], rows: RowMakers, *, own: int, report: Callable[[str], None]
 ) -> Iterator[str]:
-    """The rows that the page has, in its order, then the others. The page's first `own` cells after a label stay."""
+    """Yield the page's rows in their order, then the new rows. The page's first `own` cells after a label stay."""
     for label in [*present, *(label for label in rows if label not in present)]:
         before = present.get(label)
         if label not in rows:
@@ -75,7 +74,7 @@ def _fill_rows(
 
 
 def main() -> int:
-    """Fill the pages' tables; exit with status 1 where a row has no run."""
+    """Fill the pages' tables, and return exit status 1 if a row has no run."""
     settings = from_environment()
     runs = MeasuredRuns(settings)
     missing: list[str] = []

@@ -59,7 +59,7 @@ from brokerproof.systems.registry import list_systems, load_system
 _NOTE = "`make docs` writes this page from the code; change the code, not the page.\n"
 
 
-# One class each, in the order of a run.
+# The class of each kind of record, in the order of a run.
 RECORDS: Sequence[type[Record]] = (
     StepSeconds,
     StepProblem,
@@ -95,7 +95,7 @@ RECORDS: Sequence[type[Record]] = (
 
 
 def write_pages() -> dict[str, str]:
-    """The text of the pages, by file name."""
+    """Return the text of each page by file name."""
     return {
         "scenario-reference.md": _write_page("Fields of a scenario", _describe_model(Scenario.model_json_schema())),
         "topology-reference.md": _write_page(
@@ -133,7 +133,7 @@ def _describe_policies() -> Iterator[str]:
         system = load_system(name)
         yield f"# Policies of a cluster of `{name}`\n"
         roles = ", ".join(f"`{role}`" for role in system.roles)
-        yield f"They stand beside `nodes`, whose roles are {roles}.\n"
+        yield f"These fields are beside `nodes`, whose roles are {roles}.\n"
         yield from _describe_model(system.policies.model_json_schema())
 
 
@@ -194,16 +194,28 @@ def _tabulate_measurements() -> Iterator[str]:
     yield "\n## When a value is missing\n"
     yield "A value that could not be measured is null, and its evidence says why. With a bound on it, the verdict is"
     yield "`unknown`.\n"
-    yield "- A source that gives no answer says nothing: it is no owner elsewhere and no empty backlog."
+    yield "- A source that gives no answer is unknown: it counts neither as an owner elsewhere nor as an empty backlog."
     yield "- Another fault may cut off a detection, a reassignment, a repair, a drain or an agreement. It then took *at"
-    yield "  least* the time until the last sample before that fault took effect. This breaks a shorter bound and meets"
-    yield "  none."
-    yield "- A backlog is high if it is more than twice what it was at most from the steady phase to the effect, and"
-    yield "  above that by more than a tenth of its highest rise. A smaller rise after a drain moves no end, and the"
-    yield "  evidence says until when there was one."
+    yield "  least* the time until the last sample before that fault took effect. This breaks a shorter maximum, and"
+    yield "  meets a shorter minimum that has no maximum beside it."
+    yield "- A backlog is high if it is more than twice its highest value between the beginning of the steady phase and"
+    yield "  the effect of the run's first fault, and exceeds that value by more than a tenth of its highest rise. A"
+    yield "  smaller rise after a drain moves no end; the evidence says how long it lasted."
     yield "- A state at the end needs a proof that every fault was undone, and an answer that was asked for after that."
     yield "- If no node could tell a fault's targets when it was due, it is done to those known last. The story says"
     yield "  so, and each bound on a measurement of that fault is `unknown`."
+    yield "\n## When a value has limits\n"
+    yield "If a client itself stood still, or sent late by itself, it may have caused a part of what is measured of"
+    yield "it. The columns `at_least` and `at_most` of the table `measurements` then hold what is proven without that"
+    yield "part, and the whole. `at_least` alone is the time until a wait was cut off. A bound is broken or held if"
+    yield "all values between the limits break or hold it. Otherwise the result is `unknown`.\n"
+    yield "- A standstill may have caused what is late from its beginning on, and after its end for the same time"
+    yield "  again, because the client then works off what came due meanwhile."
+    yield "- A detection, a reassignment, a repair, a drain or an agreement may have ended in a time of more than 5 s"
+    yield "  in which the monitor took no sample. If a source gave no answer in the last 5 s, the value is not known."
+    yield "- A gap in samples is no failure of the system. A `sampling_gap_s` above its bound is `unknown`."
+    yield "- Gaps and first acks count from ack to ack, also in a partition that is sent few messages. Set a bound on"
+    yield "  them only if each partition gets messages more often than the bound."
     yield "\n## When a run is worse than those before it\n"
     yield f"{RULE}\n"
     yield "The smallest differences that count are"
@@ -259,7 +271,7 @@ def _tabulate_tables() -> Iterator[str]:
 
 
 def main() -> int:
-    """Write the pages; with `--check` only print which pages differ from what the code makes."""
+    """Write the pages. With `--check`, only print the pages that differ from the code, and return 1 if one does."""
     docs = from_environment().home / "docs"
     stale = [name for name, text in write_pages().items() if not _is_current(docs / name, text)]
     if "--check" in sys.argv:

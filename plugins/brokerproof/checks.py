@@ -1,7 +1,7 @@
-"""Loads a scenario with its topology, and checks it against the systems, runtimes and faults that there are.
+"""Loads a scenario with its topology, and checks it against the available systems, runtimes and faults.
 
-Everything that starts a run begins here: the DAG files, the command line, `reserve`. What a scenario asks of a system,
-a runtime or a fault that cannot do it is refused here, in one sentence with the field and a remedy.
+The DAG files, the command line and `reserve` all load a scenario here before a run. If a scenario asks a system, a
+runtime or a fault for something that it cannot do, the error names the field and a remedy in one sentence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from brokerproof.directories import Directories, make_directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault
-from brokerproof.experiment.guarantees import Guarantee, Suite
+from brokerproof.experiment.guarantees import Anomaly, Guarantee, Suite, is_illegal
 from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
@@ -32,7 +32,7 @@ from brokerproof.systems.protocols import System
 from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import check_roles, coordinates, list_nodes_that
 
-# The ids of the DAGs that are no scenario's.
+# The ids of the DAGs that do not run a scenario. No scenario may have one of these names.
 _RESERVED_NAMES = frozenset({"campaign", "unusable_scenarios"})
 
 
@@ -43,10 +43,10 @@ def load_scenario(
     *,
     suites: Collection[str] | None = None,
 ) -> tuple[Scenario, Topology]:
-    """The scenario in a file and its topology, checked against each other.
+    """Return the scenario in a file and its topology, checked against each other.
 
-    `topologies` are the directories of topologies, or a single one. `overrides` replaces values of the scenario by
-    dotted path, as `--set` does. `suites` are the names of those that will judge a run; None where none starts. Raises
+    `topologies` is a directory of topologies, or several. `overrides` replaces values of the scenario by dotted path,
+    as `--set` does. `suites` are the names that `expect.failed_suites` may have; None allows every name. Raises
     InputError.
     """
     settings = make_directories(topologies).below("settings")
@@ -62,7 +62,7 @@ def load_scenario(
             f"is `{scenario.name}`, not the file's name", file=str(path), field="name", remedy="leave it out"
         )
     if "runtime" not in scenario.model_fields_set:
-        # It is the setting's, and no file is to blame.
+        # The value comes from the setting, so the error must name the variable and not the file.
         _check_known(scenario.runtime, RUNTIMES, "runtime", variable("runtime"))
     try:
         topology = load_topology(scenario.topology, topologies, scenario.overrides)
@@ -90,18 +90,21 @@ def load_scenario(
 
 
 def load_topology(name: str, topologies: Path | Directories, overrides: Mapping[str, Any] | None = None) -> Topology:
-    """The topology in the file `name.yaml`, checked by its system and with all defaults. Raises InputError."""
+    """Return the topology in the file `name.yaml`, with all defaults. Raises InputError if its system refuses it."""
     return read_topology(name, make_directories(topologies), overrides, check=check_topology)
 
 
 def check_suites(expectations: Directories) -> None:
-    """Raises InputError for the first problem of the suites."""
+    """Raises InputError for the first problem that `list_suite_problems` finds."""
     for problem in list_suite_problems(expectations):
         raise problem
 
 
 def list_suite_problems(expectations: Directories) -> list[InputError]:
-    """An error for each suite that is missing, that two directories of a user have, or whose file cannot be used."""
+    """Return an error for each directory of suites that cannot be read, and for each suite that cannot be used.
+
+    Such a suite is one of the five and missing, is in two directories of the user, or has a file that is not valid.
+    """
     problems = expectations.list_problems(ENDING)
     files = expectations.list_files(ENDING)
     named = {error.file for error in problems}
@@ -125,7 +128,7 @@ def list_suite_problems(expectations: Directories) -> list[InputError]:
 
 
 def check_topology(topology: Topology) -> Topology:
-    """The topology with all defaults of its system. Raises InputError where the system cannot run it."""
+    """Return the topology with all defaults of its system. Raises InputError if the system cannot run it."""
     system = find_system(topology)
     check_roles(topology, system)
     heaps = {role: traits.heap_mb for role, traits in system.roles.items() if traits.heap_mb is not None}
@@ -133,7 +136,7 @@ def check_topology(topology: Topology) -> Topology:
 
 
 def check(scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError where the scenario asks for what the topology or Brokerproof does not have or cannot do."""
+    """Raises InputError if the scenario asks for something that does not exist or cannot be done."""
     system = find_system(topology)
     _check_known(scenario.version, system.versions(), "pinned version", "version")
     _check_known(scenario.runtime, RUNTIMES, "runtime", "runtime")
@@ -164,7 +167,7 @@ def check(scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError, its field inside the fault."""
+    """Raises InputError, with a field inside the fault, if the fault cannot be done."""
     _check_known(fault.kind, FAULT_KINDS, "fault kind", "kind")
     kind, system, targets = FAULT_KINDS[fault.kind], find_system(topology), fault.targets
     for node in targets.nodes:
@@ -197,7 +200,7 @@ def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_leader(scenario: Scenario, topology: Topology, cluster: str | None) -> None:
-    """Several nodes coordinate the cluster that a fault asks which of them leads."""
+    """Raises InputError if the system cannot tell the leader, or fewer than two nodes coordinate the cluster."""
     otherwise = "choose the nodes by name, region or role"
     _check_able(find_system(topology), Ability.COORDINATORS, "targets.now", remedy=otherwise)
     asked = cluster or scenario.workload.list_homes(topology)[0]
@@ -245,7 +248,7 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_places_of_clients(scenario: Scenario, topology: Topology) -> None:
-    """Clients are in a region only where there are links between regions."""
+    """Raises InputError if clients have a region although the topology has no links, or an unknown region."""
     workload = scenario.workload
     placed = {
         "workload.region": workload.region,
@@ -264,22 +267,55 @@ def _check_places_of_clients(scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_judgement(scenario: Scenario, topology: Topology, system: System) -> None:
-    """What the scenario wants judged applies to what the system can do."""
+    """Raises InputError if the guarantee, a metric or an anomaly needs an ability that the system lacks.
+
+    Also raises it if an entry of `loosen` cannot match any message.
+    """
     if scenario.guarantee is Guarantee.EFFECTIVELY_ONCE:
         _check_able(system, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee")
-    subscriptions = [one.name for one in scenario.workload.subscriptions]
-    for anomaly, messages in scenario.loosen.items():
-        if messages.home is not None:
-            _check_known(messages.home, topology.clusters, "cluster", f"loosen.{anomaly}.home")
-        if messages.subscription is not None:
-            _check_known(messages.subscription, subscriptions, "subscription", f"loosen.{anomaly}.subscription")
+    for anomaly in scenario.loosen:
+        _check_loosened(anomaly, scenario, topology)
     for field, needs in _judged(scenario):
         if needs:
             _check_able(system, needs, field, remedy="leave it out")
 
 
+def _check_loosened(anomaly: Anomaly, scenario: Scenario, topology: Topology) -> None:
+    """Raises InputError if the entry of `loosen` cannot match a message for which the anomaly is illegal."""
+    field, messages, facts = f"loosen.{anomaly}", scenario.loosen[anomaly], anomaly.facts
+    subscriptions = scenario.workload.subscriptions
+    if messages.home is not None:
+        homes = scenario.workload.list_homes(topology)
+        _check_known(messages.home, homes, "cluster that is published to", f"{field}.home")
+    if messages.subscription is not None:
+        _check_known(
+            messages.subscription, [one.name for one in subscriptions], "subscription", f"{field}.subscription"
+        )
+        if not facts.at_subscriptions:
+            raise InputError(
+                f"`{anomaly}` is found in logs, not at a subscription",
+                field=f"{field}.subscription",
+                remedy="leave it out",
+            )
+    for name in ("outcome", "home") if not facts.outcomes else ():
+        if getattr(messages, name) is not None:
+            raise InputError(
+                f"a message that is `{anomaly}` was never published, so it has no {name}",
+                field=f"{field}.{name}",
+                remedy="leave it out",
+            )
+    if messages.outcome is not None:
+        _check_known(messages.outcome, facts.outcomes, f"outcome of `{anomaly}`", f"{field}.outcome")
+    # Without a subscription, only logs are left.
+    types = [one.type for one in subscriptions if messages.subscription in (None, one.name)] or (None,)
+    if not any(is_illegal(anomaly, scenario.guarantee, each, tightened=scenario.tighten) for each in types):
+        raise InputError(
+            f"`{anomaly}` is legal already under `{scenario.guarantee}`", field=field, remedy="leave it out"
+        )
+
+
 def _judged(scenario: Scenario) -> Iterator[tuple[str, Ability | None]]:
-    """The fields that name a metric or an anomaly, with the ability that it needs."""
+    """Yield (field, ability) for each field that names a metric or an anomaly. The ability is None if it needs none."""
     for key in scenario.bounds:
         yield f"bounds.{key}", METRICS[key.split("/")[0]].needs
     for index, anomaly in enumerate(scenario.tighten):

@@ -1,7 +1,7 @@
 """The command line, `brokerproof` or `python -m brokerproof`: it runs scenarios and prints their verdicts.
 
-The exit status is 0 if the verdict is what the scenario expects, 1 if it is not, 2 for unknown or no data, 3 for
-unusable input, and 130 after Ctrl-C for whoever watches the run no longer.
+The exit status is 0 if the verdict is what the scenario expects, 1 if it is not, 2 for unknown or no data, and 3 for
+unusable input. It is 130 if the user pressed Ctrl-C and no longer watches the run.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokerproofError as error:
         return _print_failure(error, options, ExitStatus.UNKNOWN)
     except BrokenPipeError:
-        # The reader of the pipe has ended, as `| head` does. Python must not fail again when it closes stdout.
+        # The reader of the pipe has ended, as in `… | head`. Python must not fail again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitStatus.UNKNOWN
     except KeyboardInterrupt:
@@ -91,7 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of the commands and their options."""
     parser = argparse.ArgumentParser(
         prog="brokerproof",
         description="Breaks a real messaging cluster on purpose and proves, message by message, what it kept.",

@@ -1,8 +1,8 @@
-"""The one source of time: UTC microseconds for records, a monotonic clock for waiting.
+"""The only source of time: UTC microseconds for records, and a monotonic clock for waiting.
 
-A process that works on a run follows the run's time axis: CLOCK_MONOTONIC of the boot on which the run began, and an
-offset that was taken once. So a step of the wall clock moves no recorded time, and the times of all processes of one
-boot compare. Times of two hosts compare only within the error of their clocks, which is recorded with a run
+A process that works on a run follows the run's time axis: CLOCK_MONOTONIC of the boot on which the run began, plus an
+offset that was measured once. So steps of the wall clock do not change recorded times, and times of one boot can be
+compared. Times of two hosts can be compared only within the error of their clocks, which the run records
 (`clock_error_us`). A process that works on no run reads the wall clock.
 """
 
@@ -19,7 +19,7 @@ from brokerproof.errors import DeadlineError
 
 T = TypeVar("T")
 
-# How a process tells those that it starts which axis it follows: the boot and the offset.
+# The variable by which a process passes its time axis to the processes that it starts, as "BOOT_ID OFFSET_US".
 AXIS = "BROKERPROOF_TIME_AXIS"
 _READINGS = 5
 
@@ -27,25 +27,24 @@ _READINGS = 5
 class Clock:
     """This machine's clock. A test may use another clock, in which waiting takes no time."""
 
-    # From CLOCK_MONOTONIC to the time axis. Without one, times are the wall clock's.
+    # Microseconds to add to CLOCK_MONOTONIC. None if there is no time axis, so that times are the wall clock's.
     offset_us: int | None = None
 
     def now_us(self) -> int:
-        """Microseconds since the epoch, UTC; no step of the wall clock moves it if there is a time axis."""
+        """Return microseconds since the epoch, UTC. With a time axis, steps of the wall clock do not change it."""
         return self.wall_us() if self.offset_us is None else time.monotonic_ns() // 1000 + self.offset_us
 
     def now_s(self) -> float:
-        """The same in seconds."""
         return self.now_us() / 1e6
 
     def wall_us(self) -> int:
-        """Microseconds since the epoch, UTC, by the wall clock, which may step."""
+        """Return microseconds since the epoch, UTC, from the wall clock, which may step."""
         return time.time_ns() // 1000
 
     def measure_wall_lead(self) -> int:
-        """How many microseconds the wall clock is ahead of `now_us`.
+        """Return by how many microseconds the wall clock is ahead of `now_us`.
 
-        It is read several times: a reading in which the process lost the processor says little.
+        The shortest of `_READINGS` readings counts, because one in which the process lost the processor is inexact.
         """
         readings = []
         for _ in range(_READINGS):
@@ -54,18 +53,17 @@ class Clock:
         return min(readings)[1]
 
     def monotonic_s(self) -> float:
-        """Seconds since some moment, for measuring how long something takes."""
+        """Return seconds since an arbitrary moment, for measuring durations."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait for this time."""
         time.sleep(seconds)
 
     def wait_until(self, condition: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float = 0.1) -> T:
-        """Poll until `condition` returns something true, and return it.
+        """Call `condition` until it returns a true value, and return this value.
 
-        `what` completes the sentence "waited N s for …". Raises DeadlineError after `timeout_s` seconds. Exceptions
-        of the condition are not caught: a condition says itself what it may overlook.
+        `what` completes the sentence "waited N s for …". Raises DeadlineError after `timeout_s` seconds. Exceptions of
+        the condition are not caught: it decides itself which errors to ignore.
         """
         deadline = self.monotonic_s() + timeout_s
         while True:
@@ -77,26 +75,26 @@ class Clock:
 
 
 SYSTEM_CLOCK = Clock()
-# The clock for every caller that needs no other one.
+# The functions for all callers that do not need a clock of their own.
 now_us, now_s, wait_until = SYSTEM_CLOCK.now_us, SYSTEM_CLOCK.now_s, SYSTEM_CLOCK.wait_until
 
 
 def read_boot_id() -> str:
-    """Return the name of this machine's boot: CLOCK_MONOTONIC compares only within one."""
+    """Return the id of this machine's boot. Times of CLOCK_MONOTONIC can be compared only within one boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def measure_offset_us() -> int:
-    """Return what turns CLOCK_MONOTONIC into the wall clock's time of this moment."""
+    """Return the offset in microseconds that turns CLOCK_MONOTONIC into the wall clock's time at this moment."""
     monotonic = Clock()
     monotonic.offset_us = 0
     return monotonic.measure_wall_lead()
 
 
 def follow_axis(boot_id: str, offset_us: int) -> None:
-    """Take times from a time axis from now on, in this process and in those that it starts.
+    """Take times from a time axis from now on, in this process and in the processes that it starts.
 
-    On another boot than the axis's, the offset is taken now: steps of the wall clock move nothing after that.
+    If this machine's boot is not the axis's, the offset is measured now. Later steps of the wall clock have no effect.
     """
     if boot_id != read_boot_id():
         boot_id, offset_us = read_boot_id(), measure_offset_us()
@@ -105,7 +103,7 @@ def follow_axis(boot_id: str, offset_us: int) -> None:
 
 
 def list_variables() -> dict[str, str]:
-    """Return what a process that does not inherit this one's environment needs to follow the same axis."""
+    """Return the environment variables by which a process that does not inherit this environment follows the axis."""
     return {AXIS: os.environ[AXIS]} if AXIS in os.environ else {}
 
 
@@ -121,13 +119,13 @@ if AXIS in os.environ:
 
 
 def to_utc(microseconds: int) -> datetime:
-    """The aware datetime of a time in microseconds since the epoch."""
+    """Return microseconds since the epoch as an aware datetime in UTC."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Microseconds since the epoch of an aware datetime."""
+    """Return an aware datetime as microseconds since the epoch. Raises ValueError for a naive one."""
     if moment.tzinfo is None:
         raise ValueError("a naive datetime has no place on the clock; pass one with a time zone")
     return int(moment.timestamp()) * 1_000_000 + moment.microsecond

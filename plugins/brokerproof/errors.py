@@ -1,4 +1,4 @@
-"""The exceptions that a person is meant to read; each message says what is wrong, where, and what to do."""
+"""The exceptions whose messages are for users. Each message says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class BrokerproofError(Exception):
 class InputError(BrokerproofError, ValueError):
     """A scenario, topology or option cannot be used. Nothing was started.
 
-    `file` and `field` say where (field as a dotted path, list items by index), `remedy` what to write instead. It is a
-    ValueError so that pydantic takes it for a validator's finding. The attributes are whole; in the message every word
-    and every text in backticks is shortened, because a user's value may be there.
+    `file` and `field` (a dotted path, list items by index) say where, `remedy` says what to write instead. It is a
+    ValueError so that pydantic validators may raise it. The message shortens long words and long texts in backticks,
+    which may be values of the user. The attributes keep the whole texts.
     """
 
     def __init__(self, problem: str, *, file: str = "", field: str = "", remedy: str = "") -> None:
@@ -25,13 +25,13 @@ class InputError(BrokerproofError, ValueError):
 
 
 def shorten(text: str, longest: int = 80) -> str:
-    """The text, or its beginning and an ellipsis where it is too long to be repeated to the user."""
+    """Return the text. If it has more than `longest` characters, it is cut to this length and ends with an ellipsis."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def _shorten_words(sentence: str) -> str:
     quotes_shortened = re.sub(r"`([^`]*)`", lambda quote: f"`{shorten(quote[1])}`", sentence)
-    # Each name of a path or of a field is a word.
+    # The names in a path or a dotted field count as separate words.
     return re.sub(r"[^\s`/.,]+", lambda word: shorten(word[0]), quotes_shortened)
 
 
@@ -40,19 +40,19 @@ def _shorten_names(path: str, separator: str) -> str:
 
 
 class NodeError(BrokerproofError):
-    """A node did not start, did not become healthy, or died; the message ends with its last log lines."""
+    """A node did not start, did not become healthy, or died. The message may end with the node's last log lines."""
 
 
 class MachineError(BrokerproofError):
-    """This machine lacks something: a port, an address, disk space, Java, the distribution."""
+    """This machine lacks something: a port, an address, disk space, Java or the distribution."""
 
 
 class AdminError(BrokerproofError):
-    """The cluster refused something, did not take it, or answered nothing or something else than expected."""
+    """The cluster refused or did not apply a change, gave no answer, or gave an unexpected answer."""
 
 
 class DeadlineError(BrokerproofError):
-    """A condition did not come true in time."""
+    """A condition did not become true before its deadline."""
 
 
 class RunError(BrokerproofError):

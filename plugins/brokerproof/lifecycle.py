@@ -1,4 +1,4 @@
-"""The steps of a run that need no Spark: reserve, provision, configure, break_it, release; and `down`."""
+"""The steps of a run that do not use Spark: reserve, provision, configure, break_it and release. Also `down`."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from brokerproof.runtimes.registry import (
     require_supervision,
 )
 from brokerproof.runtimes.supervision import find_supervisors
+from brokerproof.settings import from_environment
 from brokerproof.systems.protocols import Provisioning
 from brokerproof.systems.registry import find_system, make_administration, make_observation, make_provisioning
 
@@ -61,9 +62,9 @@ def reserve(
     report: str | None = None,
     slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
-    """Check the scenario, make the run's directory, take a slot of the machine and start the monitor.
+    """Check the scenario, then do the same as `begin`.
 
-    Raises InputError before anything is made, MachineError where no slot becomes free in time.
+    Raises InputError before anything is made, and the errors of `begin`.
     """
     scenario, topology = load_scenario(scenario_file, topologies, overrides)
     return begin(
@@ -89,9 +90,9 @@ def begin(
     report: str | None = None,
     slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
-    """Make the run's directory, take a slot of the machine and start the monitor.
+    """Take a slot of the machine, make the run's directory and start the monitor.
 
-    Raises MachineError where the disk is too full, or where no slot becomes free in time.
+    Raises MachineError if the disk is too full or no slot becomes free in time, RunError if the directory holds a run.
     """
     check_disk_space(Path(directory))
     with _take_clean_slot(slot_timeout_s) as slot:
@@ -112,6 +113,7 @@ def begin(
             versions=_read_versions(topology),
             sealed=True,
             time_axis=make_time_axis(),
+            clock_error_us=1000 * (from_environment().clock_error_ms or 0),
         )
         follow_time_axis(run)
         start_monitor(run, slot)
@@ -119,10 +121,10 @@ def begin(
 
 
 def _take_clean_slot(timeout_s: float) -> slots.Slot:
-    """A slot of which nothing is left of the run before, whose nodes must not use the addresses of this run's.
+    """Take a slot and end the previous run's processes in it, which could still use the addresses of this run's nodes.
 
-    Where what that run left cannot be ended now, as in an engine that does not answer, another slot is taken. Raises
-    MachineError or NodeError where there is no other one.
+    If they cannot be ended now, for example because a container engine does not answer, another slot is taken. Raises
+    MachineError or NodeError if there is no other slot.
     """
     problems: dict[int, BrokerproofError] = {}
     while True:
@@ -143,16 +145,16 @@ def _take_clean_slot(timeout_s: float) -> slots.Slot:
 
 
 def _read_versions(topology: Topology) -> dict[str, str | None]:
-    """Of what is installed here when the run begins; later, other versions may be."""
+    """Return the versions of software on this machine now. They may change after the run has begun."""
     packages = find_system(topology).packages
     return {**read_installed_versions(), **{name: read_package_version(name) for name in packages}}
 
 
 def provision(run: Run) -> None:
-    """Start the links between the regions, then every node, and wait until each says itself that it is healthy.
+    """Start the links between the regions, then every node that is not on standby, and wait until each one serves.
 
-    From then on, nodes that have a service manager are started again when they end by themselves. On any error
-    everything is stopped again. Raises MachineError or NodeError.
+    From then on, service managers restart their nodes if these end by themselves. After an error everything is stopped
+    again. Raises MachineError or NodeError.
     """
     status, provisioning, runtime = LiveStatus(run, "run"), make_provisioning(run), make_runtime(run)
     specs = provisioning.specs()
@@ -177,14 +179,17 @@ def provision(run: Run) -> None:
 
 
 def configure(run: Run) -> None:
-    """Set the topology's policies on the clusters, restart the nodes that need it, and read everything back."""
+    """Set the topology's policies on the clusters, restart the nodes that need it, and read all policies back.
+
+    Raises AdminError or NodeError.
+    """
     status, runtime = LiveStatus(run, "run"), make_runtime(run)
     provisioning, administration = make_provisioning(run), make_administration(run)
     status.show(phase="configure")
     restart = [name for name in administration.configure() if not run.topology.nodes[name].standby]
     specs = provisioning.specs()
     log.info("restarting %s", ", ".join(restart))
-    # Nothing is published yet, so the fastest way to end a node loses nothing.
+    # No message is published yet, so killing a node, which is the fastest way to end it, loses no data.
     with ThreadPoolExecutor(max_workers=len(restart) or 1) as pool:
         list(pool.map(runtime.kill, restart))
     _start(provisioning, provisioning.is_healthy, runtime, [specs[name] for name in restart], status)
@@ -193,9 +198,9 @@ def configure(run: Run) -> None:
 
 
 def break_it(run: Run) -> None:
-    """Run the timeline of faults against the loaded cluster; heals what is not permanent, always.
+    """Execute the timeline of faults under load. Even after an error, it heals the faults that are not permanent.
 
-    Where this process is killed, the monitor tells load and consumers to end.
+    If this process is killed, the monitor makes load and consumers end. Raises the first error of the timeline.
     """
     pid = os.getpid()
     write_record(run, TimelineProcess(pid=pid, created=read_start(pid), host=socket.gethostname()))
@@ -217,22 +222,22 @@ def break_it(run: Run) -> None:
 
 
 def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[str]:
-    """End all processes of the run and free its slot. Returns the names of the nodes that still ran.
+    """End all processes of the run and free its slot. Returns the names of those that still ran.
 
-    A monitor that has not gone by itself in time is ended with the rest.
+    A monitor that does not end by itself in time is ended with the rest.
     """
     write_record(run, RunReleased(at=clock.now_us()))
     runtime = make_runtime(run)
     if isinstance(runtime, SupervisesNodes):
-        # Nodes end from here on, and none of them may be started again.
+        # The nodes end next, and no service manager may restart them.
         runtime.end_supervision()
-    # The monitor writes its last samples and goes by itself.
+    # The monitor writes its last samples and ends by itself.
     slot = slots.take_back(run.directory, timeout_s=monitor_timeout_s)
     try:
         if read_record(run, ClustersConfigured) is not None and isinstance(runtime, RunsProcesses):
             make_provisioning(run).learn(runtime.pids())
         ended = end_run(run.directory)
-        # A monitor that did not go was ended with the rest.
+        # If the monitor did not end by itself, `end_run` has ended it, and its slot is free now.
         slot = slot or slots.take_back(run.directory, timeout_s=0)
         if slot is not None:
             slot.clear()
@@ -243,40 +248,41 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
 
 
 def down(below: Path | None = None) -> list[str]:
-    """End every process of every run of this user on this machine and free all slots. Returns what was ended.
+    """End every process of every run of this user on this machine, and free all slots.
 
-    `below` limits it to the runs whose directories are below that one.
+    Returns the names of what was ended. `below` limits this to the runs whose directories are below it. An error of one
+    run is raised after all other runs are ended.
     """
     ended = _end_marked_processes(below)
     problems: list[BrokerproofError] = []
     for directory in slots.list_runs():
         if below is not None and not Path(directory).is_relative_to(below):
             continue
-        # A slot that is still held belongs to a run that is just starting.
+        # A slot that is still held belongs to a run that is just starting, so it is left alone.
         if (slot := slots.take_back(directory, timeout_s=0)) is not None:
             with slot:
                 try:
-                    # A process shows no mark for a moment while it starts; the record of its run has it then.
+                    # The mark of a process that is just starting is not visible yet. `end_run` finds it by its record.
                     ended += end_run(directory)
                 except BrokerproofError as error:
-                    # What other runs left has to go all the same; this slot stays recorded.
+                    # The other runs must still be ended. This slot keeps its record, so that its run is ended later.
                     problems.append(error)
                 else:
                     slot.clear()
     if problems:
         raise problems[0]
-    # Of runs whose directories are gone, nothing else tells.
+    # This also finds nodes of runs whose directories are gone.
     return ended + remove_left_elsewhere(below)
 
 
 def end_run(directory: str) -> list[str]:
-    """End every process of a run, dead or not, and remove what its nodes stored. Returns the names of those ended.
+    """End every process of a run, dead or not, and remove the data of its nodes. Returns the names of those ended.
 
-    Files that a process was writing when it was ended are removed too.
+    Files that these processes did not finish are removed too.
     """
     here = Path(directory).absolute()
     ended = _end_marked_processes(here)
-    # Every runtime is asked, because nothing says in which one a run was that died early.
+    # All runtimes are tried, because the directory of a run that died early does not name its runtime.
     for runtime in make_all_runtimes(here / "nodes"):
         ended += runtime.release()
         runtime.forget()
@@ -285,7 +291,7 @@ def end_run(directory: str) -> list[str]:
 
 
 def _end_marked_processes(below: Path | None) -> list[str]:
-    """End the processes of runs; supervisors first, which would start nodes again that are ended."""
+    """End the processes of runs, supervisors first, because they would restart nodes. Returns their names."""
     return end_processes(find_supervisors(below)) + end_processes(find_marked_processes(below))
 
 
@@ -296,7 +302,7 @@ def _start(
     specs: list[NodeSpec],
     status: LiveStatus,
 ) -> None:
-    """Start a group of nodes side by side and wait for their health."""
+    """Start nodes in parallel and wait until each is healthy. Raises NodeError if one dies or takes too long."""
     with ThreadPoolExecutor(max_workers=_STARTS_AT_ONCE) as pool:
         list(pool.map(runtime.start, specs))
     waiting = {spec.name: spec for spec in specs}

@@ -1,9 +1,9 @@
-"""The process that watches over a run from `reserve` to `release`: it holds the slot and samples the cluster.
+"""The monitor: the process that holds a run's slot and samples its clusters, from `reserve` to `release`.
 
-It also tells load and consumers to end where the process of the timeline was killed, because nobody else can.
+If the process of the timeline was killed, the monitor makes load and consumers end.
 
-It keeps the slot's lock open, so a run whose monitor has ended without being released died. It ends when the run is
-released, when the run's directory is gone, or after `MAX_LIFE_S`.
+It keeps the slot's lock open, so a run is dead if it was not released and its lock is free. The monitor ends when the
+run is released, when the run's directory is gone, or after `MAX_LIFE_S`.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ from brokerproof.systems.registry import make_observation
 
 log = logging.getLogger(__name__)
 
-# A frozen node answers nobody; another one is asked early enough that two samples are less than a second apart.
+# Seconds to wait for a node, which may be frozen, before another node is asked. Two samples of a source are then less
+# than a second apart.
 _PATIENCE_S = 0.45
 MAX_LIFE_S = 6 * 3600
 _WRITE_EVERY_S = 30.0
 
 
 def start_monitor(run: Run, slot: Slot) -> None:
-    """Start the monitor of a run; it holds the slot from its first moment on."""
+    """Start the monitor of a run. It inherits the slot, so the slot stays held."""
     directory = Path(run.directory).absolute()
     start_process(
         [sys.executable, "-m", "brokerproof.monitor", run.directory],
@@ -66,7 +67,7 @@ def start_monitor(run: Run, slot: Slot) -> None:
 
 
 def watch_run(run: Run) -> None:
-    """Sample until the run is released."""
+    """Sample until the run is released, its directory is gone, or `MAX_LIFE_S` is over."""
     end_at = time.monotonic() + MAX_LIFE_S
     queue: SimpleQueue[Sample] = SimpleQueue()
     latest: dict[tuple[str, str], str] = {}
@@ -77,7 +78,7 @@ def watch_run(run: Run) -> None:
 
     def flush() -> None:
         nonlocal unwritten, written_at
-        # Judging reads the table from the request on. What is sampled later is for people only.
+        # After the requested samples are sealed, judging reads the table. Later samples are only for the live status.
         if read_record(run, ObservationsWritten) is None:
             run.append("observations", unwritten)
         unwritten, written_at = [], time.monotonic()
@@ -120,23 +121,23 @@ def watch_run(run: Run) -> None:
 
 
 def tell_of_killed_timeline(run: Run) -> None:
-    """Tell load and consumers to end where the timeline's process is gone without having come to its end."""
+    """Write an `EarlyEnd` if the timeline's process, on this machine, is gone and left no end of its own."""
     doing = read_record(run, TimelineProcess)
     if doing is None or doing.host != socket.gethostname() or find_process(doing.pid, doing.created) is not None:
         return
-    # Asked after the process is gone, so that it cannot have left them meanwhile.
+    # Read only now that the process is gone, because it could have left them after an earlier look.
     if read_record(run, FaultsUndone) is None and read_record(run, EarlyEnd) is None:
         write_record(run, EarlyEnd(why="the process of break_it ended before the timeline did", at=clock.now_us()))
 
 
 def _is_write_requested(run: Run) -> bool:
-    """Whether another step waits for the samples up to a moment that has passed."""
+    """Whether a step still waits for the samples up to a moment that has passed."""
     requested = read_record(run, ObservationsRequested)
     return requested is not None and read_record(run, ObservationsWritten) is None and clock.now_us() > requested.at
 
 
 def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
-    """The system's samplers, and those of the link and of the service managers where the topology has them."""
+    """Return samplers by name: the system's, and one each for links and service managers if the topology has any."""
     samplers = dict(make_observation(run, patience_s=_PATIENCE_S).samplers())
     if run.topology.links:
         samplers["link"] = partial(sample_links, require_links(make_runtime(run)).network())
@@ -154,7 +155,8 @@ def _sample_repeatedly(
             for sample in sampler():
                 queue.put(sample)
         except Exception as error:
-            # Whatever it is, the source is sampled again. It is recorded: a missing sample is a gap in the evidence.
+            # After any error the source is sampled again. The error is recorded, because a gap in the samples is a gap
+            # in the evidence.
             queue.put(
                 Sample(
                     at=clock.now_us(),
@@ -167,7 +169,7 @@ def _sample_repeatedly(
 
 
 def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
-    """Write the values that the display shows."""
+    """Write the counters of all clients and the latest samples, for the display."""
     shown = read_live_status(run, "run")
     counters: dict[str, int] = {}
     workload = run.scenario.workload
@@ -192,7 +194,7 @@ def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
 
 
 def _collect_alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
-    """Nodes listed alive, by role, of all clusters."""
+    """Return the nodes that all clusters list as alive, by role."""
     alive: dict[str, list[str]] = {}
     for (_, metric), value in latest.items():
         kind, role = split_name(metric)
@@ -202,7 +204,7 @@ def _collect_alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
 
 
 def _count_restarts(latest: dict[tuple[str, str], str]) -> dict[str, int]:
-    """How often service managers started their nodes again, by node."""
+    """Return how often each node was restarted by its service manager, by node."""
     return {
         split_name(source)[1]: int(value)
         for (source, metric), value in latest.items()
@@ -211,14 +213,14 @@ def _count_restarts(latest: dict[tuple[str, str], str]) -> dict[str, int]:
 
 
 def _sum_under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
-    """The number of under-replicated segments in all clusters, None where no cluster answered."""
+    """Return the number of under-replicated segments in all clusters, or None if no cluster answered."""
     counts = [value for (_, metric), value in latest.items() if metric == SampledMetric.UNDER_REPLICATED]
     known = [int(value) for value in counts if value.isdigit()]
     return str(sum(known)) if known else None
 
 
 def _collect_backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
-    """The backlog of every subscription and replication way; with several clusters, `SUBSCRIPTION@CLUSTER`."""
+    """Return the backlogs by subscription (with several clusters `SUBSCRIPTION@CLUSTER`) and by way of replication."""
     found: dict[str, str] = {}
     for (source, metric), value in latest.items():
         kind, name = split_name(metric)

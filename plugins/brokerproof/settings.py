@@ -1,7 +1,7 @@
-"""Where things are on this machine and what its owner decided: the variables BROKERPROOF_…, read at the edge.
+"""The settings of this machine, such as its directories and limits, from the environment variables BROKERPROOF_….
 
-Every setting is a field here, called like its variable without the prefix. README.md's table of them is checked against
-this module.
+Each field has its variable's name without the prefix, in small letters. A test compares README.md's table of the
+variables with this module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 
 PREFIX = "BROKERPROOF_"
-# What each cluster takes of the addresses for containers.
+# Each cluster takes a network with this prefix length, which has 2**16 addresses, from `container_subnets`.
 _SLOT_BITS = 16
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -36,12 +36,21 @@ def _default_leases() -> Path:
     return Path(tempfile.gettempdir()) / f"brokerproof-{os.getuid()}"
 
 
-# The shipped directories, below `home`, of the settings that list directories.
+# For each setting that lists directories, the shipped directory below `home`.
 _SHIPPED = {"scenarios": "dags/scenarios", "topologies": "topologies", "expectations": "expectations"}
+_DAYS = (5, "days", "write a whole number from 1 on, like `30`, or leave it unset to keep everything")
+# The settings that are whole numbers from 1 on: the most digits, the unit, and what to write instead of another value.
+_COUNTS = {
+    "max_clusters": (6, "clusters", "write a whole number from 1 on, like `2`"),
+    "keep_tables_days": _DAYS,
+    "keep_runs_days": _DAYS,
+    "keep_failed_days": _DAYS,
+    "clock_error_ms": (5, "milliseconds", "write a whole number from 1 to 99999, like `20`, or leave it unset"),
+}
 
 
 class Settings(BaseSettings):
-    """The settings of this machine. Each `description` and `default` is what README.md says of the variable."""
+    """The settings of this machine. README.md's table shows the `description` and `default` of each field."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", validate_default=True)
 
@@ -77,7 +86,7 @@ class Settings(BaseSettings):
         description="the directory for distributions of messaging systems and class data archives",
         json_schema_extra={"default": "`~/.cache/brokerproof`"},
     )
-    # Not shown where settings are, because it may hold a password.
+    # Not in `repr`, because it may contain a password.
     database_url: str | None = Field(
         None,
         repr=False,
@@ -120,6 +129,12 @@ class Settings(BaseSettings):
     spark_driver_memory: str = Field(
         "1g", description="the memory of each Spark driver", json_schema_extra={"default": "`1g`"}
     )
+    clock_error_ms: int | None = Field(
+        None,
+        description="the most milliseconds by which the clocks of the machines differ, if Spark's workers are on other "
+        "machines; without it, no verdict rests on times of two machines",
+        json_schema_extra={"default": "not known"},
+    )
     keep_tables_days: int | None = Field(
         None,
         description="the days after which `brokerproof prune` deletes a run's tables of messages",
@@ -136,19 +151,19 @@ class Settings(BaseSettings):
         "more",
         json_schema_extra={"default": "like other runs"},
     )
-    # Where the object of each messaging system that is not built in is, as MODULE:ATTRIBUTE, by name.
+    # By name of a messaging system that is not built in, the place of its object as MODULE:ATTRIBUTE.
     systems: Annotated[Mapping[str, str], NoDecode] = Field(
         default_factory=dict,
         description="messaging systems beside the built-in ones, as `name=module:attribute`, comma separated",
         json_schema_extra={"default": "none"},
     )
-    # A list as JSON. Not shown where settings are, because it may hold a password.
+    # A list as JSON. Not in `repr`, because it may contain a password.
     notify: str | None = Field(
         None,
         repr=False,
         description="who is told of a run that is not as expected or worse than before, a list in JSON "
         "([how](docs/results-elsewhere.md#tell-somebody))",
-        json_schema_extra={"default": "nobody"},
+        json_schema_extra={"default": "no notifier"},
     )
     notifiers: Path | None = Field(
         None, description="the same list as a YAML file", json_schema_extra={"default": "none"}
@@ -163,7 +178,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only keyword arguments: `from_environment` alone reads the environment."""
+        """Accept only keyword arguments, because only `from_environment` may read the environment."""
         return (init_settings,)
 
     @field_validator("home", "var", "cache", "leases", "notifiers")
@@ -190,21 +205,12 @@ class Settings(BaseSettings):
             )
         return self
 
-    @field_validator("max_clusters", mode="before")
+    @field_validator(*_COUNTS, mode="before")
     @classmethod
-    def _is_a_count(cls, value: Any) -> Any:
-        if isinstance(value, str) and not re.fullmatch(r"[1-9]\d{0,5}", value.strip()):
-            raise InputError(f"`{value}` is no number of clusters", remedy="write a whole number from 1 on, like `2`")
-        return value
-
-    @field_validator("keep_tables_days", "keep_runs_days", "keep_failed_days", mode="before")
-    @classmethod
-    def _are_days(cls, value: Any) -> Any:
-        if isinstance(value, str) and not re.fullmatch(r"[1-9]\d{0,4}", value.strip()):
-            raise InputError(
-                f"`{value}` is no number of days",
-                remedy="write a whole number from 1 on, like `30`, or leave it unset to keep everything",
-            )
+    def _is_a_count(cls, value: Any, info: ValidationInfo) -> Any:
+        digits, unit, remedy = _COUNTS[str(info.field_name)]
+        if isinstance(value, str) and not re.fullmatch(rf"[1-9]\d{{0,{digits - 1}}}", value.strip()):
+            raise InputError(f"`{value}` is no number of {unit}", remedy=remedy)
         return value
 
     @field_validator("container_subnets", mode="before")
@@ -240,28 +246,28 @@ class Settings(BaseSettings):
         return _parse_systems(value) if isinstance(value, str) else value
 
     def to_environment(self) -> dict[str, str]:
-        """The variables that give another process these settings, wherever it starts."""
+        """Return the variables that give another process these settings, in any working directory."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         values["systems"] = ",".join(f"{name}={place}" for name, place in self.systems.items())
         values |= {name: _list_entries(getattr(self, name)) for name in _SHIPPED}
         return {variable(name): str(value) for name, value in values.items() if value not in (None, "")}
 
     def python_path(self, given: str | None) -> str:
-        """PYTHONPATH for another process: the project's modules, and behind them what was given.
+        """Return a PYTHONPATH for another process: the project's modules, then `given`.
 
-        A messaging system that is not of this repository is found through what the user gave.
+        `given` is the user's own PYTHONPATH, in which messaging systems outside this repository are found.
         """
         places = [str(self.plugins), str(self.spark_jobs), *(given or "").split(os.pathsep)]
         return os.pathsep.join(dict.fromkeys(filter(None, places)))
 
     @property
     def dags(self) -> Path:
-        """What Airflow parses."""
+        """The DAG files, which Airflow parses."""
         return self.home / "dags"
 
     @property
     def plugins(self) -> Path:
-        """What Airflow loads, with this package in it."""
+        """The Airflow plugins, including this package."""
         return self.home / "plugins"
 
     @property
@@ -271,45 +277,48 @@ class Settings(BaseSettings):
 
     @property
     def runs(self) -> Path:
-        """One directory a run."""
+        """The directory with one directory per run."""
         return self.var / "runs"
 
     @property
     def airflow_home(self) -> Path:
-        """The embedded Airflow's own directory."""
+        """The embedded Airflow's AIRFLOW_HOME."""
         return self.var / "airflow"
 
     @property
     def spark_temporary(self) -> Path:
-        """The temporary files of Spark jobs (spark/temporary_files.py)."""
+        """The temporary files of Spark jobs, see spark/temporary_files.py."""
         return self.var / "spark-temporary"
 
     def scenario_file(self, name: str) -> Path:
-        """The file of a scenario, whether or not there is one. Raises InputError where two directories have one."""
+        """Return the file of a scenario, or its path in the first directory if no directory has it.
+
+        Raises InputError as `Directories.find` does.
+        """
         return self.scenarios.find(name) or self.scenarios.paths[0] / f"{name}.yaml"
 
     def scenario_files(self) -> list[Path]:
-        """All scenario files that no other one shares its name with, by name."""
+        """Return the scenario files that can be used, by name. Names that two directories have are left out."""
         return list(self.scenarios.list_files().values())
 
     def check_directories(self) -> None:
-        """Raises InputError where a directory of scenarios, topologies or suites cannot be read.
+        """Raises InputError if a directory of scenarios, topologies or suites cannot be read.
 
-        Not every process needs them: the nodes of a run are ended although such a directory is gone.
+        This is not a validator, because not every process needs them. For example, nodes can be ended without them.
         """
         for name in _SHIPPED:
             getattr(self, name).check_readable()
 
 
 def variable(field: str) -> str:
-    """The name of a setting's variable."""
+    """Return the environment variable of a setting."""
     return f"{PREFIX}{field.upper()}"
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings that the environment gives; an empty variable is as good as none.
+    """Return the settings from the environment. An empty variable counts as not set.
 
-    Raises InputError that names the variable where a value cannot be used.
+    Raises InputError, which names the variable, if a value cannot be used.
     """
     source = EnvSettingsSource(Settings)
     given = os.environ if environment is None else environment
@@ -321,7 +330,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def systems_from_environment() -> Mapping[str, str]:
-    """The setting `systems` alone. Raises InputError.
+    """Return the setting `systems` alone. Raises InputError.
 
     The registry needs it seven times for each scenario that is loaded, and checking all settings takes a millisecond.
     """
@@ -333,26 +342,26 @@ def systems_from_environment() -> Mapping[str, str]:
 
 
 def _make_absolute(path: Path) -> Path:
-    """The path wherever a process starts. Raises InputError where no directory can be there."""
+    """Return the absolute path, with `~` and links resolved. Raises InputError if no directory can be there."""
     try:
         path = path.expanduser().resolve()
         path.exists()
     except (OSError, RuntimeError) as error:
-        # No file can have a name as long as this, this user may not look at it, or no user is called like after `~`.
+        # The name is too long for a file, this user has no permission to look there, or no user has the name after `~`.
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(f"`{path}` is no directory: {reason}", remedy="set it to a directory") from None
     return path
 
 
 def _list_entries(directories: Directories) -> str:
-    """The variable's value, never empty: an empty one would leave what another process has got already."""
+    """Return the variable's value. It is never empty: a process would keep its own value instead of an empty one."""
     entries = ("" if path == directories.shipped else str(path) for path in directories.paths)
     return os.pathsep.join(entries) or os.pathsep
 
 
 @lru_cache
 def _parse_systems(value: str) -> Mapping[str, str]:
-    """The place of each system by its name, from `name=module:attribute,…`. Raises InputError."""
+    """Return MODULE:ATTRIBUTE by name from `name=module:attribute,…`. Raises InputError if an entry is malformed."""
     found: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in value.split(","))):
         match = re.fullmatch(r"([a-z][a-z0-9_-]*)=([\w.]+:\w+)", entry)
@@ -365,7 +374,7 @@ def _parse_systems(value: str) -> Mapping[str, str]:
 
 
 def _unusable(error: ValidationError) -> InputError:
-    """The first problem as a sentence."""
+    """Return the first problem as an InputError."""
     first = error.errors(include_url=False)[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InputError):

@@ -1,7 +1,7 @@
-"""Prepares this machine for a system's version before its first run, so that no run's time includes this.
+"""Prepares this machine for a version of a messaging system, so that its first run takes no longer than later ones.
 
-The version is fetched, and one node of each role is run for a moment, from which Java keeps what it learned of its
-classes: a JVM then starts in half the time. A machine that cannot be prepared runs scenarios all the same, slower.
+The version is fetched. Then one node of each role runs for a moment, and Java keeps an archive of its class data: a JVM
+then starts in half the time. If the nodes fail, scenarios still run, only slower.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MESSAGES = 50
 
 
 def prepare_for(scenario: Scenario, topology: Topology, say: Callable[[str], None]) -> None:
-    """Prepare for a run: this machine, or, where its nodes live elsewhere, see that they can.
+    """Prepare this machine for a run, or check the place where its nodes live if that is not this machine.
 
-    Raises InputError for a version that is not pinned, MachineError where something is missing.
+    Raises InputError for a version that is not pinned, MachineError if something is missing.
     """
     runtime = load_runtime(scenario.runtime)
     if issubclass(runtime, LivesElsewhere):
@@ -39,9 +39,9 @@ def prepare_for(scenario: Scenario, topology: Topology, say: Callable[[str], Non
 
 
 def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
-    """Do what is not done yet; `say` gets a sentence about what takes long.
+    """Fetch the version and run its warm-up, unless both are done. `say` gets a sentence before the slow part.
 
-    Raises InputError for a version that is not pinned, MachineError where it cannot be fetched.
+    Raises InputError for a version that is not pinned, MachineError if it cannot be fetched.
     """
     warm_up = load_system(system).warm_up(version)
     if warm_up is None or warm_up.done():
@@ -66,12 +66,12 @@ def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
         except BrokerproofError as error:
             log.warning("the warm-up failed, so nodes start slower: %s", error)
         finally:
-            # It keeps what Java learned, before it ends the nodes.
+            # Keeps the nodes' class data before it ends them.
             lifecycle.release(run)
 
 
 def _talk(run: Run) -> None:
-    """Publish and receive a few messages: that has classes of its own."""
+    """Publish and read `_MESSAGES` messages, so that Java also loads the classes for this."""
     clients = make_clients(run, next(iter(run.topology.clusters)))
     try:
         producer = clients.producer("warm-up")

@@ -1,7 +1,7 @@
-"""Judges a run: what happened to every message, what was measured, what the suites say, and one verdict.
+"""Judges a run: finds anomalies of messages, takes measurements, evaluates the suites and concludes one verdict.
 
-docs/model.md says what is observed, what is assumed, and what each anomaly claims.
+docs/model.md lists the observations, the assumptions and the claim of each anomaly.
 
-The job verify.py uses it. It imports `brokerproof.run`, `brokerproof.experiment` and what `brokerproof.faults` says of
-fault kinds; it must not know Airflow, a messaging system or a runtime.
+The job verify.py uses it. It reads a run's directory and asks no running system. It must not know Airflow, a runtime
+or a particular messaging system.
 """

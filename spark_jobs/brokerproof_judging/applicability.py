@@ -1,4 +1,4 @@
-"""What does not apply to a run, because its messaging system lacks an ability. It is neither measured nor judged."""
+"""Anomalies and metrics that do not apply to a run, because its messaging system lacks an ability that they need."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from brokerproof.systems.registry import list_abilities
 
 
 def find_lacking(name: str, abilities: frozenset[Ability]) -> Ability | None:
-    """The ability that an anomaly or a metric needs and that is not among `abilities`; None where it applies."""
+    """Return the ability that the anomaly or metric `name` needs and `abilities` lacks; None if it applies."""
     needs = METRICS[name].needs if name in METRICS else Anomaly(name).facts.needs
     return needs if needs not in abilities else None
 
 
 def list_applicable_anomalies(run: Run) -> list[Anomaly]:
-    """The anomalies that the run's system can show."""
+    """Return the anomalies whose needed ability the run's system has."""
     abilities = list_abilities(run)
     return [anomaly for anomaly in Anomaly if find_lacking(anomaly, abilities) is None]

@@ -1,4 +1,4 @@
-"""Spark jobs that run beside each other: one alone leaves cores idle while it is planned and when it ends."""
+"""Runs Spark jobs at the same time, because a single job leaves cores idle while it is planned and when it ends."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _Gives = TypeVar("_Gives")
 
 
 class BackgroundJobs:
-    """Jobs that begin now and are waited for later."""
+    """Starts jobs in threads. Their results are read later, from futures."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(thread_name_prefix="judging")
 
     def begin(self, job: Callable[_Takes, _Gives], *args: _Takes.args, **kwargs: _Takes.kwargs) -> Future[_Gives]:
-        """Begin a job; what it raises comes out of the future's `result`."""
+        """Start `job(*args, **kwargs)` in a thread. If it raises, the future's `result()` raises the same."""
         return self._pool.submit(job, *args, **kwargs)
 
     def end(self) -> None:
-        """Wait for the jobs that have begun, so that nothing writes any more."""
+        """Cancel the jobs that have not started, and wait for the others. No job writes after that."""
         self._pool.shutdown(cancel_futures=True)

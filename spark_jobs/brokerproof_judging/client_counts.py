@@ -1,45 +1,59 @@
-"""Whether each client's own count, its record and its table are one number.
+"""Compares the rows that each client and each log's reader counted with the rows of its record and of its table.
 
-A difference means that recorded rows are gone, or that a table has rows that no client recorded. The records themselves
-are gone when a run is judged; what was read of them is in `ClientRecordRead`.
+A difference means that recorded rows are gone, or that a table has rows that no client recorded. The clients' records
+are already removed when a run is judged, so their numbers of rows come from `ClientRecordRead`. A client that ran as
+several processes is a problem even if its numbers agree, because a restart has no defined meaning for the messages.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from brokerproof.clients.consuming import ConsumerTask, plan_consumers
 from brokerproof.clients.producing import plan_producers
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
-from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, ProducerEnd, read_record
+from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, LogsRead, ProducerEnd, read_record
 
+from brokerproof_judging.evidence import LogKey, name_log
 from brokerproof_judging.messages.publish_record import PartSummary
 
-# By epoch, the rows of a client in its table by what the client counts apart: outcomes of attempts, or deliveries.
+# A client's rows in its table, by epoch and then by outcome. Deliveries have the single outcome `delivered`.
 RowsByEpoch = Mapping[int, Mapping[str, int]]
 ClientEnd = ProducerEnd | ConsumerEnd
 
+# By the kind of a client's end: why several processes of the client make claims about messages impossible.
+_WHY_REPEATS_MATTER: Mapping[type[ClientEnd], str] = {
+    ProducerEnd: "Each publishes the same messages, so copies and their order may come from Brokerproof itself.",
+    ConsumerEnd: "One that was killed may have acknowledged messages that its record lacks.",
+}
+
 
 def find_count_problems(run: Run, summaries: Iterable[PartSummary]) -> dict[str, list[str]]:
-    """By table, a sentence for each difference. A run that was recorded without counts has none."""
+    """Return by table a sentence for each difference and for each client that ran as several processes.
+
+    A run that was recorded without counts has no differences.
+    """
     summaries = list(summaries)
     published, delivered = _count_attempts(summaries), _count_deliveries(run, summaries)
     return {
         "publishes": list(_compare_table(run, "publishes", _list_producers(run), published)),
         "deliveries": list(_compare_table(run, "deliveries", _list_consumers(run), delivered)),
+        "stored": list(_compare_logs(run, summaries)),
     }
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Client:
-    """A client: its name in the table, what people call it, its name in the run's directory, and its record's kind."""
+    """A client of the scenario and its names."""
 
+    # Its name in `RowsByEpoch`, in sentences, and in the run's directory.
     who: str
     label: str
     client: str
+    # The key of its record of kind `kind`.
     number: int
     kind: type[ProducerEnd] | type[ConsumerEnd]
 
@@ -59,7 +73,7 @@ def _list_consumers(run: Run) -> list[_Client]:
 
 
 def _count_attempts(summaries: Sequence[PartSummary]) -> dict[str, dict[int, Counter[str]]]:
-    """By producer, then by epoch, the attempts of each outcome."""
+    """Return by producer, then by epoch, the number of attempts of each outcome."""
     found: dict[str, dict[int, Counter[str]]] = {}
     for producer, epoch, outcome, count in (row for summary in summaries for row in summary.attempts):
         found.setdefault(producer, {}).setdefault(epoch, Counter())[outcome] += count
@@ -67,7 +81,10 @@ def _count_attempts(summaries: Sequence[PartSummary]) -> dict[str, dict[int, Cou
 
 
 def _count_deliveries(run: Run, summaries: Sequence[PartSummary]) -> dict[str, dict[int, Counter[str]]]:
-    """By client, then by epoch, the deliveries. A consumer that is not of the scenario has a name of its own."""
+    """Return by client, then by epoch, the number of deliveries.
+
+    A consumer that the scenario does not have is named after its subscription and cluster.
+    """
     tasks: dict[tuple[str, str, str], ConsumerTask] = {
         (cluster, task.subscription, task.consumer): task
         for task in plan_consumers(run)
@@ -94,11 +111,21 @@ def _compare_table(
             continue
         is_counted |= read is not None
         held = {each.epoch: each for each in (read.epochs if read else ())}
-        yield from _compare_client(table, client.label, end, held, stored.get(client.who, {}))
-    # In a run that was recorded without counts, any client may have rows.
+        rows = stored.get(client.who, {})
+        yield from _name_repeats(client, {*held, *rows, *([end.epoch or 0] if end else [])})
+        yield from _compare_client(table, client.label, end, held, rows)
+    # A run that was recorded without counts may hold rows of any client.
     for who in sorted(stored.keys() - {client.who for client in clients}) if is_counted else ():
         count = sum(sum(rows.values()) for rows in stored[who].values())
         yield f"The table {table} holds rows of {who}, which is no client of the scenario: {count:,}."
+
+
+def _name_repeats(client: _Client, epochs: Collection[int]) -> Iterator[str]:
+    # Epochs are numbered from 0. An earlier process may have left no readable record.
+    processes = max(epochs, default=0) + 1
+    if processes > 1:
+        why = _WHY_REPEATS_MATTER[client.kind]
+        yield f"{processes} processes ran {client.label}, because its task was repeated. {why}"
 
 
 def _compare_client(
@@ -106,7 +133,7 @@ def _compare_client(
 ) -> Iterator[str]:
     said = {end.epoch: end} if end and end.epoch is not None else {}
     for epoch in sorted({*said, *held, *(stored if held else ())}):
-        # A task of Spark that is repeated starts another process, which is another epoch.
+        # If Spark repeats a task, another process runs the client. Each process is one epoch.
         name = label if epoch == 0 else f"{label} (epoch {epoch})"
         yield from _compare_epoch(table, name, said.get(epoch), held.get(epoch), stored.get(epoch, {}))
 
@@ -114,7 +141,6 @@ def _compare_client(
 def _compare_epoch(
     table: str, name: str, end: ClientEnd | None, held: EpochRead | None, stored: Mapping[str, int]
 ) -> Iterator[str]:
-    """The sentences about one process of a client."""
     if held and held.missing:
         numbers = ", ".join(str(number) for number in held.missing)
         yield f"Segments that are missing from the record of {name}: {numbers}."
@@ -143,3 +169,27 @@ def _list_apart(counts: Mapping[str, int], stored: Mapping[str, int]) -> list[st
         for name in sorted({*counts, *stored})
         if counts.get(name, 0) != stored.get(name, 0)
     ]
+
+
+def _compare_logs(run: Run, summaries: Sequence[PartSummary]) -> Iterator[str]:
+    """Yield a sentence for each log whose reader counted another number than the table `stored` holds."""
+    try:
+        read = read_record(run, LogsRead)
+    except RunError:
+        # Evidence names the damaged record, which is no proof about any log.
+        return
+    counts = {(log.cluster, log.topic, log.partition): log.messages for log in (read.logs if read else ())}
+    if all(count is None for count in counts.values()):
+        return
+    in_table: Counter[LogKey] = Counter()
+    for cluster, topic, partition, rows in (row for summary in summaries for row in summary.stored):
+        in_table[cluster, topic, partition] += rows
+    for log in (*counts, *sorted(in_table.keys() - counts.keys())):
+        count, rows = counts.get(log), in_table[log]
+        if count is None and rows:
+            yield f"No reader counted the log of {name_log(log)}, and the table stored holds rows of it: {rows:,}."
+        elif count is not None and count != rows:
+            yield (
+                f"The numbers of rows of the log of {name_log(log)} differ: its reader counted {count:,}, "
+                f"the table stored holds {rows:,}."
+            )

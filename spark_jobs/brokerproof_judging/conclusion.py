@@ -1,4 +1,4 @@
-"""The verdict on a run, from its counts, its suites and the gaps in its evidence."""
+"""Concludes the verdict on a run from its counts, its suites and the gaps in its evidence."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def conclude(
     suites: Mapping[str, SuiteJudgement],
     instrument: Instrument = WHOLE,
 ) -> tuple[Verdict, str]:
-    """The verdict on the whole run, and why, in one sentence.
+    """Return the verdict on the whole run, and one sentence that gives its reason.
 
-    `problems` are those of the evidence, the instrument's among them. Where the instrument was not whole, no publish is
-    no finding.
+    `problems` are the gaps in the evidence, including the problems of the instrument. Without publishes the verdict is
+    `no_data`, but only if the instrument was whole.
     """
     if not counts.publishes and instrument.is_whole:
         return Verdict.NO_DATA, "Nobody published anything."
@@ -31,7 +31,7 @@ def conclude(
         return verdict, f"All that was promised held for {total}."
     reasons = [f"{name}: {suite.why}" for name, suite in suites.items() if suite.verdict is verdict]
     if verdict is Verdict.UNKNOWN:
-        # What is missing because something broke is in the judgement's problems.
+        # The problems of a broken instrument are reason enough. The judgement still lists the gaps that they caused.
         reasons = [*problems, *reasons] if instrument.is_whole else list(instrument.problems or problems) or reasons
         reasons.append(f"what is proven nevertheless: {_describe_proven(counts, suites, instrument)}")
     elif verdict is Verdict.FAILED and problems:

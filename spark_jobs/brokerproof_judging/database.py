@@ -1,6 +1,6 @@
-"""A database in a Python worker: tables of a part of the messages, queries on them, and a part of a Parquet table.
+"""A DuckDB database in a Python worker: it loads a part of the messages, queries it and writes a part of a table.
 
-DuckDB works on columns instead of rows and needs no warm-up. It keeps on disk what does not fit into its memory.
+DuckDB works on columns instead of rows and needs no warm-up. Data that does not fit into its memory goes to disk.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from brokerproof.run.tables import Batches
 
-# The memory of one task, on top of the rows that Arrow holds.
+# DuckDB's memory in one task. The rows that Arrow holds come on top.
 _MEMORY = "1GB"
 _ROWS_A_BATCH = 50_000
 
@@ -27,9 +27,9 @@ DuckDB = duckdb.DuckDBPyConnection
 
 @contextmanager
 def open_database(memory: str = _MEMORY) -> Iterator[DuckDB]:
-    """A database of its own, in `memory` and, where that is not enough, in this machine's directory for such files."""
+    """Open an empty database. Data beyond `memory`, such as `1GB`, is in a temporary directory until it is closed."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-judging-") as spill:
-        # One thread: Spark already runs as many tasks as there are cores.
+        # One thread: Spark already runs one task for each core.
         config = {"threads": "1", "memory_limit": memory, "preserve_insertion_order": "false", "temp_directory": spill}
         connection = duckdb.connect(config=dict(config))
         try:
@@ -39,11 +39,11 @@ def open_database(memory: str = _MEMORY) -> Iterator[DuckDB]:
 
 
 def load_table(connection: DuckDB, name: str, batches: Batches, schema: pa.Schema) -> None:
-    """Make a table of `batches`; `schema` is used where there are none."""
+    """Create the table `name` from `batches`. If there are none, the table is empty and has `schema`."""
     first = next(batches, None)
 
     def all_batches() -> Batches:
-        # An iterator that has ended must not be asked again: the iterator of an empty Parquet file fails then.
+        # Asked again after its end, the iterator of an empty Parquet file fails.
         if first is not None:
             yield first
             yield from batches
@@ -55,13 +55,13 @@ def load_table(connection: DuckDB, name: str, batches: Batches, schema: pa.Schem
 
 
 def register_tables(connection: DuckDB, tables: Mapping[str, pa.Table]) -> None:
-    """Make small tables known by their names."""
+    """Make small tables available to queries under their names."""
     for name, table in tables.items():
         connection.register(name, table)
 
 
 def make_small_table(columns: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """A small table. `columns` as in `cluster string, partition int32`."""
+    """Return a table of `rows`. `columns` has the form `cluster string, partition int32`."""
     fields = [part.split() for part in columns.split(",")]
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in fields])
     names = [name for name, _ in fields]
@@ -69,9 +69,9 @@ def make_small_table(columns: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
 
 
 def define_values(connection: DuckDB, values: Mapping[str, Any]) -> None:
-    """Make values known to queries as functions without arguments, such as `clock_error_us()`.
+    """Make values available to queries as functions without arguments, such as `clock_error_us()`.
 
-    A query that names a value which is not defined is an error; DuckDB takes an undefined variable for null.
+    A query that uses an undefined value fails, while an undefined variable of DuckDB would be null.
     """
     for name, value in values.items():
         connection.execute(f"SET VARIABLE {name} = ?", [value])
@@ -79,23 +79,23 @@ def define_values(connection: DuckDB, values: Mapping[str, Any]) -> None:
 
 
 def select_batches(connection: DuckDB, query: str) -> Batches:
-    """The rows of a query, in batches."""
+    """Yield the rows of a query in batches of at most `_ROWS_A_BATCH` rows."""
     yield from connection.execute(query).to_arrow_reader(_ROWS_A_BATCH)
 
 
 def select_rows(connection: DuckDB, query: str) -> list[dict[str, Any]]:
-    """The rows of a query that has few."""
+    """Return all rows of a query, which must have few."""
     return [row for batch in select_batches(connection, query) for row in batch.to_pylist()]
 
 
 def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -> None:
     """Write a part of a Parquet table, whole or not at all, with its columns in the order of `schema`.
 
-    A task that Spark runs again replaces what the first one wrote.
+    If Spark runs a task again, its part replaces the part of the first time.
     """
     filesystem, root = fsspec.url_to_fs(directory)
     filesystem.makedirs(root, exist_ok=True)
-    # Readers skip what begins with an underscore.
+    # Readers skip files whose names begin with an underscore.
     unfinished = posixpath.join(root, f"_{part:05d}.{uuid.uuid4().hex}")
     try:
         with filesystem.open(unfinished, "wb") as file, pq.ParquetWriter(file, schema) as writer:
@@ -108,7 +108,7 @@ def write_part(directory: str, part: int, schema: pa.Schema, batches: Batches) -
 
 
 def read_part(connection: DuckDB, name: str, directory: str, part: int) -> None:
-    """Make a table of a part that `write_part` wrote."""
+    """Create the table `name` from a part that `write_part` wrote."""
     filesystem, root = fsspec.url_to_fs(directory)
     with filesystem.open(_part_file(root, part), "rb") as file:
         parquet = pq.ParquetFile(file)

@@ -1,8 +1,7 @@
-"""The proofs that the other jobs left: which logs were read to their end, what drained, whether faults were undone.
+"""Reads the other jobs' proofs: which logs were read to their end, what drained, and whether faults were undone.
 
-Missing proof never turns into a finding: a message that would be missing is `unproven` there, and the verdict is
-`unknown`. A record that breaks its model proves nothing; the sentence about it differs from that about a
-missing record.
+A missing proof never becomes a finding: a message that seems to be missing is then `unproven`, and the verdict is
+`unknown`. A record that breaks its model counts as no proof, but its sentence differs from that of a missing record.
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ from brokerproof.run.records import (
     UnreadablePart,
     read_record,
 )
-from brokerproof.systems.registry import find_system
+from brokerproof.systems.destinations import list_clusters_reached
+from brokerproof.systems.registry import find_system, name_topic
 
 from brokerproof_judging.database import make_small_table
 
-# The columns of a position that is not known.
+# The segment and offset of an unknown position.
 _NOWHERE = (None, None)
 # (cluster, topic, partition)
 LogKey = tuple[str, str, int]
@@ -51,9 +51,9 @@ NO_RECORD = Proof(given=False, why="no step left a record of it")
 
 @dataclass(frozen=True, kw_only=True)
 class LogProof(Proof):
-    """Whether a log was read to its end, and if not, how far, and which parts of it cannot be read.
+    """Whether a log was read to its end; if not, how far. `unreadable` are the parts that no reader could read.
 
-    Everything before `passed` was read but the unreadable parts; None if nothing tells.
+    The reader read everything before `passed` except these parts. `passed` is None if no record says how far it came.
     """
 
     passed: Behind | None = None
@@ -62,21 +62,24 @@ class LogProof(Proof):
 
 @dataclass(frozen=True, kw_only=True)
 class DrainProof(Proof):
-    """Whether a subscription drained up to the end of the log that was seen; `end` is None if that is of all."""
+    """Whether a subscription drained up to `end`, the end of the log at that time. None means no limit."""
 
     end: Behind | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationProof(Proof):
-    """Whether replication drained up to the ends of the sender's logs that were seen, by partition."""
+    """Whether replication drained up to `ends`: by partition, the end of the sender's log at that time."""
 
     ends: Mapping[int, Behind] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredSubscription:
-    """A subscription that has to get every message of its cluster, or, once it moved, those that it had not got."""
+    """A subscription that has to get every message of its cluster.
+
+    If it moved, it does not have to get those again that it got in `moved_from`.
+    """
 
     cluster: str
     name: str
@@ -84,7 +87,7 @@ class RequiredSubscription:
 
 
 def list_subscriptions(scenario: Scenario, topology: Topology) -> list[RequiredSubscription]:
-    """The scenario's subscriptions, each with the cluster that it is on in the end."""
+    """Return the scenario's subscriptions, each with its last cluster."""
     return [
         RequiredSubscription(
             cluster=subscription.list_clusters(topology)[-1],
@@ -96,7 +99,7 @@ def list_subscriptions(scenario: Scenario, topology: Topology) -> list[RequiredS
 
 
 def list_replicas(topology: Topology, topics: Iterable[str]) -> list[tuple[str, str, str]]:
-    """(home, topic, other cluster) wherever a message published in `home` has to reach the other cluster too."""
+    """Return (home, topic, other cluster) for each other cluster that a message published in `home` has to reach."""
     system = find_system(topology)
     return [
         (home, topic, other)
@@ -107,14 +110,27 @@ def list_replicas(topology: Topology, topics: Iterable[str]) -> list[tuple[str, 
     ]
 
 
+def list_workload_logs(run: Run) -> list[LogKey]:
+    """Return the logs that have to be read back: each partition in every cluster that the workload reaches."""
+    topology, workload = run.topology, run.scenario.workload
+    return [
+        (cluster, name_topic(run), partition)
+        for cluster in list_clusters_reached(topology, workload)
+        for partition in workload.list_partitions()
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything that the other jobs proved, by log, subscription and replication path."""
+    """The proofs that the other jobs left.
+
+    The key of `drains` is (cluster, topic, partition, subscription), that of `replication` (topic, sender, receiver).
+    """
 
     logs: Mapping[LogKey, LogProof]
     drains: Mapping[tuple[str, str, int, str], DrainProof]
     replication: Mapping[tuple[str, str, str], ReplicationProof]
-    # For a path that `replication` does not have.
+    # The proof of each path that `replication` does not have.
     without_replication: Proof
     undone: Proof
     finished: Proof
@@ -123,7 +139,7 @@ class Evidence:
 
     @classmethod
     def from_run(cls, run: Run) -> Evidence:
-        """Read the proofs from the run's directory."""
+        """Read the proofs from the run's directory. A record that is missing or damaged gives no proof."""
         read, no_read = _read_proof(run, LogsRead)
         consumed, no_consumed = _read_proof(run, SubscriptionDrains)
         broken_consumers = _find_broken_consumers(run)
@@ -137,7 +153,7 @@ class Evidence:
             },
             drains={
                 (drain.cluster, drain.topic, drain.partition, drain.subscription): (
-                    broken_consumers.get(drain.subscription)
+                    broken_consumers.get((drain.cluster, drain.subscription))
                     or DrainProof(given=drain.drained, why=_give_reason(drain.why), end=drain.end)
                 )
                 for drain in (consumed.subscriptions if consumed else ())
@@ -156,7 +172,10 @@ class Evidence:
         )
 
     def list_problems(self, run: Run, logs: Iterable[tuple[str, LogKey]]) -> Iterator[str]:
-        """A sentence for each thing that is not proven about the logs, which are given as (home, log) pairs."""
+        """Yield a sentence for each missing proof about the run, its workload's logs and the given logs.
+
+        `logs` are pairs of (home, log): the logs that messages had to reach.
+        """
         if not self.finished.given:
             yield f"The load did not finish: {self.finished.why}."
         if not self.undone.given:
@@ -167,22 +186,24 @@ class Evidence:
             yield f"Nothing proves that a subscription drained: {self.consumed.why}."
         subscriptions = list_subscriptions(run.scenario, run.topology)
         pairs = list(logs)
-        for cluster, topic, partition in dict.fromkeys(log for _, log in pairs):
-            log_name = _name_partition(topic, partition)
-            proof = self.logs.get((cluster, topic, partition), NO_RECORD)
+        named = dict.fromkeys(log for _, log in pairs)
+        # A log that no message names may hold copies and phantoms, which only its reader can find.
+        for log in dict.fromkeys([*named, *self.logs, *list_workload_logs(run)]):
+            cluster, *_ = log
+            proof = self.logs.get(log, NO_RECORD)
             if self.read_back.given and not proof.given:
-                yield f"The log of {log_name} in {cluster} was not read to its end: {proof.why}."
-            for subscription in subscriptions:
-                drain = self.drains.get((cluster, topic, partition, subscription.name), NO_RECORD)
+                yield f"The log of {name_log(log)} was not read to its end: {proof.why}."
+            for subscription in subscriptions if log in named else ():
+                drain = self.drains.get((*log, subscription.name), NO_RECORD)
                 if self.consumed.given and subscription.cluster == cluster and not drain.given:
-                    yield f"Subscription {subscription.name} of {log_name} in {cluster} did not drain: {drain.why}."
+                    yield f"Subscription {subscription.name} of {name_log(log)} did not drain: {drain.why}."
         for home, topic, other in sorted({(home, log[1], log[0]) for home, log in pairs if home != log[0]}):
             drain = self.replication.get((topic, home, other), self.without_replication)
             if not drain.given:
                 yield f"Replication of {topic} from {home} to {other} did not drain: {drain.why}."
 
     def make_tables(self) -> EvidenceTables:
-        """The proofs as small tables, for joins."""
+        """Return the proofs as small tables that queries join."""
         return EvidenceTables(
             logs=make_small_table(
                 "cluster string, topic string, partition int32, read_to_end bool, read_why string, "
@@ -216,7 +237,7 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceTables:
-    """The proofs, one row for each log, unreadable part, subscription, replication path, and partition of a path."""
+    """The proofs as tables: a row for each log, unreadable part, drain, replication path, and partition of a path."""
 
     logs: pa.Table
     unreadable: pa.Table
@@ -226,7 +247,7 @@ class EvidenceTables:
 
 
 def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, Proof]:
-    """A record, and the proof that it can be read. A record that cannot be read proves nothing."""
+    """Return a record and the proof that it can be read; without a readable record, None and no proof."""
     try:
         record = read_record(run, kind)
     except RunError as error:
@@ -234,12 +255,13 @@ def _read_proof(run: Run, kind: type[RecordModel]) -> tuple[RecordModel | None, 
     return record, NO_RECORD if record is None else Proof(given=True, why="its record can be read")
 
 
-def _find_broken_consumers(run: Run) -> dict[str, DrainProof]:
-    """By subscription, why what its consumers recorded may lack a delivery that its cluster knows to be acknowledged.
+def _find_broken_consumers(run: Run) -> dict[tuple[str, str], DrainProof]:
+    """Return by (cluster, subscription) why its consumers' records may lack a delivery that is acknowledged there.
 
-    Nothing where every consumer ended by itself, and in a run that was recorded before clients had records.
+    The cluster is the subscription's last one, where it has to drain. A subscription is left out if all its consumers
+    ended without a problem, and in runs without seals.
     """
-    broken: dict[str, DrainProof] = {}
+    broken: dict[tuple[str, str], DrainProof] = {}
     for task in plan_consumers(run) if run.facts.sealed else ():
         try:
             end = read_record(run, ConsumerEnd, task.number)
@@ -247,7 +269,8 @@ def _find_broken_consumers(run: Run) -> dict[str, DrainProof]:
         except RunError as error:
             problem = str(error)
         if problem is not None:
-            broken[task.subscription] = DrainProof(given=False, why=problem)
+            cluster = task.find_subscription(run).list_clusters(run.topology)[-1]
+            broken[cluster, task.subscription] = DrainProof(given=False, why=problem)
     return broken
 
 
@@ -256,9 +279,9 @@ def _give_reason(why: str) -> str:
 
 
 def prove_undone(run: Run) -> Proof:
-    """Whether every fault that is not permanent was undone.
+    """Return whether every fault that is not permanent is proven to be undone.
 
-    A node that was ended from outside the run counts as a fault without an undo, under every scenario.
+    If something outside the run ended a node, this is not proven under any scenario.
     """
     record, unread = _read_proof(run, FaultsUndone)
     disturbed = record is not None and not record.undisturbed
@@ -276,5 +299,7 @@ def _prove_finished(run: Run) -> Proof:
     return Proof(given=record.finished, why=record.why or "it stopped before its schedule ended")
 
 
-def _name_partition(topic: str, partition: int) -> str:
-    return topic if partition < 0 else f"{topic}-partition-{partition}"
+def name_log(log: LogKey) -> str:
+    """Return the log's name in sentences."""
+    cluster, topic, partition = log
+    return f"{topic if partition < 0 else f'{topic}-partition-{partition}'} in {cluster}"

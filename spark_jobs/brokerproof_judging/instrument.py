@@ -1,9 +1,9 @@
-"""Whether the instrument was whole, and what is not claimed where it was not.
+"""Examines whether the instrument was whole, and withholds the claims that depend on it if it was not.
 
-An error of Brokerproof is no evidence against the messaging system. Where a step broke, or a table is not the one that
-its job sealed, no bound is called held or broken; nor where a fault may still be in force at the end, because then the
-cluster is measured together with what Brokerproof did to it. Where a table of messages is not whole, no anomaly is
-claimed either. If the clocks of several hosts do not compare, nothing is claimed that compares times of two processes.
+An error of Brokerproof is no evidence against the messaging system. If a step failed, or a table differs from its seal,
+no bound is called held or broken. The same is true if a fault may still be in force at the end, because measurements
+would include its effect. If a table of messages is not whole, no anomaly is claimed either. If the clocks of several
+hosts do not compare, no anomaly is claimed that compares times of two processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brokerproof.run.judgement import SuiteJudgement
 from brokerproof.run.seals import SealCheck
 from brokerproof.run.step_record import list_step_problems
 
-# The steps after the evidence: what breaks in them takes nothing from it.
+# Steps that begin when the evidence is complete. It stays whole if one of them fails.
 _AFTER = ("verify", "release")
 _OF_MESSAGES = frozenset({"publishes", "deliveries", "stored"})
 _ON_MESSAGES = (Suite.COMPLETENESS, Suite.UNIQUENESS, Suite.ORDERING)
@@ -34,10 +34,10 @@ _ACROSS_PROCESSES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Instrument:
-    """What is wrong with the instrument, in sentences, and whether the tables of messages are whole.
+    """The instrument's problems, as sentences, and whether the tables of messages are whole.
 
-    `publishes_are_whole` is of the first of them alone: what was acknowledged rests on nothing else. `hosts_compare` is
-    false if the run's processes were on several hosts whose times do not compare.
+    `publishes_are_whole` is about the table `publishes` alone, which is enough to know which messages were acked.
+    `hosts_compare` is false if the run's processes were on several hosts whose times do not compare.
     """
 
     problems: Sequence[str]
@@ -47,7 +47,6 @@ class Instrument:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is wrong."""
         return not self.problems and self.messages_are_whole
 
 
@@ -60,16 +59,17 @@ def examine_instrument(
     record_problems: Mapping[str, Sequence[str]] = MappingProxyType({}),
     doubt_of_hosts: str = "",
 ) -> Instrument:
-    """From the problems of the steps, the seals of the tables, and by table what contradicts its record or itself.
+    """Return the state of the instrument, from the problems of steps, the seals of tables and `record_problems`.
 
-    `doubt_of_hosts` says why the times of several hosts do not compare; empty if they do.
+    `record_problems` has, by table, a sentence for each contradiction in the table or with its clients' records.
+    `doubt_of_hosts` is a sentence why the times of several hosts do not compare; empty if they do.
     """
     broken = seals.broken | {table for table, problems in record_problems.items() if problems}
     sentences = [sentence for step, sentence in list_step_problems(run).items() if step not in _AFTER]
     doubts = [doubt_of_hosts] if doubt_of_hosts else []
     return Instrument(
         problems=[*_drop_repetitions(sentences), *seals.problems, *chain(*record_problems.values()), *doubts],
-        # What a destroyed cluster may lose goes by the times of clients and of the fault.
+        # Whether a destroyed cluster may lose a message depends on times of clients and of the fault.
         messages_are_whole=not broken & _OF_MESSAGES and not (doubt_of_hosts and run.scenario.destroyed),
         publishes_are_whole="publishes" not in broken,
         hosts_compare=not doubt_of_hosts,
@@ -77,7 +77,7 @@ def examine_instrument(
 
 
 def _drop_repetitions(sentences: Sequence[str]) -> list[str]:
-    """The sentences but those that only repeat what another step says of itself, such as the load's end."""
+    """Return the sentences except each one whose problem repeats that of another step, such as the end of the load."""
     problems = {sentence: sentence.partition(" failed: ")[2] for sentence in sentences}
     return [
         sentence
@@ -95,9 +95,9 @@ def withhold_claims(
 ) -> dict[str, SuiteJudgement]:
     """The suites, with `unknown` for each verdict that a broken instrument could have produced.
 
-    `problems` are those of the whole evidence. A standard expectation claims nothing where there is any: no row of a
-    table says by itself that it is missing, as a message does that is `unproven`. `faults_undone` says whether that is
-    proven of every fault that heals.
+    `problems` are the gaps in the whole evidence. If there are any, no standard expectation passes or fails: it
+    cannot see that a row is missing, while Brokerproof's own expectations see a missing message as `unproven`.
+    `faults_undone` is whether every fault that heals is proven to be undone.
     """
     return {name: _withhold(name, suite, instrument, problems, faults_undone) for name, suite in suites.items()}
 
@@ -110,7 +110,7 @@ def _withhold(
     withheld = [check for check in own if _is_in_doubt(name, check.name, instrument, faults_undone)]
     if problems or not instrument.is_whole:
         withheld += standard
-    # A suite without expectations claims nothing else than what it says itself.
+    # A suite without expectations makes one claim, its own verdict.
     in_doubt = bool(withheld) or (not suite.expectations and _is_in_doubt(name, "", instrument, faults_undone))
     if not in_doubt or suite.worst not in DECISIVE:
         return suite
@@ -123,7 +123,7 @@ def _withhold(
     if not instrument.is_whole:
         reason = "the instrument was not whole"
     if any(check.verdict is Verdict.FAILED for check in checks):
-        # What the others found is proven by evidence of their own.
+        # The other failures are proven by evidence that is whole.
         why = f"{suite.why} Nothing is claimed of {', '.join(sorted(names))}, because {reason}."
         return suite.model_copy(update={"why": why, "expectations": checks})
     why = f"Nothing is claimed, because {reason}; it would have {suite.worst}: {suite.why}"
@@ -131,7 +131,7 @@ def _withhold(
 
 
 def _is_in_doubt(suite: str, check: str, instrument: Instrument, faults_undone: bool) -> bool:
-    """Whether one of Brokerproof's own expectations rests on what is not whole."""
+    """Return whether one of Brokerproof's own expectations depends on evidence that is not whole."""
     on_messages = suite in _ON_MESSAGES or check in list(Anomaly)
     if on_messages and check in _ACROSS_PROCESSES and not instrument.hosts_compare:
         return True

@@ -1,7 +1,7 @@
 """Judges messages part by part: Spark splits the rows into parts, and a database answers queries on each part.
 
-Spark reads, hashes and moves rows, on as many machines as it has. The queries on the rows of a part are SQL and run in
-the Python worker. A part may be larger than a worker's memory.
+Spark reads, hashes and moves rows, on all its machines. The queries on the rows of a part are SQL and run in the Python
+worker. A part may be larger than a worker's memory.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from brokerproof_judging.database import DuckDB, load_table, open_database
 
-# For this many rows, Arrow and DuckDB hold about 500 MB in each of the tasks that run at a time.
+# For a part of this many rows, Arrow and DuckDB hold about 500 MB in each running task.
 _ROWS_A_PART = 2_000_000
 
-# Gets the number of the part and a database with the part's rows in the table `rows`.
+# A function of a part's number and of a database that has the part's rows in the table `rows`.
 WorkOnPart = Callable[[int, DuckDB], Batches]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The number of parts that the messages are judged in. A message is in the same part in every frame."""
+    """The parts in which messages are judged. `split_by_message` puts a message into the same part of every frame."""
 
     count: int
 
     def split_by_message(self, frame: DataFrame) -> DataFrame:
-        """The frame in these parts, by the columns `who` and `number`."""
+        """Return the frame split into parts by the columns `who` and `number`."""
         return frame.repartitionById(self.count, self.compute_part())
 
     def compute_part(self) -> Column:
-        """The number of a message's part."""
+        """Return the number of a message's part, from 0, as a column."""
         return F.pmod(F.hash("who", "number"), F.lit(self.count))
 
     def split_by(self, frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-        """The frame in as many parts; rows with the same `columns` are in one part."""
+        """Return the frame split into `count` parts; rows that agree in `columns` are in one part."""
         return frame.repartition(self.count, *columns)
 
 
 def choose_parts(spark: SparkSession, rows: int) -> Parts:
-    """As many parts as rows need, and at least as many as there are tasks to shuffle for.
+    """Return one part for every `_ROWS_A_PART` rows, and at least `spark.sql.shuffle.partitions` parts.
 
-    Where there are few, plans are not adapted while they run: that costs more than it saves.
+    If that minimum is enough, this turns off Spark's adaptive plans, which would cost more time than they save.
     """
     least = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     wanted = rows // _ROWS_A_PART
@@ -60,15 +60,15 @@ def choose_parts(spark: SparkSession, rows: int) -> Parts:
 
 
 def work_on_parts(frame: DataFrame, work: WorkOnPart, schema: str) -> DataFrame:
-    """The rows that `work` yields for each part of `frame`, parts without rows included.
+    """Return the rows that `work` yields for each part of `frame`, including parts without rows.
 
-    `schema` is that of its batches, as `name type, …`.
+    `schema` describes the rows that `work` yields, as `name type, …`.
     """
     return frame.mapInArrow(partial(_work_in_task, work, to_arrow_schema(frame.schema)), schema)
 
 
 def collect_answers(parts: Parts, answers: DataFrame) -> list[str]:
-    """The answer of every part, from rows of (part, answer). Raises RunError where a part gave none, or two."""
+    """Return each part's answer, from rows of (part, answer). Raises RunError unless every part gave exactly one."""
     rows = answers.collect()
     if sorted(row.part for row in rows) != list(range(parts.count)):
         raise RunError(f"of {parts.count} parts of the messages, these were looked at: {[row.part for row in rows]}")
@@ -76,9 +76,9 @@ def collect_answers(parts: Parts, answers: DataFrame) -> list[str]:
 
 
 def start_workers(spark: SparkSession, *modules: str) -> None:
-    """Start as many Python workers of Spark as tasks run at a time, and let them import `modules`.
+    """Start a Python worker of Spark for each task that runs at a time, and let it import `modules`.
 
-    It takes a worker some three seconds, in which the first query is still being planned.
+    A worker takes about three seconds to start. Spark plans the first query in that time.
     """
     context = spark.sparkContext
     slots = max(1, context.defaultParallelism // int(context.getConf().get("spark.task.cpus") or 1))
@@ -89,7 +89,7 @@ def _import_modules(modules: Sequence[str], part: int, connection: DuckDB) -> Ba
     del part, connection
     for module in modules:
         import_module(module)
-    # Spark has a worker collect garbage after each task, which takes 60 ms as long as it goes through every module.
+    # A worker of Spark collects garbage after each task, which takes 60 ms if it visits every imported module.
     gc.freeze()
     yield from ()
 

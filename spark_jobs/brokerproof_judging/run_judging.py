@@ -1,4 +1,4 @@
-"""Judges a run: facts, anomalies and measurements as tables, the suites, and one verdict."""
+"""Judges a run in order: facts about messages, the tables of results, measurements, suites, and one verdict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from brokerproof_judging.measurements.measured_values import make_measurements
 from brokerproof_judging.measurements.recovery import group_by_fault
 from brokerproof_judging.measurements.run_measurements import measure_run, read_recorded_events
 from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging, start_judging_workers
-from brokerproof_judging.messages.publish_record import find_problems, list_logs
+from brokerproof_judging.messages.publish_record import find_least_delay, find_problems, list_logs
 from brokerproof_judging.stopwatch import Stopwatch
 from brokerproof_judging.wall_clock import read_wall_clocks
 
@@ -30,10 +30,10 @@ EvaluateSuites = Callable[[SparkSession, Run, Sequence[str]], Mapping[str, Suite
 
 
 def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectations: Sequence[str]) -> Judgement:
-    """Verify the run: write `messages`, `anomalies` and `measurements`, and return the judgement.
+    """Write the tables `messages`, `anomalies` and `measurements` of a run, and return the judgement.
 
-    `evaluate` runs the suites of the directories `expectations` over the tables just written. Raises RunError that
-    names the tables that do not agree with their seals, where they cannot be judged at all.
+    `evaluate` runs the suites of the directories `expectations` on these tables. If judging fails and there are tables
+    that do not agree with their seals, raises RunError that names them.
     """
     seals = check_seals(run)
     try:
@@ -48,6 +48,9 @@ def _judge(
     spark: SparkSession, run: Run, seals: SealCheck, evaluate: EvaluateSuites, expectations: Sequence[str]
 ) -> Judgement:
     watch = Stopwatch()
+    wall_clocks = read_wall_clocks(run)
+    # From here on, the error is the one in force, which is 0 on one host.
+    run = run.with_facts(clock_error_us=wall_clocks.clock_error_us)
     replacement = table_io.Replacement(run)
     jobs = BackgroundJobs()
     try:
@@ -64,8 +67,8 @@ def _judge(
         with watch.time_step("measurements"):
             record_problems = find_count_problems(run, summaries)
             record_problems["publishes"] += find_problems(summaries)
-            wall_clocks = read_wall_clocks(run)
-            instrument = examine_instrument(run, seals, record_problems, wall_clocks.doubt_hosts())
+            doubt = wall_clocks.doubt_hosts(find_least_delay(summaries))
+            instrument = examine_instrument(run, seals, record_problems, doubt)
             problems = [*instrument.problems, *evidence.list_problems(run, list_logs(summaries))]
             judged = replacement.read(spark, "messages")
             measurements = make_measurements(run, measure_run(run, recorded.result(), judged, counts))

@@ -1,4 +1,4 @@
-"""The wall time of each step of judging."""
+"""Measures the wall time of each step of judging."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Stopwatch:
-    """Seconds of wall time by step."""
+    """The wall time of steps, in seconds, by the name of the step."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def time_step(self, name: str) -> Iterator[None]:
-        """Time a step."""
         started = time.monotonic()
         try:
             yield

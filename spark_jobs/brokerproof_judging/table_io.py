@@ -1,7 +1,4 @@
-"""A run's tables as Spark frames, and frames and rows as a run's tables.
-
-Nothing here looks at content.
-"""
+"""Reads a run's tables as Spark frames, and replaces tables of a run with new ones."""
 
 from __future__ import annotations
 
@@ -21,38 +18,39 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 
 def make_table_schema(table: str) -> T.StructType:
-    """The Spark schema of a table in tables.py."""
+    """Return the Spark schema of a table of `brokerproof.run.tables`."""
     return to_spark_schema(SCHEMAS[table])
 
 
 def to_spark_schema(columns: pa.Schema) -> T.StructType:
-    """An Arrow schema as a Spark schema."""
     schema: T.StructType = from_arrow_schema(columns)
     return schema
 
 
 def to_uri(path: str) -> str:
-    """`path` as Spark needs it: a local path as a URI, because a Spark cluster's default file system may be another."""
+    """Return `path` as Spark needs it.
+
+    A local path becomes a URI, because the default file system of a Spark cluster may not be the local one.
+    """
     return path if "://" in path else Path(path).resolve().as_uri()
 
 
 def read_table(spark: SparkSession, run: Run, table: str) -> DataFrame:
-    """A table of the run; an empty frame where there is none."""
+    """Return a table of the run, or an empty frame if the run does not have it."""
     if not run.exists("tables", table):
         return spark.createDataFrame([], make_table_schema(table))
     return spark.read.schema(make_table_schema(table)).parquet(to_uri(run.table(table)))
 
 
 def to_microseconds(column: str) -> Column:
-    """A time as microseconds since the epoch."""
     return F.unix_micros(column)
 
 
 class Replacement:
-    """New tables of a run that take the place of the old ones together, once all of them are whole.
+    """New tables of a run. They replace the old ones only after all of them are written.
 
-    Everything is written beside the tables under a name that readers skip. The old table goes and the new one comes
-    by renaming, so a reader finds the old one, none, or the new one, never a mixture.
+    The new tables are written next to the old ones, under names that readers skip. `take_place` then renames: a reader
+    finds the old table, no table, or the new table, never a mixture.
     """
 
     def __init__(self, run: Run) -> None:
@@ -62,24 +60,24 @@ class Replacement:
         self._written: list[str] = []
 
     def locate_beside(self, table: str) -> str:
-        """The path to write a new table or an intermediate one to. It is no table of the run yet."""
+        """Return the path to which a new table of the run, or an intermediate table, is written."""
         if table not in self._written:
             self._written.append(table)
         return f"{self._run.path('tables')}/.{table}.{self._stamp}.new"
 
     def write(self, table: str, rows: list[dict[str, Any]]) -> None:
-        """Write a table of few rows aside, without a Spark job."""
+        """Write a new table that has few rows, without a Spark job."""
         filesystem, directory = fsspec.url_to_fs(self.locate_beside(table))
         filesystem.makedirs(directory, exist_ok=True)
         with filesystem.open(f"{directory}/part-0.parquet", "wb") as file:
             pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMAS[table]), file)
 
     def read(self, spark: SparkSession, table: str) -> DataFrame:
-        """A table written aside, before it took its place."""
+        """Return a new table before `take_place`."""
         return spark.read.schema(make_table_schema(table)).parquet(to_uri(self.locate_beside(table)))
 
     def take_place(self) -> None:
-        """Put every table of the run that was written in the place of its predecessor."""
+        """Replace each table of the run with its new one. Intermediate tables stay for `discard`."""
         for table in [table for table in self._written if table in SCHEMAS]:
             new, old, name = (f"{self._tables}/{part}" for part in self._names(table))
             if self._filesystem.exists(name):
@@ -89,7 +87,7 @@ class Replacement:
                 self._filesystem.rm(old, recursive=True)
 
     def discard(self) -> None:
-        """Remove what never took its place."""
+        """Remove every new or intermediate table that did not replace a table of the run."""
         for table in self._written:
             new, _, _ = (f"{self._tables}/{part}" for part in self._names(table))
             if self._filesystem.exists(new):

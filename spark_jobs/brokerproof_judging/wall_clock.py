@@ -1,8 +1,8 @@
-"""The steps of wall clocks during a run, and what rests on wall times.
+"""Finds steps of wall clocks during a run, and the claims that they put in doubt.
 
-The run's own times are of its time axis, which no step moves. These are not: `published_at`, which the system's client
-writes into a message; what the system's servers say of their own times, which is only drawn; and, if the run's
-processes were on several hosts, the place of one host's axis beside that of another.
+The run's own times come from its time axis, which no step moves. Three things still depend on wall clocks:
+`published_at`, which the system's client writes into a message; the servers' own times, which are only drawn; and, if
+the run's processes were on several hosts, the distance between the axes of two hosts.
 """
 
 from __future__ import annotations
@@ -15,60 +15,103 @@ from brokerproof.clients.consuming import plan_consumers
 from brokerproof.clients.producing import plan_producers
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
-from brokerproof.run.records import WallClockNote, WallClockStep, read_record
+from brokerproof.run.records import ClientRecordRead, WallClockNote, WallClockStep, read_record
 from brokerproof.run.time_axis import MONITOR
+from brokerproof.settings import variable
 
-# A step of one machine's clock is found by each of its processes within two notes, with the same size.
+# All processes of a machine find a step of its clock within two notes, and measure nearly the same size.
 _SAME_TIME_US = 3_000_000
 _SAME_SIZE_US = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class WallClock:
-    """The wall clock of one process: its steps, and the boot that it was noted on, None without a note."""
+    """The wall clock of one process: its steps, and the boots on which the process took times."""
 
     process: str
-    # Whether `published_at` rests on it: a producer's client writes that, and the monitor's clock is the machine's
-    # before the first producer starts.
+    # Whether `published_at` depends on it. A producer's client writes that time. The monitor is included because it
+    # watches the machine's clock before the first producer starts.
     is_of_publishing: bool
-    boot_id: str | None
+    # False if its note is missing or damaged. There are no boots and no steps then.
+    has_note: bool
+    boot_ids: frozenset[str]
     steps: Sequence[WallClockStep]
+    # Whether the process may have taken times on a host that no note names.
+    is_host_unknown: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class WallClocks:
-    """The wall clocks of the run's processes; none for a run without a time axis."""
+    """The wall clocks of the run's processes. A run without a time axis has none."""
 
     clocks: Sequence[WallClock]
+    # The boot of the run's time axis, and the setting for the clocks of several hosts.
+    axis_boot_id: str = ""
+    set_error_us: int = 0
+
+    @property
+    def clock_error_us(self) -> int:
+        """The most by which times of two processes may differ: 0 if all were taken on the boot of the time axis."""
+        return self.set_error_us if self._list_unknown() or len(self._hosts) != 1 else 0
+
+    @property
+    def _hosts(self) -> frozenset[str]:
+        """The known boots; none in a run without a time axis."""
+        return frozenset([self.axis_boot_id] if self.axis_boot_id else []).union(
+            *(each.boot_ids for each in self.clocks)
+        )
+
+    def _list_unknown(self) -> list[str]:
+        return [each.process for each in self.clocks if each.is_host_unknown]
 
     def list_notes(self) -> list[str]:
-        """A sentence for each step, and one if nothing says whether some clocks stepped."""
+        """Return a sentence for each step, and one that names the processes without a note."""
         sentences = [_describe(*each) for each in _group_steps(self.clocks)]
-        if unknown := [each.process for each in self.clocks if each.boot_id is None]:
+        if unknown := [each.process for each in self.clocks if not each.has_note]:
             sentences.append(f"Nothing says whether the wall clock of {_join(unknown)} stepped.")
         return sentences
 
     def doubt_publish_times(self) -> str:
-        """Why `published_at` is in doubt, to complete the sentence "the expectation …"; empty if it is not."""
+        """Return why `published_at` is in doubt, as the end of the sentence "the expectation …"; empty if it is not."""
         notes = WallClocks(clocks=[each for each in self.clocks if each.is_of_publishing]).list_notes()
         return f"rests on wall times, and nothing is claimed of them: {' '.join(notes)}".rstrip(".") if notes else ""
 
-    def doubt_hosts(self) -> str:
-        """Why the times of several hosts are in doubt, as a sentence; empty if they are not, or with one host."""
-        hosts = {each.boot_id for each in self.clocks if each.boot_id is not None}
-        if len(hosts) < 2 or not any(each.steps for each in self.clocks):
+    def doubt_hosts(self, least_delay_us: int | None = None) -> str:
+        """Return why the times of several hosts do not compare, as a sentence; empty if they do, or for one host.
+
+        `least_delay_us` is the shortest time from a message's sending to its delivery. None if it is not known.
+        """
+        if unknown := self._list_unknown():
+            return f"Times of two processes do not compare, because nothing says on which host {_join(unknown)} ran."
+        if len(self._hosts) < 2:
             return ""
-        return f"Times of {len(hosts)} hosts do not compare, because a wall clock stepped: {self.list_notes()[0]}"
+        if any(each.steps for each in self.clocks):
+            count = len(self._hosts)
+            return f"Times of {count} hosts do not compare, because a wall clock stepped: {self.list_notes()[0]}"
+        if not self.set_error_us:
+            return (
+                f"Times of {len(self._hosts)} hosts do not compare, because nothing says how far their clocks differ: "
+                f"set {variable('clock_error_ms')}."
+            )
+        if least_delay_us is not None and -least_delay_us > self.set_error_us:
+            return (
+                f"Times of {len(self._hosts)} hosts do not compare, because a message was delivered "
+                f"{-least_delay_us / 1000:.1f} ms before it was sent. {variable('clock_error_ms')} says that their "
+                f"clocks differ by at most {self.set_error_us / 1000:.0f} ms."
+            )
+        return ""
 
 
 def read_wall_clocks(run: Run) -> WallClocks:
-    """Read the notes of the monitor and of all clients. A damaged note says nothing."""
-    if run.facts.time_axis is None:
-        return WallClocks(clocks=())
+    """Read the notes of the monitor and of all clients. A damaged note counts as missing."""
+    axis = run.facts.time_axis
+    if axis is None:
+        return WallClocks(clocks=(), set_error_us=run.facts.clock_error_us)
     names = {MONITOR: ("the monitor", True)}
     names |= {task.client: (task.producer, True) for task in plan_producers(run)}
     names |= {task.client: (f"{task.consumer} in {task.cluster}", False) for task in plan_consumers(run)}
-    return WallClocks(clocks=[_read(run, key, *name) for key, name in names.items()])
+    clocks = [_read(run, key, *name) for key, name in names.items()]
+    return WallClocks(clocks=clocks, axis_boot_id=axis.boot_id, set_error_us=run.facts.clock_error_us)
 
 
 def _read(run: Run, key: str, process: str, is_of_publishing: bool) -> WallClock:
@@ -79,13 +122,25 @@ def _read(run: Run, key: str, process: str, is_of_publishing: bool) -> WallClock
     return WallClock(
         process=process,
         is_of_publishing=is_of_publishing,
-        boot_id=note.boot_id if note else None,
+        has_note=note is not None,
+        boot_ids=frozenset([note.boot_id, *note.earlier_boot_ids] if note else []),
         steps=note.steps if note else (),
+        # `reserve` starts the monitor on the boot of the axis.
+        is_host_unknown=note is None and key != MONITOR and not _recorded_no_row(run, key),
     )
 
 
+def _recorded_no_row(run: Run, client: str) -> bool:
+    """Return whether a client is known to have recorded no row, as one that was killed before its first note."""
+    try:
+        read = read_record(run, ClientRecordRead, client)
+    except RunError:
+        return False
+    return read is not None and not any(each.rows or each.missing for each in read.epochs)
+
+
 def _group_steps(clocks: Sequence[WallClock]) -> Iterator[tuple[list[str], WallClockStep]]:
-    """Each step with the processes that found it, in the order of time."""
+    """Yield each step in order of time, with the processes that found it."""
     left = sorted(((step, each.process) for each in clocks for step in each.steps), key=lambda found: found[0].at)
     while left:
         first = left[0][0]

@@ -21,7 +21,7 @@ from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Direction
-from brokerproof.experiment.guarantees import Anomaly, Guarantee, SubscriptionType
+from brokerproof.experiment.guarantees import MISSING, Anomaly, Guarantee, SubscriptionType
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
@@ -182,7 +182,7 @@ class _Maker:
             "bounds": self._make_bounds(faults),
             "settle_s": self._choose_seconds(pace.settle_s),
         }
-        if content["guarantee"] == Guarantee.AT_MOST_ONCE:
+        if content["guarantee"] == Guarantee.AT_MOST_ONCE or set(content["loosen"]) & set(MISSING):
             content["bounds"]["missing_messages"] = {"max": rng.choice([0, 100])}
         if any(fault["kind"] == "destroy" for fault in faults) and rng.random() < 0.3:
             content["destroyed"] = [self._choose_cluster()]

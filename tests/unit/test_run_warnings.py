@@ -192,6 +192,7 @@ SLOW = {"faults": [{"name": "slow", "kind": "delay", "targets": {"region": "eu"}
         ({}, "rpo_messages", {"min": 110_001}, "publish 110,000 messages", {"min": 1}),
         # No run breaks it.
         ({}, "rate_held", {"min": 0}, "every value is from 0 to 1 anyway", {"min": 0.1}),
+        ({}, "first_ack_s", {"min": 0}, "every value is at least 0 anyway", {"min": 0.1}),
         ({}, "rate_held", {"max": 1}, "every value is from 0 to 1 anyway", {"max": 0.9}),
         ({}, "rpo_messages", {"max": 110_000}, "allows all of the 110,000 messages", {"max": 109_999}),
         ({}, "rto_s", {"max": 100}, "no value above 100 can be proven", {"max": 99}),
@@ -212,6 +213,10 @@ def test_a_bound_that_says_nothing_is_foreseen(
     assert said in sentence
     better = {near: {"min": 0.9} if near.startswith("rate") else {"max": 90}} if isinstance(near, str) else {key: near}
     assert warn(tmp_path, {**overrides, "bounds": better}) == []
+
+
+def test_a_minimum_of_what_is_required_says_that_it_need_not_be_known(tmp_path: Path) -> None:
+    assert warn(tmp_path, {"bounds": {"rto_s": {"min": 0}}}) == []
 
 
 def test_a_bound_for_every_fault_is_judged_by_the_fault_that_can_break_it(tmp_path: Path) -> None:

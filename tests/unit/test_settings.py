@@ -25,6 +25,11 @@ NO_DAYS = "`{}` is no number of days (write a whole number from 1 on, like `30`,
     [
         ("MAX_CLUSTERS", "x", "`x` is no number of clusters (write a whole number from 1 on, like `2`)"),
         ("MAX_CLUSTERS", "0", "`0` is no number of clusters (write a whole number from 1 on, like `2`)"),
+        (
+            "CLOCK_ERROR_MS",
+            "0",
+            "`0` is no number of milliseconds (write a whole number from 1 to 99999, like `20`, or leave it unset)",
+        ),
         ("MAX_CLUSTERS", "1.5", "`1.5` is no number of clusters (write a whole number from 1 on, like `2`)"),
         ("KEEP_TABLES_DAYS", "0", NO_DAYS.format("0")),
         ("KEEP_RUNS_DAYS", "a month", NO_DAYS.format("a month")),

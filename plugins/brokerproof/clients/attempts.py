@@ -1,4 +1,4 @@
-"""The attempts of one producer to publish: those without an answer, and the rows of those that are settled."""
+"""The attempts of one producer to publish: pending ones without an answer, and the rows of settled ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof.systems.clients import Settled
 
 
 class Attempts:
-    """Three threads use it: one sends, the client's own settles, and one takes the rows to write."""
+    """Three threads use it: one sends, the system client's thread settles, and one takes the rows to write."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(AttemptOutcome, 0)
@@ -23,15 +23,15 @@ class Attempts:
 
     @property
     def pending(self) -> int:
-        """How many have no answer yet."""
+        """The number of attempts without an answer."""
         return len(self._pending)
 
     def begin(self, seq: int, row: dict[str, Any]) -> None:
-        """Note an attempt that is about to be sent; `row` has what is known of it so far."""
+        """Note an attempt that is about to be sent; `row` has the columns that are known so far."""
         self._pending[seq] = row
 
     def settle(self, seq: int, settled: Settled) -> None:
-        """Note the answer to an attempt. One that was given up before stays as it is."""
+        """Note the answer to an attempt. An answer to an attempt that was given up is ignored."""
         at = clock.now_us()
         with self._lock:
             row = self._pending.pop(seq, None)
@@ -39,20 +39,20 @@ class Attempts:
                 self._finish(row, settled, at)
 
     def give_up(self) -> None:
-        """Take every attempt without an answer for unknown."""
+        """Settle every attempt without an answer as `unknown`."""
         with self._lock:
             for seq in list(self._pending):
                 unknown = Settled(AttemptOutcome.UNKNOWN, error="not settled in time")
                 self._finish(self._pending.pop(seq), unknown, None)
 
     def skip(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Note messages that were due and were never attempted; the rows have what is known of them."""
+        """Note messages that were due but never attempted as `not_sent`; `rows` have their known columns."""
         with self._lock:
             for row in rows:
                 self._finish(row | {"sent_at": None}, Settled(AttemptOutcome.NOT_SENT), None)
 
     def take(self) -> list[dict[str, Any]]:
-        """The rows settled since the last call."""
+        """Return the rows that were settled since the last call."""
         return [self._settled.popleft() for _ in range(len(self._settled))]
 
     def _finish(self, row: dict[str, Any], settled: Settled, at: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Closing clients that have done their work, which may hang with a broker that hangs."""
+"""Closes clients that have done their work. A broker that hangs may make a close hang too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Closeable(Protocol):
 
 
 def close_clients(**clients: Closeable) -> None:
-    """Close clients. Where one does not close, stderr has it."""
+    """Close clients one after the other. Errors are printed to stderr, not raised."""
     for name, client in clients.items():
         try:
             client.close()
@@ -24,14 +24,14 @@ def close_clients(**clients: Closeable) -> None:
 
 
 def begin_closing(**clients: Closeable) -> threading.Thread:
-    """Close clients on another thread."""
+    """Close clients on another thread, and return the thread at once."""
     closing = threading.Thread(target=close_clients, kwargs=clients, name="close", daemon=True)
     closing.start()
     return closing
 
 
 def close_in_time(timeout_s: float, **clients: Closeable) -> None:
-    """Close clients, and go on without those that take longer."""
+    """Close clients, but return after `timeout_s` at the latest."""
     closing = begin_closing(**clients)
     closing.join(timeout_s)
     if closing.is_alive():

@@ -2,7 +2,7 @@
 
 Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD, started by the job `consume`.
 
-It ends when the job says that everything is drained. It leaves a record of its end.
+It ends when the job says so: everything is drained, or the time is over. It records its end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brokerproof import clock
 from brokerproof.clients.closing import begin_closing, close_in_time
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
 from brokerproof.clients.process import Parent
-from brokerproof.clients.record import KEEP_EVERY_S, RecordWriter, Segment, name_client
+from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment, name_client
 from brokerproof.errors import AdminError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.workload import Subscription
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerTask:
-    """One consumer: its name, and the subscription on the cluster where it begins."""
+    """One consumer: its name, its subscription, and the cluster on which it begins."""
 
     number: int
     cluster: str
@@ -52,11 +52,11 @@ class ConsumerTask:
 
     @property
     def client(self) -> str:
-        """What its client is called in the run's directory."""
+        """The client's name in the run's directory."""
         return name_client("consume", self.number)
 
     def find_subscription(self, run: Run) -> Subscription:
-        """The subscription in the scenario."""
+        """Return the task's subscription in the scenario."""
         return next(
             one
             for one in run.scenario.workload.subscriptions
@@ -64,16 +64,16 @@ class ConsumerTask:
         )
 
     def find_incarnations(self, run: Run, epoch: int) -> range:
-        """The incarnations of an epoch, one for each cluster that the subscription is on, behind earlier epochs'.
+        """Return the incarnations of an epoch, one for each cluster of the subscription.
 
-        So no two processes share an incarnation, and a row of `deliveries` shows its epoch.
+        No two epochs share an incarnation, so a row of `deliveries` shows its epoch.
         """
         count = len(self.find_subscription(run).list_clusters(run.topology))
         return range(epoch * count, (epoch + 1) * count)
 
 
 def plan_consumers(run: Run) -> list[ConsumerTask]:
-    """The consumers of the workload, one task each."""
+    """Return the consumers of the workload, one task each."""
     places = [
         (subscription.find_home(run.topology), subscription.name, number)
         for subscription in run.scenario.workload.subscriptions
@@ -86,23 +86,23 @@ def plan_consumers(run: Run) -> list[ConsumerTask]:
 
 
 class MovingConsumer:
-    """Receives and acknowledges, on one cluster after the other where the subscription moves."""
+    """Receives and acknowledges messages, on one cluster after the other if its subscription moves."""
 
     def __init__(self, run: Run, task: ConsumerTask, *, epoch: int = 0) -> None:
         self.run, self.task = run, task
         self.subscription = task.find_subscription(run)
         self._first_incarnation = task.find_incarnations(run, epoch).start
-        # Where it is now.
+        # The cluster that it is on now.
         self.cluster = task.cluster
         self.confirms_acks = Ability.CONFIRMED_ACKS in list_abilities(run)
         self.deliveries = Deliveries()
         self.leaving = threading.Event()
-        # It ends when it has got what there is, or at once.
+        # `stopping` ends it after the messages that are there, `hurrying` ends it at once.
         self.stopping, self.hurrying = threading.Event(), threading.Event()
         self.error: BaseException | None = None
 
     def receive_all(self) -> None:
-        """Receive on every cluster of the subscription until `stopping` is set. An error is kept in `error`."""
+        """Receive on each cluster of the subscription in turn until `stopping` is set. An error is kept in `error`."""
         try:
             for moves, cluster in enumerate(self.subscription.list_clusters(self.run.topology)):
                 if moves and self.stopping.is_set():
@@ -112,7 +112,7 @@ class MovingConsumer:
             self.error = error
 
     def leave_in_time(self) -> None:
-        """Let the consumer leave its cluster if the time of its move has come."""
+        """Set `leaving` if the time of the subscription's move has come."""
         moves = self.subscription.moves
         if moves is None or self.leaving.is_set():
             return
@@ -121,16 +121,16 @@ class MovingConsumer:
             self.leaving.set()
 
     def confirm_acks(self, observation: Observation) -> None:
-        """Ask the cluster every second which acks it has; the client gets no receipt for an ack.
+        """Ask the cluster every second which acks it has, because the client gets no receipt for an ack.
 
-        An error but of a cluster that does not answer is kept in `error`.
+        If the cluster does not answer, it is asked again. Any other error is kept in `error`.
         """
         while not self.stopping.wait(_CONFIRM_EVERY_S):
             cluster = self.cluster
             try:
                 positions = observation.find_acknowledged(cluster, self.task.subscription)
             except AdminError:
-                continue  # Nobody answers: nothing is confirmed meanwhile.
+                continue  # The cluster does not answer, so no ack is confirmed meanwhile.
             except Exception as error:
                 self.error = self.error or error
                 return
@@ -150,14 +150,13 @@ class MovingConsumer:
             if self.stopping.is_set():
                 close_in_time(_EARLY_CLOSE_S if self.hurrying.is_set() else _CLOSE_S, client=clients)
             else:
-                # A cluster that is left may be gone, and closing then waits for it.
+                # The cluster that it leaves may be gone, and closing then waits for it.
                 begin_closing(client=clients)
 
     def _subscribe(self, clients: Clients, cluster: str, *, again: bool) -> Consumer:
-        """A consumer of the cluster; with `again` it is tried until one comes.
+        """Return a consumer on the cluster. With `again`, try every second until the cluster answers.
 
-        A cluster that it moves to may be the one that the fault broke, and whoever moves tries until it answers. An
-        error of the last attempt is raised when `stopping` is set.
+        A subscription may move to the cluster that the fault broke. If `stopping` is set, the last error is raised.
         """
         while True:
             try:
@@ -177,9 +176,9 @@ class MovingConsumer:
 
 
 def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Event | None = None) -> None:
-    """Receive until the job says that all is drained, and record everything; the record of the end has the problem.
+    """Receive until the job says to stop, record every delivery, and record the end with its problem.
 
-    `gone` is set when the task that wants the deliveries has ended.
+    `gone` is set when the task that started the consumer has ended.
     """
     consumer, live = MovingConsumer(run, task, epoch=epoch), LiveStatus(run, task.client)
     record = RecordWriter(run, task.client, table="deliveries", epoch=epoch)
@@ -189,6 +188,9 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
         "subscription": task.subscription,
         "consumer": task.consumer,
     }
+
+    # If the consumer is killed within its first seconds, this file shows that it ran.
+    record.append(make_batch("deliveries", [], constant))
 
     def keep() -> None:
         rows, acks = consumer.deliveries.take()
@@ -201,8 +203,13 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
         observation = make_observation(run)
         threading.Thread(target=consumer.confirm_acks, args=(observation,), name="confirm", daemon=True).start()
     shown_at, hurry_at = 0.0, float("inf")
+    standstills: list[tuple[int, int]] = []
+    seen_us = clock.now_us()
     while receiving.is_alive() and time.monotonic() < hurry_at:
         receiving.join(KEEP_EVERY_S)
+        awaited_us, seen_us = seen_us + round(KEEP_EVERY_S * 1e6), clock.now_us()
+        if seen_us - awaited_us > STANDSTILL_S * 1e6:
+            standstills.append((awaited_us, seen_us))
         if not consumer.hurrying.is_set() and ((gone is not None and gone.is_set()) or read_record(run, EarlyEnd)):
             consumer.hurrying.set()
             consumer.stopping.set()
@@ -229,6 +236,7 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
             delivered=consumer.deliveries.count if is_counted else None,
             epoch=epoch,
             segments=record.segments,
+            standstills=tuple(standstills),
             problem=None if problem is None else f"{task.consumer}: {problem}",
             at=clock.now_us(),
         ),
@@ -236,7 +244,7 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
 
 
 def complete_deliveries(segments: Iterable[Segment]) -> Batches:
-    """Rows of `deliveries` from the record of a consumer, each with the time at which its ack was confirmed."""
+    """Yield rows of `deliveries` from a consumer's record, each with the time at which its ack was confirmed."""
     deliveries = AckedDeliveries()
     for segment in segments:
         yield from deliveries.add(segment.rows, segment.acks)
@@ -244,7 +252,7 @@ def complete_deliveries(segments: Iterable[Segment]) -> Batches:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Consume as the task of Spark wants it."""
+    """Run the consumer that the arguments name."""
     directory, number, epoch, ready = sys.argv[1:] if arguments is None else arguments
     parent = Parent(int(ready))
     parent.watch()
@@ -255,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with note_wall_clock(run, task.client):
         consume(run, task, epoch=int(epoch), gone=parent.gone)
     sys.stderr.flush()
-    # Everything is recorded; threads of the system's client that hang must not keep the process.
+    # Everything is recorded. Threads of the system's client that hang must not keep the process alive.
     os._exit(0)
 
 

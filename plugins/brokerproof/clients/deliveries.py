@@ -15,7 +15,7 @@ from brokerproof import clock
 from brokerproof.run.tables import SCHEMAS
 from brokerproof.systems.clients import Position, Received
 
-# A delivery waits this long for the confirmation of its ack before its row is complete without one.
+# A row waits this long for the confirmation of its ack. Then it is complete without one.
 _CONFIRM_US = 20_000_000
 _NEVER = np.iinfo(np.int64).min
 
@@ -29,13 +29,13 @@ class ConfirmedAcks:
     at: int
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the answer as JSON can hold it."""
         positions = [[partition, *position[:2]] for partition, position in self.positions.items()]
         return {"cluster": self.cluster, "at": self.at, "positions": positions}
 
     @classmethod
     def from_plain(cls, content: Mapping[str, Any]) -> Self:
-        """From what `to_plain` made."""
+        """Return the answer that `to_plain` converted."""
         positions = {partition: Position(segment, offset) for partition, segment, offset in content["positions"]}
         return cls(cluster=content["cluster"], at=content["at"], positions=positions)
 
@@ -50,7 +50,7 @@ class Deliveries:
         self._acks: deque[ConfirmedAcks] = deque()
 
     def add(self, received: Received, *, cluster: str, incarnation: int) -> None:
-        """Note a delivery, which is about to be acknowledged."""
+        """Note a delivery that is about to be acknowledged."""
         segment, offset, index = received.position or (None, None, None)
         self._received.append(
             {
@@ -75,18 +75,18 @@ class Deliveries:
         self.count += 1
 
     def confirm(self, confirmed: ConfirmedAcks) -> None:
-        """Note the acks that a cluster has."""
+        """Note a cluster's answer about the acks that it has."""
         self._acks.append(confirmed)
 
     def take(self) -> tuple[list[dict[str, Any]], list[ConfirmedAcks]]:
-        """The deliveries and the confirmed acks since the last call, each in their order."""
-        # Acks first: every delivery that they can confirm was added before.
+        """Return the deliveries and the confirmed acks since the last call, each in their order."""
+        # Acks first: the deliveries that they confirm were added before them.
         acks = [self._acks.popleft() for _ in range(len(self._acks))]
         return [self._received.popleft() for _ in range(len(self._received))], acks
 
 
 class AckedDeliveries:
-    """Rows of `deliveries` as a consumer recorded them, completed by the time at which their acks were confirmed."""
+    """Adds the times at which acks were confirmed to the rows of `deliveries` that a consumer recorded."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()
@@ -105,13 +105,13 @@ class AckedDeliveries:
             yield self._waiting.popleft().complete()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """All rows that are left; no more answers come."""
+        """Yield all rows that are left, because no more answers come."""
         while self._waiting:
             yield self._waiting.popleft().complete()
 
 
 class _Waiting:
-    """Some rows, of which each may wait for the confirmation of its ack."""
+    """A batch of rows that may wait for the confirmation of their acks."""
 
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._rows = rows
@@ -124,7 +124,7 @@ class _Waiting:
         self.newest_us = int(self._received_us.max())
 
     def confirm(self, answer: ConfirmedAcks) -> None:
-        """Give the rows that an answer covers its time. The first one that covers a row counts."""
+        """Set the ack time of the rows that an answer covers. The first answer that covers a row counts."""
         here = np.asarray(pc.fill_null(pc.equal(self._clusters, answer.cluster), fill_value=False))
         open_ = here & self._has_position & (self._acked_us == _NEVER) & (self._received_us <= answer.at)
         if not open_.any():
@@ -134,11 +134,11 @@ class _Waiting:
             self._acked_us[open_ & (self._partitions == partition) & before] = answer.at
 
     def is_complete(self, newest_us: int) -> bool:
-        """Whether every ack is confirmed, or has had its time by the newest moment that the record tells of."""
+        """Return whether every ack is confirmed or has had `_CONFIRM_US`; `newest_us` is the record's newest time."""
         return bool((self._acked_us != _NEVER).all()) or newest_us - self.newest_us > _CONFIRM_US
 
     def complete(self) -> pa.RecordBatch:
-        """The rows with what is known of their acks."""
+        """Return the rows with the times of their confirmed acks."""
         schema = SCHEMAS["deliveries"]
         place = schema.get_field_index("acknowledged_at")
         acked = pa.array(self._acked_us, mask=self._acked_us == _NEVER).cast(schema.field(place).type)

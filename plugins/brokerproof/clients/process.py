@@ -1,7 +1,8 @@
 """A client under test as a process: how a Spark task starts it, follows its record, and ends it.
 
-The client reads its standard input. A line says when to begin, and the end says that whoever started it is gone: then
-it gives up what is pending, records that, and ends. So a killed task, worker or driver leaves no client behind.
+The client reads its standard input. A line says when to begin. The end of the input says that the task is gone: the
+client then gives up pending attempts, records that, and ends. So a killed task, worker or driver leaves no client
+behind.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import EarlyEnd, read_record
 
 _LOOK_EVERY_S = 0.25
-# A client that is told to end at once has so long to do it, and is ended then.
+# After the timeline broke, a client has this many seconds to end by itself. Then it is killed.
 _EARLY_END_S = 3.0
 _CLOSE_S = 5.0
 
 
 class ClientProcess:
-    """A client in a process of its own."""
+    """A client under test, in a process of its own."""
 
     def __init__(self, module: str, run: Run, client: str, number: int, epoch: int) -> None:
-        """Start it. `module` is run with the run's directory, the number of the task and the epoch."""
+        """Start `module` with the run's directory, the task's number, the epoch, and a descriptor for "ready"."""
         reading, writing = os.pipe()
         environment = {name: value for name, value in os.environ.items() if name not in (MARK, SERVICE_MARK)}
         mark = Mark(Path(run.directory).absolute(), f"client {client}")
@@ -44,12 +45,12 @@ class ClientProcess:
                 [sys.executable, "-m", module, run.directory, str(number), str(epoch), str(writing)],
                 env={**environment, MARK: str(mark)},
                 stdin=subprocess.PIPE,
-                # Nothing is left to write when a client that has ended is closed.
+                # Without a buffer, nothing is left to write when an ended client's input is closed.
                 bufsize=0,
-                # Standard output belongs to Spark in a worker of Spark.
+                # In a Spark worker, standard output belongs to Spark.
                 stdout=sys.stderr.fileno(),
                 pass_fds=[writing],
-                # A signal to the group of the task ends the task, and the client sees that.
+                # A signal to the task's process group must end only the task. The client sees that the task is gone.
                 process_group=0,
             )
         finally:
@@ -62,7 +63,7 @@ class ClientProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the client, at once where it does not end by itself now that nobody follows it."""
+        """Close the client's input, so that it ends, and kill it if it still runs after `_CLOSE_S`."""
         os.close(self._ready)
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -72,27 +73,26 @@ class ClientProcess:
             self.kill()
 
     def await_ready(self) -> None:
-        """Wait until the client is connected, which one byte says, or has ended, which the end of the pipe says."""
+        """Wait until the client is connected or has ended. One byte says the first, the pipe's end the second."""
         os.read(self._ready, 1)
 
     def begin(self, at: float) -> None:
-        """Say when to begin, in seconds since the epoch."""
+        """Tell the client to begin at `at`, in Unix time."""
         if self._process.stdin is not None:
-            # It may have ended, as `is_running` says.
+            # The client may have ended.
             with suppress(BrokenPipeError):
                 self._process.stdin.write(f"{at!r}\n".encode())
 
     def is_running(self) -> bool:
-        """Whether it has not ended."""
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End it at once, with SIGKILL."""
+        """Kill the client with SIGKILL, and wait for its end."""
         self._process.kill()
         self._process.wait()
 
     def describe_end(self) -> str:
-        """How it ended, from its exit status, to complete the sentence "its process …"."""
+        """Wait for the client's end, and return how it ended, to complete the sentence "its process …"."""
         status = self._process.wait()
         return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
@@ -100,9 +100,9 @@ class ClientProcess:
 def follow_record(
     run: Run, client: ClientProcess, reader: RecordReader, is_overdue: Callable[[], bool] = lambda: False
 ) -> Iterator[Segment]:
-    """The segments of a client's record as they appear, until it has ended and all of them were read.
+    """Yield the segments of a client's record as they appear, until the client has ended and all of them are read.
 
-    A client that does not end in time after the timeline broke, or that is overdue, is ended.
+    A client that is overdue is killed. So is a client that still runs `_EARLY_END_S` after the timeline broke.
     """
     while True:
         running = client.is_running()
@@ -126,7 +126,7 @@ class Parent:
         self._told = threading.Event()
 
     def watch(self) -> None:
-        """Begin to read what the parent says; a signal to end is as good as its end."""
+        """Begin to read the parent's messages on a thread. `gone` is set at their end, and also by SIGTERM."""
         signal.signal(signal.SIGTERM, lambda *_: self.gone.set())
         threading.Thread(target=self._read, name="parent", daemon=True).start()
 
@@ -136,7 +136,7 @@ class Parent:
         os.close(self._ready)
 
     def await_begin(self) -> float:
-        """The moment at which to begin, in seconds since the epoch. Raises RunError where the parent is gone."""
+        """Wait for the parent, and return the Unix time to begin at. Raises RunError if the parent is gone."""
         self._told.wait()
         if self._begin_at is None:
             raise RunError("its task ended before it began")

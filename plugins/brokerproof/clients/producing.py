@@ -2,9 +2,9 @@
 
 Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the job `load`.
 
-The schedule is open-loop: message i is scheduled at start + i / rate, whatever the cluster does. The producer ends when
-the phases do, as their record says, and then waits for the answers that are pending. Messages that a full `max_pending`
-held back until then are recorded as not sent. It leaves a record of its end.
+The schedule is open-loop: message i is scheduled at start + i / rate, in any state of the cluster. It ends with the
+phases. Then the producer has `settle_s` to send the messages that are held back and to get pending answers. Messages
+that a full `max_pending` holds back to the end are recorded as not sent. The producer records its end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brokerproof import clock
 from brokerproof.clients.attempts import Attempts
 from brokerproof.clients.closing import close_in_time
 from brokerproof.clients.process import Parent
-from brokerproof.clients.record import KEEP_EVERY_S, RecordWriter, Reservation, Segment, name_client
+from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Reservation, Segment, name_client
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
@@ -33,24 +33,24 @@ from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
 from brokerproof.systems.clients import hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, name_topic
 
+# A message that is sent with less delay than this is sent in time.
+_IN_TIME_S = 0.1
 _TICK_S = 0.002
-# A tick that takes longer is a standstill of the client or its machine.
-_STANDSTILL_S = 1.0
 _ASK_EVERY_S = 0.25
 _SHOW_EVERY_S = 1.0
-# The load gives up where no phases appear; the timeline itself gives up earlier.
+# The producer ends if the phases are not recorded after this time. The timeline itself gives up earlier.
 _NO_PHASES_S = 300.0
-# What is pending has so long after the timeline broke, or after the task is gone.
+# Seconds that pending attempts may take after the timeline broke or the task is gone.
 _EARLY_SETTLE_S = 1.0
 _CLOSE_S = 10.0
-# At least so many messages may be sent before the record says so again.
+# A reservation in the record lets the producer send at least this many more messages.
 _RESERVED = 1000
 _ROWS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerTask:
-    """One producer: where it publishes, which keys are its own, and how many messages a second."""
+    """One producer: the cluster that it publishes to, its own keys, and its rate in messages a second."""
 
     number: int
     cluster: str
@@ -60,12 +60,12 @@ class ProducerTask:
 
     @property
     def client(self) -> str:
-        """What its client is called in the run's directory."""
+        """The client's name in the run's directory."""
         return name_client("load", self.number)
 
 
 def plan_producers(run: Run) -> list[ProducerTask]:
-    """The producers of the workload, one task each."""
+    """Return the producers of the workload, one task each."""
     workload = run.scenario.workload
     places = [
         (cluster, number) for cluster in workload.list_homes(run.topology) for number in range(workload.producers)
@@ -87,7 +87,7 @@ class ScheduledProducer:
     """Sends the messages of one producer on schedule, and keeps its record."""
 
     def __init__(self, run: Run, task: ProducerTask, *, epoch: int = 0, gone: threading.Event | None = None) -> None:
-        """`gone` is set when the task that wants the messages has ended."""
+        """`gone` is set when the task that started the producer has ended."""
         self.run, self.task, self.workload = run, task, run.scenario.workload
         self.attempts = Attempts()
         self.scheduled = 0
@@ -96,7 +96,7 @@ class ScheduledProducer:
         self._record = RecordWriter(run, task.client, table="publishes", epoch=epoch)
         self._live = LiveStatus(run, task.client)
         self._shown_at = 0.0
-        # Guards what may be sent, which another thread extends.
+        # Guards `_reserved`, which another thread raises.
         self._changed = threading.Condition()
         self._reserved = 0
         self._start_at = 0.0
@@ -105,15 +105,20 @@ class ScheduledProducer:
         self._asked_at = 0.0
         self._ends_at: float | None = None
         self._early = False
-        # The messages with a lower seq were due when as many as may be pending were pending.
+        # Every message below this seq was due while `max_pending` attempts were pending.
         self._held_back = 0
+        # The last time outside the system's client, and the standstills (from, to) so far, in µs.
+        self._seen_us = 0
+        self._standstills: list[tuple[int, int]] = []
+        # A producer that is late by itself must not make a message count as late.
+        self._standstill_s = min(STANDSTILL_S, run.scenario.late_after_s)
 
     def publish(
         self, say_ready: Callable[[], None] = lambda: None, await_begin: Callable[[], float] = clock.now_s
     ) -> None:
-        """Connect, send from `await_begin` until the phases end, wait until all is settled, and close.
+        """Connect, send from the time that `await_begin` returns until the phases end, settle all attempts, and close.
 
-        `await_begin` gives seconds of the clock. The record of the end is always written; an error is its problem.
+        `await_begin` returns Unix time. The record of the end is written even after an error, its `problem`.
         """
         problem: BaseException | None = None
         keeper = threading.Thread(target=self._keep_record, name="record", daemon=True)
@@ -137,9 +142,12 @@ class ScheduledProducer:
     def _send_all(self, send: Callable[..., None]) -> None:
         name, keys, rate, size = self.task.producer, self.task.keys, self.task.rate, self.workload.size
         limit, start_at = self.workload.client.max_pending, self._start_at
+        # Seconds for which the system held up what is due now: in `send`, or by a full `max_pending`.
+        held_up_s = 0.0
         stood_still = False
+        self._seen_us = clock.now_us()
         while True:
-            now = clock.now_s()
+            now = self._find_standstill() / 1e6
             ends_at = self._find_end(now)
             horizon = now if ends_at is None else min(now, ends_at)
             due = int((horizon - start_at) * rate) + 1 if horizon >= start_at else 0
@@ -147,12 +155,13 @@ class ScheduledProducer:
             gives_up_at = float("inf") if ends_at is None else ends_at + settle_s
             while self.scheduled < due:
                 if self.attempts.pending >= limit:
-                    # Answers that came while the client itself stood still are not counted yet.
+                    # After a standstill, answers that came meanwhile are not counted yet.
                     if not stood_still:
                         self._held_back = due
+                        held_up_s = float("inf")
                     break
-                # A client that was suspended does not catch up when everything is over.
-                if clock.now_s() >= gives_up_at:
+                # A client that was suspended must not catch up when the load is over.
+                if self._find_standstill() / 1e6 >= gives_up_at:
                     break
                 seq = self.scheduled
                 if seq >= self._reserved:
@@ -160,7 +169,17 @@ class ScheduledProducer:
                 content = make_payload(name, seq, size)
                 self.attempts.begin(seq, {**self._describe(seq, content), "sent_at": clock.now_us()})
                 self.scheduled += 1
+                sent_at = self._find_standstill() / 1e6
+                due_at = start_at + seq / rate
+                if sent_at - due_at < _IN_TIME_S:
+                    held_up_s = 0.0
+                elif sent_at - due_at - held_up_s > self._standstill_s:
+                    # Without a standstill between two messages, the producer was too slow for a while.
+                    self._keep_standstill(due_at, sent_at)
                 send(seq, keys[seq % len(keys)], content, lambda settled, seq=seq: self.attempts.settle(seq, settled))
+                # A client of the system that holds the producer up does so for the system.
+                self._seen_us = clock.now_us()
+                held_up_s += self._seen_us / 1e6 - sent_at
             if ends_at is not None and now >= ends_at:
                 is_all_sent = self._early or self.scheduled >= due
                 if (is_all_sent and not self.attempts.pending) or now >= gives_up_at:
@@ -168,15 +187,30 @@ class ScheduledProducer:
                     return
             before = clock.now_s()
             time.sleep(_TICK_S)
-            stood_still = clock.now_s() - before > _STANDSTILL_S
+            stood_still = clock.now_s() - before > STANDSTILL_S
+
+    def _find_standstill(self) -> int:
+        """Return the time in µs, and keep it as a standstill if the producer did nothing for long until then."""
+        now_us = clock.now_us()
+        if now_us - self._seen_us > self._standstill_s * 1e6:
+            self._keep_standstill(self._seen_us / 1e6, now_us / 1e6)
+        self._seen_us = now_us
+        return now_us
+
+    def _keep_standstill(self, begin: float, end: float) -> None:
+        """Keep a time, in Unix seconds, in which the producer itself was late. Times that touch are one."""
+        begin_us, end_us = int(begin * 1e6), int(end * 1e6)
+        if self._standstills and begin_us <= self._standstills[-1][1]:
+            begin_us = min(begin_us, self._standstills.pop()[0])
+        self._standstills.append((begin_us, end_us))
 
     def _describe(self, seq: int, content: bytes) -> dict[str, Any]:
         return _describe_message(self.task, seq, content, self._start_at)
 
     def _check_held_back(self, due: int) -> None:
-        """Raise RunError if one of the first `due` messages was not sent although nothing held it back.
+        """Raise RunError if one of the first `due` messages was neither sent nor held back by `max_pending`.
 
-        A producer that was told to end before its time has that problem already.
+        A producer that was told to end before its time already has that problem.
         """
         sendable = due - max(self.scheduled, self._held_back)
         if sendable > 0 and not self._early:
@@ -186,7 +220,10 @@ class ScheduledProducer:
             )
 
     def _find_end(self, now: float) -> float | None:
-        """When the phases end, which is at once where the timeline broke or the task is gone. None: not known yet."""
+        """Return the Unix time at which the schedule ends, None if it is not known yet.
+
+        It ends at once if the timeline broke, the task is gone or no phases were recorded in time.
+        """
         if self._early or now - self._asked_at <= _ASK_EVERY_S:
             return self._ends_at
         self._asked_at = now
@@ -198,7 +235,7 @@ class ScheduledProducer:
         elif now > self._start_at + _NO_PHASES_S:
             self._ends_at = self._ends_at or now
         if self._gone.is_set() or read_record(self.run, EarlyEnd) is not None:
-            # The waiting for answers counts from now.
+            # `_EARLY_SETTLE_S` counts from now.
             self._early, self._ends_at = True, now
         return self._ends_at
 
@@ -212,13 +249,13 @@ class ScheduledProducer:
                 self._extend_reservation()
                 self._write_rows()
         except Exception as error:
-            # The sender must not send what cannot be recorded.
+            # The sender must not send messages that cannot be recorded.
             self._keep_error = error
             with self._changed:
                 self._changed.notify_all()
 
     def _end_record(self, keeper: threading.Thread) -> Exception | None:
-        """Write what is left. Returns why the record is not complete."""
+        """Write the rows that are left. Return the error that makes the record incomplete."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -231,7 +268,7 @@ class ScheduledProducer:
         return self._keep_error
 
     def _record_held_back(self) -> Exception | None:
-        """Record the messages that were held back until the end. Returns why they are not all recorded."""
+        """Record the messages that were held back until the end. Return the error if that fails."""
         size = self.workload.size
         try:
             for first in range(self.scheduled, self._held_back, _ROWS):
@@ -286,13 +323,14 @@ class ScheduledProducer:
             not_sent=counts[AttemptOutcome.NOT_SENT],
             epoch=self._epoch,
             segments=self._record.segments,
+            standstills=tuple(self._standstills),
             problem=why,
             at=clock.now_us(),
         )
 
 
 def describe_problem(error: BaseException) -> str:
-    """The type and the message of an error of a client."""
+    """Return an error of a client as `TYPE: MESSAGE`."""
     return f"{type(error).__name__}: {error}"
 
 
@@ -303,10 +341,10 @@ def complete_publishes(
     segments: Iterable[Segment],
     find_reservation: Callable[[], Reservation | None],
 ) -> Batches:
-    """Rows of `publishes` from the record of a producer: what it recorded, and then what it may have sent besides.
+    """Yield rows of `publishes` from a producer's record, then `unknown` rows for other messages it may have sent.
 
-    `find_reservation` is asked after the last segment. An attempt without an outcome is `unknown`. It gives None for a
-    producer that ended by itself, whose record is complete.
+    `find_reservation` is called after the last segment. It returns None if the producer ended by itself, because its
+    record is then complete.
     """
     seen = np.zeros(_ROWS, dtype=bool)
     for segment in segments:
@@ -347,7 +385,7 @@ def _describe_message(task: ProducerTask, seq: int, content: bytes, start_at: fl
 
 
 def _make_constant(run: Run, task: ProducerTask, epoch: int) -> dict[str, Any]:
-    # A task that Spark repeats is another epoch, because the messages of the first one are already sent.
+    # A task that Spark repeats has another epoch, because the messages of the first epoch are already sent.
     return {
         "run_id": run.run_id,
         "cluster": task.cluster,
@@ -358,7 +396,7 @@ def _make_constant(run: Run, task: ProducerTask, epoch: int) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Publish as the task of Spark wants it."""
+    """Run the producer that the arguments name."""
     directory, number, epoch, ready = sys.argv[1:] if arguments is None else arguments
     parent = Parent(int(ready))
     parent.watch()
@@ -369,7 +407,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with note_wall_clock(run, task.client):
         producer.publish(parent.say_ready, parent.await_begin)
     sys.stderr.flush()
-    # Everything is recorded; threads of the system's client that hang must not keep the process.
+    # Everything is recorded. Threads of the system's client that hang must not keep the process alive.
     os._exit(0)
 
 

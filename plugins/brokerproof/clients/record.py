@@ -1,12 +1,12 @@
-"""The append-only record of one client: what it was about to do, and what came of it.
+"""The record of one client: the messages that it was about to send, and the results.
 
-It is a row of files below `clients/<client>/` of the run's directory. Each is written whole within a second of the
-events in it, and never changed again, so a client that is killed loses no finished file.
+It is a series of files below `clients/<client>/` of the run's directory. Each is written whole within a second of the
+events in it. A segment is never changed, so a client that is killed loses no finished segment.
 
-    <epoch>-<number>.arrow    rows of the client's table, and which acks its cluster confirmed meanwhile
-    <epoch>-reserved.json     the producer sends no message with a higher seq before this file says so
+    <epoch>-<number>.arrow    a segment: rows of the client's table, and which acks its cluster confirmed meanwhile
+    <epoch>-reserved.json     the seqs that the producer may send, replaced before it sends a higher one
 
-An epoch is one process: Spark may start a task again, whose client is another process.
+An epoch is one process. If Spark starts a task again, its client is another process.
 """
 
 from __future__ import annotations
@@ -30,23 +30,25 @@ from brokerproof.run.tables import SCHEMAS, Batches
 
 End = TypeVar("End", ProducerEnd, ConsumerEnd)
 
-# A client's record is at most this many seconds old; to write a file of it takes less than a millisecond.
+# A client's record is at most this many seconds old. Writing one of its files takes less than a millisecond.
 KEEP_EVERY_S = 0.5
+# If a client does nothing for longer than this, although it has something to do, it or its machine stood still.
+STANDSTILL_S = 1.0
 _ACKS = b"brokerproof.acks"
 _SEGMENT = ".arrow"
 
 
 class Reservation(StrictModel):
-    """What a producer may have sent: the seqs from 0 to `until`, which is not one of them, from `start_at` on."""
+    """The messages that a producer may have sent: those with a seq below `until`, scheduled from `start_at` on."""
 
     until: int
-    # Seconds since the epoch.
+    # Unix time in seconds.
     start_at: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """One file of the record."""
+    """One file of the record: rows, and the cluster's answers about acks."""
 
     rows: pa.RecordBatch
     acks: Sequence[ConfirmedAcks]
@@ -58,11 +60,11 @@ class RecordWriter:
     def __init__(self, run: Run, client: str, *, table: str, epoch: int) -> None:
         self._run, self._client, self._epoch = run, client, epoch
         self._schema = SCHEMAS[table]
-        # How many were written.
+        # The number written so far.
         self.segments = 0
 
     def append(self, rows: pa.RecordBatch, acks: Sequence[ConfirmedAcks] = ()) -> None:
-        """Add rows, and the answers about acks that came since the last call. Raises MachineError."""
+        """Write a segment of rows and the answers about acks since the last call. Raises MachineError if it fails."""
         content = json.dumps([each.to_plain() for each in acks]).encode()
         schema = self._schema.with_metadata({_ACKS: content})
         path = self._run.path(*_locate(self._client, _name_segment(self._epoch, self.segments)))
@@ -71,7 +73,7 @@ class RecordWriter:
         self.segments += 1
 
     def reserve(self, until: int, start_at: float) -> None:
-        """Say which seqs may be sent from now on. Raises MachineError."""
+        """Record that seqs below `until` may be sent from now on. Raises MachineError if it fails."""
         content = Reservation(until=until, start_at=start_at).model_dump_json()
         self._run.write_text("/".join(_locate(self._client, _name_reservation(self._epoch))), content)
 
@@ -86,15 +88,15 @@ class RecordReader:
         self._rows = 0
 
     def read_new(self) -> Iterator[Segment]:
-        """The segments since the last call. Raises RunError where one is damaged."""
+        """Yield the segments that are new since the last call. Raises RunError if one is damaged."""
         while (segment := self._read_segment()) is not None:
             self._number += 1
             yield segment
 
     def read_rest(self) -> Iterator[Segment]:
-        """The segments that are left when the writer has ended, also those behind a missing one.
+        """Yield the segments that are left after the writer has ended, also those behind a missing one.
 
-        Raises RunError where one is damaged.
+        Raises RunError if one is damaged.
         """
         for number in _list_segments(self._run, self._client, self.epoch):
             if number >= self._number:
@@ -103,18 +105,18 @@ class RecordReader:
                 yield from self.read_new()
 
     def count(self, batches: Batches) -> Batches:
-        """The same batches, which were made of what this reader read. Their rows are counted for `describe`."""
+        """Yield the same batches, which were made from this reader's segments, and count their rows for `describe`."""
         for batch in batches:
             self._rows += batch.num_rows
             yield batch
 
     def describe(self) -> EpochRead:
-        """What was read so far."""
+        """Return how much was read so far, and which segments are missing."""
         segments = self._number - len(self._missing)
         return EpochRead(epoch=self.epoch, segments=segments, rows=self._rows, missing=tuple(self._missing))
 
     def read_reservation(self) -> Reservation | None:
-        """What may have been sent; None for a client that sent nothing."""
+        """Return the epoch's reservation, None if the client sent no message."""
         path = _locate(self._client, _name_reservation(self.epoch))
         try:
             text = self._run.read_text(*path)
@@ -139,45 +141,45 @@ class RecordReader:
 
 
 def list_epochs(run: Run, client: str) -> list[int]:
-    """The epochs of which a client left anything, in their order."""
+    """Return the epochs in which a client left files, in ascending order."""
     names = _list_names(run, "clients", client)
     return sorted({int(name.partition("-")[0]) for name in names if not name.startswith(".")})
 
 
 def leave_read(run: Run, client: str, readers: Iterable[RecordReader]) -> None:
-    """Leave a record of what the readers of a client's epochs read. Raises MachineError."""
+    """Record how much the readers of a client's epochs read. Raises MachineError if it fails."""
     epochs = tuple(reader.describe() for reader in readers)
     write_record(run, ClientRecordRead(client=client, epochs=epochs, at=clock.now_us()))
 
 
 def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
-    """Return the end that a client's process left itself, None if it left none.
+    """Return the end that a client's process of this epoch left itself, None if it left none.
 
-    A process of another epoch may have left the record if Spark repeats the task, or the task, which knows no epoch.
+    If Spark repeats the task, the record may be of another epoch. The task's own record has no epoch.
     """
     end = read_record(run, kind, number)
     return end if end is not None and end.epoch == epoch else None
 
 
 def list_clients(run: Run, job: str) -> list[str]:
-    """The clients of a job that left a record, by name."""
+    """Return the clients of a job that left a record, sorted."""
     return sorted(name for name in _list_names(run, "clients") if name.startswith(f"{job}-"))
 
 
 def remove_records(run: Run, job: str) -> None:
-    """Remove the records of a job's clients, after their rows were sealed in their table."""
+    """Remove the records of a job's clients. Their rows must be in a sealed table before."""
     for client in list_clients(run, job):
         filesystem, directory = fsspec.url_to_fs(run.path("clients", client))
         filesystem.rm(directory, recursive=True)
 
 
 def name_client(job: str, number: int) -> str:
-    """What a client of a job is called in the run's directory."""
+    """Return a client's name in the run's directory."""
     return f"{job}-{number}"
 
 
 def _list_segments(run: Run, client: str, epoch: int) -> list[int]:
-    """The numbers of the segments that are there, in their order."""
+    """Return the numbers of an epoch's segments, in ascending order."""
     names = [name for name in _list_names(run, "clients", client) if name.endswith(_SEGMENT)]
     parts = (name.removesuffix(_SEGMENT).partition("-") for name in names)
     return sorted(int(number) for of_epoch, _, number in parts if of_epoch == str(epoch))

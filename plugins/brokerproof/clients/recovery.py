@@ -1,4 +1,4 @@
-"""The tables of jobs that did not get to their end, from the records that their clients left."""
+"""Makes the tables of jobs that did not finish, from the records that their clients left."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from brokerproof.run.tables import SCHEMAS, Batches
 
 Task = TypeVar("Task", ProducerTask, ConsumerTask)
 
-# What makes the rows of a client's epoch out of its record.
+# A function that makes the rows of a client's epoch from its record.
 Complete = Callable[[Run, Task, RecordReader], Batches]
 
-# A client whose task is gone ends by itself in this time.
+# A client whose task is gone ends by itself within this time.
 _CLIENTS_END_S = 5.0
 
 
 def recover_tables(run: Run) -> list[str]:
     """Write the tables of clients whose job did not seal them, seal them, and return their names.
 
-    Nothing is done for a run that was recorded before clients had records. Raises RunError where a record is damaged,
-    MachineError where a table cannot be written.
+    A run that was recorded before clients had records is left as it is. Raises RunError if a record is damaged,
+    MachineError if a table cannot be written.
     """
     recovered = []
     if _can_be_recovered(run, "load", "publishes"):
@@ -67,7 +67,7 @@ def _recover(run: Run, job: str, table: str, tasks: Iterable[Task], complete: Co
 
 
 def _complete_publishes(run: Run, task: ProducerTask, reader: RecordReader) -> Batches:
-    # A process that left no end of its own may have sent all that it reserved.
+    # A process that left no end of its own may have sent every message that it reserved.
     has_ended = read_end(run, ProducerEnd, task.number, reader.epoch) is not None
     reservation = None if has_ended else reader.read_reservation()
     return complete_publishes(run, task, reader.epoch, reader.read_rest(), lambda: reservation)
@@ -78,7 +78,7 @@ def _complete_deliveries(run: Run, task: ConsumerTask, reader: RecordReader) -> 
 
 
 def _end_clients(run: Run, job: str) -> None:
-    """Wait for the clients of the job on this machine, which end when their task has, and end those that hang."""
+    """Wait until the job's clients on this machine have ended, because their task is gone. Kill those that hang."""
     directory = Path(run.directory).absolute()
     ours = [
         process
@@ -90,7 +90,7 @@ def _end_clients(run: Run, job: str) -> None:
 
 
 def _replace_table(run: Run, table: str, parts: Mapping[str, Batches]) -> None:
-    """Write a table anew, one file for each part by its name, a batch at a time. The job's own files are removed."""
+    """Remove a table's files, and write it anew, a batch at a time: one file for each part, named after it."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     if filesystem.exists(directory):
         filesystem.rm(directory, recursive=True)

@@ -1,4 +1,4 @@
-"""`badge`: the last verdict of a scenario, or of all, as an SVG."""
+"""`badge`: prints the last verdict of a scenario, or of all scenarios, as an SVG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the badge, or write it into a file, whole or not at all."""
+    """Print the badge, or write it into the file of `--output`."""
     with open_history() as history:
         badge = render_history_badge(history, options.scenario)
     deliver_text(badge, "badge", options.output, as_json=options.json)

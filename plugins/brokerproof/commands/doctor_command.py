@@ -1,4 +1,4 @@
-"""`doctor`: says what this machine lacks and how to get it."""
+"""`doctor`: lists the requirements that this machine lacks, with a remedy for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print every finding, with a remedy where something is missing."""
+    """Print every finding, with a remedy if it is bad. The exit status is UNKNOWN if one is bad."""
     findings = examine_machine(settings)
     if options.json:
         print_json([asdict(finding) for finding in findings])

@@ -1,4 +1,4 @@
-"""`down`: stops everything of Brokerproof that runs on this machine, and records the runs that it ends."""
+"""`down`: stops all of Brokerproof that runs on this machine, and records the runs that it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brokerproof.spark.temporary_files import remove_abandoned_directories
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Stop Airflow, the clusters and their monitors, record what nobody recorded, and print what was done."""
+    """Stop Airflow, the clusters and their monitors, record all unrecorded runs, and print what was done."""
     # Airflow stops first, so that no task starts again what this command stops next.
     stopped = ["Airflow"] if EmbeddedAirflow(settings).stop() else []
     stopped += lifecycle.down(settings.runs if options.here else None)

@@ -10,18 +10,18 @@ from brokerproof.experiment.verdict import Verdict
 
 
 class ExitStatus(IntEnum):
-    """The exit status of a command. One without a verdict uses `OK`, `UNKNOWN` (it failed) and `UNUSABLE_INPUT`."""
+    """The exit status of a command. One without a verdict uses `OK`, `UNKNOWN` if it failed, or `UNUSABLE_INPUT`."""
 
     OK = 0
     NOT_EXPECTED = 1
     UNKNOWN = 2
     UNUSABLE_INPUT = 3
-    # As shells report a process that SIGINT ended.
+    # Shells report this status for a process that SIGINT ended.
     INTERRUPTED = 130
 
 
 def derive_exit_status(outcome: Mapping[str, Any]) -> ExitStatus:
-    """`OK` if the outcome is what the scenario expects, else `UNKNOWN` for unknown or no data, else `NOT_EXPECTED`."""
+    """Return `OK` for the expected outcome, else `UNKNOWN` for unknown or no data, else `NOT_EXPECTED`."""
     if outcome["met"]:
         return ExitStatus.OK
     undecided = outcome["verdict"] in (Verdict.UNKNOWN, Verdict.NO_DATA)

@@ -16,7 +16,7 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the life of the message. `UNKNOWN` where a part of the evidence about it is missing or damaged."""
+    """Print the life of the message. Return `UNKNOWN` if some evidence about it is missing or damaged."""
     del settings
     life = read_message_life(open_run(options.run_directory), options.producer, _parse_seq(options.seq))
     if options.json:
@@ -27,7 +27,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _parse_seq(text: str) -> int:
-    # Python turns no text of more than 4,300 digits into a number; no seq has more than 19.
+    # Python refuses to convert a text of more than 4,300 digits into a number. A seq has at most 19 digits.
     if not (text.isascii() and text.isdigit() and len(text) < 20):
         raise InputError(f"`{text}` is no seq", field="SEQ", remedy="give a whole number from 0 on")
     return int(text)

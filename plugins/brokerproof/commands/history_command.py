@@ -1,4 +1,4 @@
-"""`history`: shows earlier runs, their regressions, and the effects of settings; or two runs, or groups of runs."""
+"""`history`: shows earlier runs with regressions and effects of settings, or compares two runs, or groups runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from brokerproof.settings import Settings
 def execute(options: argparse.Namespace, settings: Settings) -> int:
     """Print the last runs of all scenarios or of the given ones, the difference of two runs, or groups of runs.
 
-    Raises InputError where the history has no such run.
+    Raises InputError if the options contradict each other or a run is not recorded.
     """
     if options.compare and options.scenarios:
         raise InputError(

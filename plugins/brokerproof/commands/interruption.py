@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as exceptions, and the question what is meant by a Ctrl-C."""
+"""Ctrl-C and SIGTERM as exceptions, and the question that the user answers after a Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _QUESTION = "Stop the run and its cluster (s), only stop watching (w), or go on 
 
 
 class TerminationRequest(KeyboardInterrupt):
-    """SIGTERM came: nobody is there to be asked."""
+    """SIGTERM came. Unlike after a Ctrl-C, the user is not asked."""
 
 
 class Choice(Enum):
-    """What to do after a Ctrl-C."""
+    """The user's choice after a Ctrl-C."""
 
     STOP = "s"
     STOP_WATCHING = "w"
     GO_ON = ""
-    # A second Ctrl-C, in place of an answer.
+    # A second Ctrl-C instead of an answer.
     STOP_AND_LEAVE = "^C"
 
 
 class Interruption:
     """Raises KeyboardInterrupt on SIGINT and TerminationRequest on SIGTERM, within a `with` block.
 
-    A signal that the starter of this process has it ignore stays ignored.
+    A signal that this process inherited as ignored stays ignored. Outside the main thread, the block has no effect.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Interruption:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Raise the first signal that comes meanwhile only afterwards; a second one breaks the work off."""
+        """Raise the exception of a first signal only after the block. A second signal interrupts the block."""
         self._holding = True
         try:
             yield
@@ -78,17 +78,17 @@ class Interruption:
 
 
 def ask_for_choice(interrupt: KeyboardInterrupt, progress: Progress) -> Choice:
-    """What the user wants: asked on a terminal, and to stop the run where there is nobody to ask."""
+    """Ask the user for a choice. Without a terminal, or after SIGTERM, return `STOP` without asking."""
     if isinstance(interrupt, TerminationRequest) or not _is_terminal():
         return Choice.STOP
     try:
         with progress.pause():
-            # What was typed before the question is no answer to it.
+            # Text that was typed before the question is no answer to it.
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
             while True:
                 sys.stderr.write(f"\n{_QUESTION}")
                 sys.stderr.flush()
-                # An end of the input is as good as Enter.
+                # The end of the input counts as Enter.
                 answer = sys.stdin.readline().strip().lower()
                 if answer in (Choice.STOP.value, Choice.STOP_WATCHING.value, Choice.GO_ON.value):
                     return Choice(answer)
@@ -99,9 +99,9 @@ def ask_for_choice(interrupt: KeyboardInterrupt, progress: Progress) -> Choice:
 
 
 def _is_terminal() -> bool:
-    """Whether there is a terminal that shows the question and from which this process may read the answer."""
+    """Whether the terminal shows the question and this process may read the answer from it."""
     try:
         return sys.stdin.isatty() and sys.stderr.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except (OSError, ValueError, AttributeError):
-        # There is no standard input at all, or it is a terminal that has gone.
+        # The process has no standard input, or its terminal has gone.
         return False

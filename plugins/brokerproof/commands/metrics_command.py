@@ -1,4 +1,4 @@
-"""`metrics`: the last run of every scenario, in Prometheus' text format."""
+"""`metrics`: prints the last run of every scenario in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _ENDING = {signal.SIGTERM, signal.SIGINT}
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the metrics, write them into a file, whole or not at all, or answer whoever asks for them."""
+    """Print the metrics, write them into the file of `--output`, or serve them over HTTP until SIGTERM or SIGINT."""
     with open_history() as history:
         if options.listen:
             address, port = parse_listen(options.listen)
-            # Before there is another thread, which would inherit how they are treated.
+            # The signals are blocked before another thread starts, because it inherits which signals are blocked.
             signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
             with serve_metrics(history, address, port) as bound:
                 print(f"the metrics are at http://{address}:{bound}/metrics", flush=True)
@@ -32,7 +32,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def parse_listen(value: str) -> tuple[str, int]:
-    """Address and port. Raises InputError for anything else."""
+    """Return (address, port) of the text `ADDRESS:PORT`. Raises InputError for another text."""
     address, _, port = value.rpartition(":")
     if not address or not port.isdigit() or int(port) > 65535:
         raise InputError(f"{value!r} is no address with a port", field="--listen", remedy="write 127.0.0.1:9101")

@@ -1,4 +1,4 @@
-"""Results go to stdout. Progress and errors go to stderr, so that stdout can be piped."""
+"""The commands' output: results on stdout; progress and errors on stderr, so that stdout can be piped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from brokerproof.machine.files import write_whole
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON on stdout."""
     print(json.dumps(value, indent=1, default=str))
 
 
@@ -28,9 +27,9 @@ def print_error(message: str) -> None:
 
 
 def deliver_text(text: str, name: str, output: str | None, *, as_json: bool) -> None:
-    """Write a text into the file `output`, whole or not at all, and print its path; without one print the text.
+    """Write a text into the file `output`, whole or not at all, and print the path; without `output` print the text.
 
-    As JSON, both are printed as one value, the text under `name`.
+    With `as_json`, print one object with the path as `output` and the text as `name`.
     """
     if output:
         write_whole(Path(output), text)

@@ -1,4 +1,4 @@
-"""`prune`: deletes the tables and the directories of runs that are older than the settings keep them."""
+"""`prune`: deletes the tables and the directories of runs that are older than the settings allow."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from brokerproof.settings import Settings, variable
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Delete, or with `--dry-run` only list, what is old enough. It asks nothing.
+    """Delete the runs' data that is old enough, without asking; with `--dry-run` only list it.
 
-    The exit status is UNKNOWN where something could not be deleted. Raises HistoryError before anything is deleted
-    where the history cannot be used, and MachineError while another pruning goes on.
+    The exit status is UNKNOWN if a directory could not be read or deleted. Raises HistoryError if the history, which is
+    opened first, cannot be used. Raises MachineError while another pruning goes on.
     """
     pruning = _prune(settings, dry_run=options.dry_run)
     if options.json:

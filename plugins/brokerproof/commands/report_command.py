@@ -1,4 +1,4 @@
-"""`report`: writes the files of a run's report, for whoever reads it outside Airflow."""
+"""`report`: writes the files of a run's report, for readers outside Airflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Write the files and print where they are. A run that was not judged gets them too, and a sentence."""
+    """Write the files and print their paths. If the run was not judged, print an error too and return UNKNOWN."""
     run = open_run(options.run_directory)
     files = write_exports(run, make_absolute(options.output) if options.output else run.path("report"))
     problem = _explain_unjudged(run)

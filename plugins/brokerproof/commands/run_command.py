@@ -30,7 +30,7 @@ from brokerproof.warm_up import prepare_for
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Check the scenario, start what is missing, run it, and print the verdict."""
+    """Check the scenario, prepare for it, start Airflow unless it runs, run the scenario, and print the verdict."""
     overrides = _parse_overrides(options)
     # The checks come before anything starts, so that a typing error costs no time.
     settings.check_directories()
@@ -77,7 +77,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _parse_overrides(options: argparse.Namespace) -> dict[str, Any]:
-    """The values of --set, read as YAML like the scenario's file, and of the options that are short for one."""
+    """Return the overrides by dotted path, from `--set`, whose values are YAML, and from `--runtime`."""
     overrides: dict[str, Any] = {}
     for text in options.set:
         path, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""Where a run is that a command is given: a directory of this machine, or a URL that fsspec knows."""
+"""The location of a run as the user gives it: a directory of this machine, or a URL that fsspec knows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from brokerproof.run.directory import Run
 
 
 def open_run(location: str) -> Run:
-    """The run at a directory or URL. Raises InputError where there is none, or where nobody can look."""
+    """Return the run in a directory or at a URL. Raises InputError if it holds no run or cannot be read."""
     run = Run(make_absolute(location))
     remedy = "give a directory of var/runs/, or the URL of a run's directory"
     try:
         found = run.exists("run.json")
     except (OSError, ValueError, ImportError) as error:
-        # No file can have this name, or nothing that is installed reads such a URL.
+        # No file can have this name, or no installed package reads such a URL.
         raise InputError(f"cannot be read: {error}", file=run.directory, remedy=remedy) from None
     if not found:
         raise InputError("holds no run", file=run.directory, remedy=remedy)
@@ -23,5 +23,5 @@ def open_run(location: str) -> Run:
 
 
 def make_absolute(location: str) -> str:
-    """The location wherever it is named from; a URL is absolute."""
+    """Return the absolute path of a directory, or the URL without a slash at its end."""
     return location.rstrip("/") if "://" in location else str(Path(location).expanduser().resolve())

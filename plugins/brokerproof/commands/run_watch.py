@@ -1,4 +1,4 @@
-"""What `run` and `watch` share: a run is shown until it ends or the user leaves, and its outcome is printed."""
+"""The common part of `run` and `watch`: show a run until it ends or the user leaves, and print its outcome."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from brokerproof.results.outcome_view import print_outcome
 
 @dataclass(frozen=True, kw_only=True)
 class WatchEnd:
-    """What is known of a run when nobody watches it any longer."""
+    """The result of watching a run."""
 
     outcome: Mapping[str, Any]
     status: ExitStatus
-    # The tasks that could not do their work, each with a sentence.
+    # {task id: sentence with the reason} for the tasks that could not do their work.
     problems: Mapping[str, str] = field(default_factory=dict)
 
 
 def watch_run(run: ScenarioRun, progress: Progress, begin: Callable[[], None] = lambda: None) -> WatchEnd:
-    """Begin a run and show it until it ends, until the user leaves, or until Airflow has gone.
+    """Call `begin`, then show the run until it ends, the user leaves, or Airflow has gone.
 
-    Ctrl-C asks what to do. Without a terminal, and on SIGTERM, the run is stopped and shown to its end.
+    Ctrl-C asks the user. Without a terminal, or after SIGTERM, the run is stopped and shown to its end.
     """
     try:
         with Interruption() as interruption:
@@ -46,7 +46,10 @@ def watch_run(run: ScenarioRun, progress: Progress, begin: Callable[[], None] = 
 
 
 def make_end_without_airflow(run_id: str, scenario: str, directory: Path, error: AirflowGoneError) -> WatchEnd:
-    """The end for a run that was not over when Airflow ended or fell silent: what is true of it, and what to type."""
+    """Return the end of a run that was not over when Airflow ended or fell silent.
+
+    Its reason says how many of the run's processes still run, and which commands help.
+    """
     count = sum(1 for _ in find_marked_processes(directory.absolute()))
     left = f"{count} of its processes (nodes, clients, monitor) still run" if count else "none of its nodes runs"
     start = (
@@ -60,8 +63,8 @@ def make_end_without_airflow(run_id: str, scenario: str, directory: Path, error:
 
 
 def print_end(end: WatchEnd, console: Console, *, json: bool) -> None:
-    """Print the outcome of a run, and as the last thing on stdout the object for programs that ask for it."""
-    # Whoever left was told how to go on.
+    """Print the outcome of a run: on stdout, or with `json` on `console` and then as JSON on stdout."""
+    # A user who left has already read how to go on.
     if end.status is not ExitStatus.INTERRUPTED:
         print_outcome(end.outcome, end.problems, console if json else Console())
     if json:
@@ -73,7 +76,7 @@ def _watch_until_end(
 ) -> WatchEnd:
     choice = Choice.GO_ON
     try:
-        # A request that was broken off here would leave a run that nobody knows of.
+        # If a signal interrupted this request, a run could go on without the user's knowledge.
         with interruption.hold():
             begin()
     except KeyboardInterrupt as interrupt:

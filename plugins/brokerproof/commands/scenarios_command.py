@@ -40,7 +40,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
             errors.append(error)
         else:
             rows.append(_make_scenario_row(scenario, list_warnings(scenario, topology, asked_rates)))
-    # Two topologies of the same name are an error of each scenario that uses them, too.
+    # Two topologies of the same name cause the same error for each scenario that uses them.
     sentences = list(dict.fromkeys(map(str, errors)))
     if options.json:
         print_json({"scenarios": rows, "errors": sentences})

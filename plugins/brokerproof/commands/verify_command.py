@@ -28,15 +28,15 @@ from brokerproof.spark.submission import submit_locally
 def execute(options: argparse.Namespace, settings: Settings) -> int:
     """Submit the job `verify` on this machine and print the outcome.
 
-    The verdict of a run that nobody had judged is recorded. That of another run is only printed. The report is written
-    anew.
+    If the run was not judged before, its verdict is recorded. Otherwise the verdict is only printed. The report is
+    written anew.
     """
     directory = Path(options.run_directory).resolve()
     if not _holds_run(directory):
         if (deletion := _find_recorded_deletion(directory)) is not None:
             raise InputError(deletion, file=str(directory), remedy="`brokerproof history` has what the run came to")
         raise InputError("holds no run", file=str(directory), remedy="give a directory of var/runs/")
-    # Before its judgement could be replaced by `unknown`.
+    # The check comes first, because judging without tables would replace the run's judgement by `unknown`.
     require_tables(Run(str(directory)))
     check_suites(settings.expectations)
     run = Run(str(directory))
@@ -63,7 +63,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _find_recorded_deletion(directory: Path) -> str | None:
-    """What the history says was deleted of the run that was in a directory."""
+    """Return the history's sentence about the deletion of the run in a directory, if it has one."""
     history = open_recorded_history()
     if history is None:
         return None
@@ -73,7 +73,7 @@ def _find_recorded_deletion(directory: Path) -> str | None:
 
 
 def _is_judged(run: Run) -> bool:
-    """Whether there is a judgement. The record of a judging that failed is none."""
+    """Whether the run has a judgement. The record of a failed judging does not count."""
     try:
         read_judgement(run)
     except RunError:
@@ -85,5 +85,5 @@ def _holds_run(directory: Path) -> bool:
     try:
         return (directory / "run.json").exists()
     except OSError:
-        # The name is longer than any file's name can be.
+        # The name is too long for a file.
         return False

@@ -1,4 +1,4 @@
-"""Where the warnings that a command prints come from: the scenario's file, and the runs of this machine."""
+"""The warnings that a command prints about a scenario: from its file, and from earlier runs of this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from brokerproof.run_warnings import listing
 
 
 def read_asked_rates(tell: Callable[[str], None]) -> list[AskedRate]:
-    """The rates of the last runs; none where there is no history. `tell` gets a sentence where it cannot be read."""
+    """Return the rates that the runs within `LATELY` asked for. `tell` gets a sentence if the history is unreadable."""
     try:
         history = open_recorded_history()
         if history is None:
@@ -28,5 +28,5 @@ def read_asked_rates(tell: Callable[[str], None]) -> list[AskedRate]:
 
 
 def list_warnings(scenario: Scenario, topology: Topology, asked: Sequence[AskedRate]) -> list[RunWarning]:
-    """All warnings about a scenario; `asked` are the rates of the last runs."""
+    """Return all warnings about a scenario. `asked` is the result of `read_asked_rates`."""
     return [*listing.list_warnings(scenario, topology), *list_rate_warnings(scenario, topology, asked)]

@@ -1,5 +1,5 @@
-"""What a user writes: scenarios and topologies, and the words that they use (guarantees, anomalies, metrics, verdicts).
+"""The files that a user writes, scenarios and topologies, and their terms: guarantees, anomalies, metrics, verdicts.
 
-Everybody may import it. It does no I/O but reading the user's files, and it knows no messaging system, no runtime and
-no fault by name.
+Every other package may import it. Its only I/O is reading the user's files. It must not name a messaging system, a
+runtime or a kind of fault.
 """

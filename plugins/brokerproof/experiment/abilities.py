@@ -1,9 +1,9 @@
-"""What a messaging system may be able to do.
+"""Abilities: things that some messaging systems can do and others cannot.
 
-A system declares its abilities, and metrics and anomalies name those that they need.
+A system declares its abilities, and metrics and anomalies name the ability that they need.
 
-What needs an ability that the system lacks is not waited for and not measured. It is "not applicable" in every report,
-never `passed`. A scenario that asks for it by name is refused before the run.
+A metric or an anomaly whose ability the system lacks is neither waited for nor measured. Every report shows it as "not
+applicable", never as `passed`. A scenario that names it is refused before the run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Ability(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What it is, to complete the sentence "the system cannot …"."""
+        """The words that complete the sentence "the system cannot …"."""
         return _MEANINGS[self]
 
 

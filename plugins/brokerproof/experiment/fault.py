@@ -1,4 +1,4 @@
-"""A fault on the timeline of a scenario: its kind, its targets, its times."""
+"""A fault on the timeline of a scenario: its kind, its targets and its times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
 
 
 class Targets(FrozenModel):
-    """The nodes that a fault acts on: by name, by cluster, region and role, or by what they do at that moment."""
+    """The nodes that a fault acts on: by name, by cluster, region and role, or by what they do at the injection."""
 
     nodes: list[str] = Field(default_factory=list)
     cluster: str | None = None
@@ -26,11 +26,11 @@ class Targets(FrozenModel):
         "several nodes that coordinate the cluster, the one that leads or those that follow it, when the fault is "
         "injected; `ledger_bookie` is an old word for `topic_holders`",
     )
-    count: int | None = Field(None, ge=1, description="at most so many of them")
+    count: int | None = Field(None, ge=1, description="the largest number of nodes")
 
     @property
     def asks_who_leads(self) -> bool:
-        """Whether it is asked which node leads those that coordinate the cluster."""
+        """Whether the targets depend on which coordinating node leads at the injection."""
         return self.now in ("coordination_leader", "coordination_followers")
 
     @model_validator(mode="after")
@@ -45,7 +45,7 @@ class Targets(FrozenModel):
 
 
 class Direction(StrEnum):
-    """The direction of the traffic that a fault of the link acts on."""
+    """The direction of the traffic that a fault of the link changes."""
 
     BOTH = "both"
     FROM_TARGETS = "from_targets"
@@ -53,12 +53,12 @@ class Direction(StrEnum):
 
 
 class LinkChange(FrozenModel):
-    """Which traffic between its targets and other regions a fault of the link changes, and how much."""
+    """The traffic between the targets and other regions that a fault of the link changes, and by how much."""
 
     regions: list[str] = Field(default_factory=list, description="the other regions; all of them by default")
     direction: Direction = Direction.BOTH
     delay_ms: float | None = Field(None, gt=0, le=60_000, description="one way, in addition to the link's own")
-    jitter_ms: float | None = Field(None, ge=0, description="the delay varies by at most so much")
+    jitter_ms: float | None = Field(None, ge=0, description="the delay varies by at most this value")
     bandwidth_mbit: float | None = Field(
         None, gt=0, description="Mbit/s of all connections together, in each direction"
     )
@@ -83,7 +83,7 @@ class When(FrozenModel):
     unhealthy: str | None = Field(
         None, description="name of an earlier fault; none of its nodes passes its health check"
     )
-    for_s: float | None = Field(None, gt=0, description="with `unhealthy`: for so many seconds without interruption")
+    for_s: float | None = Field(None, gt=0, description="with `unhealthy`: seconds without interruption")
     within_s: float = Field(90, gt=0, description="longest wait; after it the run is `unknown`")
 
     @model_validator(mode="after")
@@ -96,7 +96,7 @@ class When(FrozenModel):
 
     @property
     def earlier_fault(self) -> tuple[str, str]:
-        """The field that is given, and the name of the fault in it."""
+        """Return (field, fault): the condition's field, `unhealthy` or `rereplicated`, and the fault that it names."""
         return ("unhealthy", self.unhealthy) if self.unhealthy else ("rereplicated", self.rereplicated or "")
 
 

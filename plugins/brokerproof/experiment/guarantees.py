@@ -1,6 +1,6 @@
-"""Which anomalies there are, which suite judges each, and which are illegal under which guarantee.
+"""The anomalies: the suite that judges each one, and the guarantees under which it is illegal.
 
-This is the one table that `verify`, the Great Expectations suites, the history and the docs read.
+`verify`, the Great Expectations suites, the history and the docs all read this one table.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Suite(StrEnum):
 
 
 class Anomaly(StrEnum):
-    """One message, or position, that breaks a rule; `facts` says which."""
+    """One message, or position, that breaks a rule. `facts` describes the rule."""
 
     LOST = "lost"
     NOT_REPLICATED = "not_replicated"
@@ -69,26 +69,29 @@ class Anomaly(StrEnum):
 
     @property
     def facts(self) -> AnomalyFacts:
-        """The facts about this anomaly."""
         return _FACTS[self]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnomalyFacts:
-    """One anomaly: everything about it except the query that finds it, `sql/anomalies/NAME.sql` of judging."""
+    """All facts about one anomaly, except the query that finds it: `sql/anomalies/NAME.sql` of the judging package."""
 
     # The suite that judges it.
     suite: Suite
     # Completes the sentence "such a message …".
     meaning: str
-    # The sentence that holds for a run without it; it describes the suite's expectation.
+    # A sentence that is true of a run without the anomaly. It is the description of the suite's expectation.
     demand: str
     # The guarantees that forbid it.
     illegal_under: frozenset[Guarantee]
-    # Order of delivery is not promised by every type of subscription.
+    # Whether it is illegal only for subscriptions that keep the order of each key.
     needs_order: bool = False
-    # What a messaging system must be able to do: without it the anomaly is not applicable.
+    # The anomaly is not applicable to a messaging system without this ability.
     needs: Ability | None = None
+    # The outcomes that such a message can have. It has none, and no home, if it was never published.
+    outcomes: tuple[str, ...] = ("acked", "failed", "unknown")
+    # Whether it can be found at a subscription. If not, it is only found in logs.
+    at_subscriptions: bool = False
 
 
 _ALWAYS = frozenset(Guarantee)
@@ -104,24 +107,30 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         meaning="was acked or seen, and is not stored in its home, whose log was read to its end or past its acks",
         demand="No message that was acked or seen is lost: its home, whose log was read to its end, stores it.",
         illegal_under=_UNLESS_AT_MOST_ONCE,
+        outcomes=("acked", "unknown"),
     ),
     Anomaly.NOT_REPLICATED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
-        meaning="was acked or seen, and is not stored in another cluster that had to hold it, after its drain",
+        meaning=(
+            "was acked or seen, and is not stored in another cluster that had to hold it, "
+            "after its drain or a delivery there"
+        ),
         demand=(
             "No message that was acked or seen is missing in another cluster: "
             "it is stored in each cluster that replication had to bring it to."
         ),
         illegal_under=_UNLESS_AT_MOST_ONCE,
         needs=Ability.REPLICATION,
+        outcomes=("acked", "unknown"),
     ),
     Anomaly.UNDELIVERED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="is stored and was never delivered to a subscription there that drained",
         demand="No stored message is undelivered: each one reached every subscription that had to get it.",
         illegal_under=_UNLESS_AT_MOST_ONCE,
+        at_subscriptions=True,
     ),
-    # It is neither legal nor illegal: an unproven message makes the verdict unknown under every guarantee.
+    # Neither legal nor illegal: an unproven message makes the verdict unknown under every guarantee.
     Anomaly.UNPROVEN: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="would be missing, but the log was not read to its end or nothing proves the drain",
@@ -130,6 +139,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
             "so that what is missing is known to be."
         ),
         illegal_under=_NEVER,
+        at_subscriptions=True,
     ),
     Anomaly.UNREADABLE: AnomalyFacts(
         suite=Suite.COMPLETENESS,
@@ -137,24 +147,30 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         demand="No message is unreadable: healthy nodes can read every part of a log.",
         illegal_under=_UNLESS_AT_MOST_ONCE,
         needs=Ability.POSITIONS,
+        outcomes=("acked",),
     ),
     Anomaly.PHANTOM: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="is stored or was delivered, and was never published",
         demand="No phantom: whatever is stored or was delivered was published.",
         illegal_under=_ALWAYS,
+        outcomes=(),
+        at_subscriptions=True,
     ),
     Anomaly.FAILED_BUT_STORED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="failed for certain or was not sent, and is stored",
         demand="No message that failed for certain is stored after all.",
         illegal_under=_ALWAYS,
+        outcomes=("failed",),
     ),
     Anomaly.FAILED_BUT_DELIVERED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="failed for certain or was not sent, and was delivered",
         demand="No message that failed for certain was delivered after all.",
         illegal_under=_ALWAYS,
+        outcomes=("failed",),
+        at_subscriptions=True,
     ),
     Anomaly.DELIVERED_FROM_ELSEWHERE: AnomalyFacts(
         suite=Suite.COMPLETENESS,
@@ -162,12 +178,14 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         demand="No message was delivered from a position where its log does not hold it.",
         illegal_under=_ALWAYS,
         needs=Ability.POSITIONS,
+        at_subscriptions=True,
     ),
     Anomaly.CORRUPTED: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="is stored or was delivered with another payload hash or another key than was published",
         demand="No message is corrupted: each one is stored and was delivered with the payload and key of its publish.",
         illegal_under=_ALWAYS,
+        at_subscriptions=True,
     ),
     Anomaly.STORED_TWICE: AnomalyFacts(
         suite=Suite.UNIQUENESS,
@@ -184,14 +202,16 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         demand=("No message is delivered twice where the guarantee forbids it, before an ack of it was confirmed."),
         illegal_under=_NEVER,
         needs=Ability.POSITIONS,
+        at_subscriptions=True,
     ),
     Anomaly.REDELIVERED_AFTER_ACK: AnomalyFacts(
         suite=Suite.UNIQUENESS,
         meaning="was delivered again although an earlier delivery's ack had been confirmed",
         demand="No message is delivered again after its ack was confirmed, if the scenario forbids it.",
-        # Deduplication promises what is stored, and not how often it is delivered.
+        # Deduplication promises that a message is stored once, not that it is delivered once.
         illegal_under=_NEVER,
         needs=Ability.CONFIRMED_ACKS,
+        at_subscriptions=True,
     ),
     Anomaly.DELIVERED_FROM_TWO_POSITIONS: AnomalyFacts(
         suite=Suite.UNIQUENESS,
@@ -199,6 +219,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         demand="No message is delivered to a subscription from two positions where the guarantee forbids it.",
         illegal_under=_EFFECTIVELY_ONCE,
         needs=Ability.POSITIONS,
+        at_subscriptions=True,
     ),
     Anomaly.POSITION_CONFLICT: AnomalyFacts(
         suite=Suite.UNIQUENESS,
@@ -206,6 +227,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         demand="No two messages share a position where they are stored, delivered from, or acked.",
         illegal_under=_ALWAYS,
         needs=Ability.POSITIONS,
+        at_subscriptions=True,
     ),
     Anomaly.POSITION_MISMATCH: AnomalyFacts(
         suite=Suite.UNIQUENESS,
@@ -215,13 +237,14 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         ),
         illegal_under=_ALWAYS,
         needs=Ability.POSITIONS,
+        outcomes=("acked",),
     ),
     Anomaly.STORED_OUT_OF_ORDER: AnomalyFacts(
         suite=Suite.ORDERING,
         meaning="is first stored behind a later message of its producer and key",
         demand="No message is stored behind a later one of its producer and key.",
         illegal_under=_ALWAYS,
-        # A producer's order in the log does not depend on who reads it.
+        # `needs_order` is false: the order in the log is the same for every type of subscription.
         needs=Ability.POSITIONS,
     ),
     Anomaly.DELIVERED_OUT_OF_ORDER: AnomalyFacts(
@@ -233,6 +256,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         illegal_under=_ALWAYS,
         needs_order=True,
         needs=Ability.POSITIONS,
+        at_subscriptions=True,
     ),
     Anomaly.POSITION_REGRESSED: AnomalyFacts(
         suite=Suite.ORDERING,
@@ -240,12 +264,13 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
         demand=("No message is acknowledged at or below a position whose ack was settled before the message was sent."),
         illegal_under=_ALWAYS,
         needs=Ability.POSITIONS,
+        outcomes=("acked",),
     ),
 }
 
 
-# The anomalies that say that a message is not where it must be. Under `at_most_once` they are legal, and a scenario
-# bounds how many there may be.
+# The anomalies of messages that are missing. If `at_most_once` or `loosen` makes one legal for all messages, the
+# scenario has to set an upper bound on its number.
 MISSING = (Anomaly.LOST, Anomaly.NOT_REPLICATED, Anomaly.UNDELIVERED, Anomaly.UNREADABLE)
 
 
@@ -258,8 +283,8 @@ def is_illegal(
 ) -> bool:
     """Whether the anomaly breaks the guarantee.
 
-    `subscription` is the type of the subscription it was seen at, None for a place in the log. Shared promises
-    no order of delivery under any guarantee. `tightened` comes from the scenario and wins.
+    `subscription` is the type of the subscription that the anomaly was found at, None for a log. A shared subscription
+    promises no order of delivery under any guarantee. `tightened` comes from the scenario and overrides the guarantee.
     """
     if anomaly in tightened:
         return True

@@ -1,9 +1,8 @@
-"""A YAML file that extends another one and states only the difference.
+"""YAML files that extend another file and state only the difference.
 
-`extends: NAME` names the file NAME.yaml of one of the directories that are searched. The result is that file's content
-with the extending file's content laid over it: a mapping is merged with the mapping below it, key by key and at any
-depth; a list or a plain value replaces what is below it; `null` takes away what is below it. The extended file may
-extend a third one.
+`extends: NAME` names the file NAME.yaml in one of the directories that are searched. The extending file's content is
+laid over that of NAME. Mappings are merged key by key, at any depth. A list or a plain value replaces the value of
+NAME, and `null` removes the key. NAME may extend a third file.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _EXTENDS = "extends"
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One file with what it states itself."""
+    """One file, with only the content that it states itself."""
 
     path: Path
     content: Mapping[str, Any]
@@ -30,19 +29,19 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class LayeredFile:
-    """A file and the files that it extends: `layers`, the extending file first, and their `content` merged."""
+    """A file merged with those that it extends. `layers` has each file, with the extending file first."""
 
     content: dict[str, Any]
     layers: tuple[Layer, ...]
 
     def file_of(self, field: str) -> Path:
-        """The file that states a field (a dotted path), or else the nearest field above it."""
+        """Return the file that states a field (a dotted path), or else the nearest field above it."""
         names = field.split(".")
         return max(self.layers, key=lambda layer: _count_found(layer.content, names)).path
 
 
 def read_layered_file(path: Path, directories: Directories, *, own: Collection[str] = ()) -> LayeredFile:
-    """The file at `path` with all that it extends; a file's `own` fields are not passed on to what extends it."""
+    """Return the file at `path` merged with those that it extends. Files do not pass on their `own` fields."""
     layers = _read_layers(path, directories, own)
     content: dict[str, Any] = {}
     for layer in reversed(layers):
@@ -51,7 +50,7 @@ def read_layered_file(path: Path, directories: Directories, *, own: Collection[s
 
 
 def extend_field(content: Mapping[str, Any], field: str, directories: Directories, *, file: Path) -> dict[str, Any]:
-    """`content`, of `file`, with one of its fields laid over the file of `directories` that this field extends."""
+    """Return `content`, read from `file`, with `field` laid over the file of `directories` that it extends, if any."""
     value = content.get(field)
     if not isinstance(value, Mapping) or value.get(_EXTENDS) is None:
         return dict(content)
@@ -61,7 +60,7 @@ def extend_field(content: Mapping[str, Any], field: str, directories: Directorie
 
 
 def merge_mappings(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`above` laid over `below`; the keys of `below` keep their order and come first."""
+    """Return `above` laid over `below`. The keys of `below` keep their order and come first."""
     merged = dict(below)
     for key, value in above.items():
         if value is None and key in merged:
@@ -85,7 +84,7 @@ def _read_layers(path: Path, directories: Directories, own: Collection[str]) -> 
 
 
 def _find_base(name: Any, paths: Sequence[Path], directories: Directories) -> Path | None:
-    """The file that the last of `paths` extends by `name`."""
+    """Return the file that the last of `paths` extends, or None. Raises InputError for a circle."""
     if name is None:
         return None
     found = _find_file(name, directories, file=paths[-1], field=_EXTENDS)
@@ -98,7 +97,7 @@ def _find_base(name: Any, paths: Sequence[Path], directories: Directories) -> Pa
 
 
 def _find_file(name: Any, directories: Directories, *, file: Path, field: str) -> Path:
-    """The file of the directories that `file` calls by name."""
+    """Return the file with a name. Raises InputError, for `field` of `file`, if there is none."""
     found = directories.find(name) if isinstance(name, str) else None
     if found is None:
         searched = " or ".join(dict.fromkeys(f"{path.name}/" for path in directories.paths))
@@ -116,7 +115,7 @@ def _without(content: Mapping[str, Any], names: Collection[str]) -> dict[str, An
 
 
 def _count_found(content: Any, names: Sequence[str]) -> int:
-    """How many of the names of a dotted path lead into `content`, one after the other."""
+    """Return how many leading names of a dotted path exist in `content`."""
     for count, name in enumerate(names):
         if isinstance(content, list) and name in map(str, range(len(content))):
             content = content[int(name)]

@@ -14,7 +14,7 @@ class LinkQuality(FrozenModel):
     """Delay, jitter and bandwidth in one direction."""
 
     delay_ms: float = Field(0, ge=0, le=60_000, description="one way")
-    jitter_ms: float = Field(0, ge=0, description="the delay varies by at most so much, with equal probability")
+    jitter_ms: float = Field(0, ge=0, description="the delay varies by at most this value, with equal probability")
     bandwidth_mbit: float | None = Field(
         None, gt=0, description="Mbit/s of all connections together; unlimited by default"
     )
@@ -31,6 +31,6 @@ class LinkQuality(FrozenModel):
 
 
 class RegionLink(LinkQuality):
-    """The network between two regions, the same in both directions."""
+    """The network between two regions. Both directions have the same quality."""
 
     between: list[str] = Field(min_length=2, max_length=2, description="the two regions")

@@ -12,10 +12,11 @@ from enum import StrEnum
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.guarantees import Suite
 
-# The smallest change that counts when runs are compared, by unit: noise does not mark a run after identical ones.
+# By unit, the smallest change that counts when runs are compared. Without it, noise would mark a run after identical
+# ones.
 MINIMUM_CHANGE: Mapping[str, float] = {"s": 1.0, "ms": 5.0, "messages": 1.0, "ledgers": 1.0, "share": 0.05}
 
-# A rate counts as held at this share of the target.
+# A rate is held if at least this share of the steady phase's schedule was acked.
 HELD_SHARE = 0.9
 
 
@@ -28,42 +29,42 @@ class Worse(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One kind of measurement: everything about it except how it is measured."""
+    """All facts about one metric, except how it is measured."""
 
     # The suite that judges it.
     suite: Suite
     # One of `MINIMUM_CHANGE`.
     unit: str
-    # What each value belongs to: `fault` for one value per fault, `run` for one value per run, …
+    # What each value is about: `fault` for one value per fault, `run` for one value per run, …
     subject: str
     meaning: str
-    # The sentence that holds for a run within its bounds; it describes the suite's expectation.
+    # A sentence that is true of a run within its bounds. It is the description of the suite's expectation.
     demand: str
     worse: Worse = Worse.HIGHER
-    # Whether runs are compared by it.
+    # Whether a change of it can mark a run as worse than earlier runs.
     compared: bool = True
-    # The bounds that are in force where the scenario sets none.
+    # The bounds that are in force if the scenario sets none.
     minimum: float | None = None
     maximum: float | None = None
-    # Whether it has to be measured even where nothing bounds it.
+    # Whether it has to be measured even if it has no bound.
     required: bool = False
-    # What a messaging system must be able to do: without it the metric is not applicable.
+    # The metric is not applicable to a messaging system without this ability.
     needs: Ability | None = None
-    # The values that it can have; None where there is no greatest one.
+    # The least and the greatest possible value. None if no value is the greatest.
     least: float = 0
     greatest: float | None = None
-    # Whether it is a time from a fault that is looked for only until the load ends.
+    # Whether it is a time after a fault that can be observed only until the load ends.
     ends_with_load: bool = False
-    # Whether the event comes only after the system has found out that a node which fell silent is gone.
+    # Whether the measured time can end only after the system has detected that a silent node is gone.
     waits_for_failover: bool = False
-    # Whether it is read from samples, so that it is not known more exactly than these are apart.
+    # Whether it is read from samples. It is then no more exact than the interval between two samples.
     is_sampled: bool = False
-    # Whether it contains the way from a client to the system and back.
+    # Whether it includes the network's delay from a client to the system and back.
     takes_round_trip: bool = False
 
     @property
     def is_per_fault(self) -> bool:
-        """Whether its values are of faults: of every one, or of those that destroy."""
+        """Whether it has one value per fault, or one per fault that destroys data."""
         return self.subject in ("fault", "destroying fault")
 
 
@@ -175,8 +176,8 @@ METRICS: Mapping[str, Metric] = {
         unit="s",
         subject="fault",
         meaning=(
-            "longest time without a delivery to a subscription from a partition that touches the fault's span; "
-            "after the load a repeated delivery does not end it"
+            "longest time without a new delivery to a subscription from a partition that touches the fault's span; "
+            "a repeated delivery does not end it"
         ),
         demand="The longest time without a delivery is as short as the scenario demands.",
         ends_with_load=True,
@@ -185,21 +186,21 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="messages",
         subject="fault",
-        meaning="messages sent before the effect and acked that no cluster holds any more",
-        demand="No more acknowledged messages are lost to a fault than the scenario allows (RPO).",
+        meaning="messages sent before the effect, acked or seen, that no cluster holds any more",
+        demand="No more messages that were acked or seen are lost to a fault than the scenario allows (RPO).",
     ),
     "rpo_s": Metric(
         suite=Suite.RECOVERY,
         unit="s",
         subject="fault",
-        meaning="age, at the effect, of the oldest message that `rpo_messages` counts",
+        meaning="age, at the effect, of the oldest acked message that `rpo_messages` counts",
         demand="No acknowledged message older than the scenario allows is lost to a fault (RPO).",
     ),
     "lost_later_messages": Metric(
         suite=Suite.RECOVERY,
         unit="messages",
         subject="destroying fault",
-        meaning="messages sent after the effect and acked that no cluster holds any more",
+        meaning="messages sent after the effect, acked or seen, that no cluster holds any more",
         demand="No more messages that were sent after a destroying fault are lost than the scenario allows.",
     ),
     "missing_messages": Metric(
@@ -225,8 +226,8 @@ METRICS: Mapping[str, Metric] = {
         unit="s",
         subject="fault",
         meaning=(
-            "from the effect to the first sample of each subscription's backlog that is no higher than before it, "
-            "after the last high one"
+            "from the effect to the first sample of each subscription's backlog that is no higher than before the "
+            "run's first fault, after the last high one"
         ),
         demand="The subscriptions' backlog is drained in the time that the scenario allows.",
     ),
@@ -236,7 +237,7 @@ METRICS: Mapping[str, Metric] = {
         subject="fault",
         meaning=(
             "from the failed nodes' return to the first sample in which no cluster is further behind another than "
-            "before the effect, after the last high one"
+            "before the run's first fault, after the last high one"
         ),
         demand="Clusters agree again, after failed nodes returned, in the time that the scenario allows.",
         needs=Ability.REPLICATION,
@@ -265,7 +266,7 @@ METRICS: Mapping[str, Metric] = {
         demand="The highest latency from schedule to ack is within the scenario's bounds.",
         takes_round_trip=True,
     ),
-    # The messaging system is not responsible for the time that the link takes.
+    # Not compared: the emulated link, not the messaging system, causes this delay.
     "link_added_p50_ms": Metric(
         suite=Suite.RECOVERY,
         unit="ms",
@@ -337,7 +338,7 @@ METRICS: Mapping[str, Metric] = {
         worse=Worse.LOWER,
         greatest=1,
     ),
-    # The messaging system is not responsible for how often Brokerproof samples.
+    # Not compared: Brokerproof, not the messaging system, determines how often it samples.
     "sampling_gap_s": Metric(
         suite=Suite.RECOVERY,
         unit="s",

@@ -1,4 +1,4 @@
-"""A warning about a run before it begins: what will happen in it that its author may not want. It refuses nothing."""
+"""A warning before a run about an effect that its author may not want. A warning does not stop the run."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from brokerproof.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class RunWarning:
-    """One warning. `field` is a dotted path in the scenario, `what` and `remedy` are parts of a sentence."""
+    """One warning. `field` is a dotted path in the scenario. `what` and `remedy` are parts of one sentence."""
 
     field: str
     what: str
     remedy: str
 
     def __str__(self) -> str:
-        # Long values of the user's are shortened as in errors.
+        # `InputError` shortens long values that the user wrote.
         return str(InputError(self.what, field=self.field, remedy=self.remedy))

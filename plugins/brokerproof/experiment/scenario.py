@@ -1,4 +1,4 @@
-"""A scenario: one experiment with its topology, workload, faults, guarantee and bounds."""
+"""A scenario: one experiment with its topology, workload, phases, faults, guarantee and bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.fault import Fault
-from brokerproof.experiment.guarantees import MISSING, Anomaly, Guarantee
+from brokerproof.experiment.guarantees import MISSING, Anomaly, Guarantee, is_illegal
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.suite_name import SuiteName
 from brokerproof.experiment.verdict import RUN_VERDICTS, Verdict
@@ -17,12 +17,12 @@ from brokerproof.experiment.workload import Workload
 from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel, suggest_name
 from brokerproof.settings import from_environment
 
-# The version that the messaging system itself prefers.
+# Selects the system's own default version.
 DEFAULT_VERSION = "default"
 
 
 class Phases(FrozenModel):
-    """The lengths of the three phases. The first begins when the load has reached its rate."""
+    """The lengths of the three phases. The steady phase begins when the load has reached its rate."""
 
     steady_s: float = Field(20, gt=0)
     impact_s: float = Field(60, gt=0)
@@ -30,7 +30,6 @@ class Phases(FrozenModel):
 
     @property
     def total_s(self) -> float:
-        """Seconds of all three phases together."""
         return self.steady_s + self.impact_s + self.recovery_s
 
 
@@ -50,10 +49,10 @@ class Bound(FrozenModel):
 
 
 class ExpectedOutcome(FrozenModel):
-    """What a run must come to for the scenario to be met; a control expects `failed`."""
+    """The result that meets the scenario. A control, which must find anomalies, expects `failed`."""
 
     verdict: Literal[Verdict.PASSED, Verdict.NO_DATA, Verdict.UNKNOWN, Verdict.FAILED] = Verdict.PASSED
-    at_least: dict[Anomaly, int] = Field(default_factory=dict, description="by anomaly: at least so many must be found")
+    at_least: dict[Anomaly, int] = Field(default_factory=dict, description="by anomaly: the least number to be found")
     failed_suites: list[SuiteName] = Field(
         default_factory=list, description="suites that must fail: of the five, or of your own"
     )
@@ -68,7 +67,7 @@ class ExpectedOutcome(FrozenModel):
 
 
 class Loosened(FrozenModel):
-    """The messages of which an anomaly is legal: those that everything given here is true of."""
+    """The messages for which an anomaly is legal: those that match every field given."""
 
     outcome: Literal["acked", "failed", "unknown"] | None = Field(None, description="what came of the attempts")
     home: str | None = Field(None, description="the cluster that it was published to")
@@ -108,12 +107,12 @@ class RegressionRule(FrozenModel):
         return tolerances
 
     def find_tolerance(self, metric: str) -> float:
-        """The tolerance of a metric: its own, or else the one of all."""
+        """Return the metric's own tolerance, or else the one for all metrics."""
         return self.tolerances.get(metric, self.tolerance)
 
 
 class Scenario(FrozenModel):
-    """One experiment. Each file in a directory of scenarios is one; the file's name is the scenario's name."""
+    """One experiment, written as one file in a directory of scenarios. The file's name is the scenario's name."""
 
     name: str = Field(pattern=IDENTIFIER)
     title: str
@@ -139,7 +138,8 @@ class Scenario(FrozenModel):
     loosen: dict[Anomaly, Loosened] = Field(
         default_factory=dict,
         description="anomalies that are legal here, although they are illegal otherwise, each with the messages that "
-        "this is for; a list of anomalies is for all messages",
+        "this is for; a list of anomalies is for all messages, and `missing_messages` must then bound those that are "
+        "missing",
     )
     workload: Workload
     phases: Phases = Phases()
@@ -147,7 +147,7 @@ class Scenario(FrozenModel):
     destroyed: list[str] = Field(
         default_factory=list,
         description="clusters whose disks a fault destroys: messages that are missing there or never left there are "
-        "counted and legal, and `rpo_messages` must bound those that no cluster holds any more",
+        "counted and legal, and `rpo_messages` must have a maximum, for those that no cluster holds any more",
     )
     owner: ExpectedOwner = ExpectedOwner()
     late_after_s: float = Field(
@@ -212,16 +212,18 @@ class Scenario(FrozenModel):
     def _check_destroyed(self) -> Self:
         if self.destroyed and not any(fault.kind == "destroy" for fault in self.faults):
             raise InputError("no fault destroys anything", field="destroyed", remedy="leave it out or add a `destroy`")
-        if self.destroyed and not any(key.split("/")[0] == "rpo_messages" for key in self.bounds):
-            raise InputError(
-                "nothing bounds what the destroyed clusters may lose",
-                field="bounds",
-                remedy="add `rpo_messages: {max: …}`",
-            )
+        for fault in self.faults if self.destroyed else ():
+            bound = self.bound("rpo_messages", fault.name)
+            if fault.kind == "destroy" and (bound is None or bound.max is None):
+                raise InputError(
+                    f"`rpo_messages` has no maximum for `{fault.name}`, so nothing bounds what `destroyed` may lose",
+                    field="bounds",
+                    remedy=f"give `rpo_messages` or `rpo_messages/{fault.name}` a `max`",
+                )
         return self
 
     @model_validator(mode="after")
-    def _check_unproven(self) -> Self:
+    def _check_anomalies(self) -> Self:
         for field, anomalies in (("tighten", self.tighten), ("loosen", self.loosen)):
             if Anomaly.UNPROVEN in anomalies:
                 raise InputError(
@@ -229,26 +231,39 @@ class Scenario(FrozenModel):
                     field=field,
                     remedy="leave `unproven` out",
                 )
+        for anomaly in self.tighten:
+            if self.loosen.get(anomaly) == Loosened():
+                raise InputError(
+                    f"`{anomaly}` is in `tighten`, too",
+                    field=f"loosen.{anomaly}",
+                    remedy="leave it out of one of them, or add the `outcome`, `home` or `subscription` that it is for",
+                )
         return self
 
     @model_validator(mode="after")
     def _check_losses(self) -> Self:
-        bounded = all((bound := self.bound("missing_messages", name)) and bound.max is not None for name in MISSING)
-        if self.guarantee is Guarantee.AT_MOST_ONCE and not bounded:
+        legal = [
+            name
+            for name in MISSING
+            if not is_illegal(name, self.guarantee, tightened=self.tighten) or self.loosen.get(name) == Loosened()
+        ]
+        unbounded = [name for name in legal if not (bound := self.bound("missing_messages", name)) or bound.max is None]
+        if unbounded:
+            metric = "missing_messages" if len(unbounded) > 1 else f"missing_messages/{unbounded[0]}"
             raise InputError(
-                "nothing bounds what may be missing, which `at_most_once` allows, so the scenario cannot fail by it",
+                f"nothing bounds what may be missing ({', '.join(unbounded)}), so the scenario cannot fail by it",
                 field="bounds",
-                remedy="add `missing_messages: {max: …}`",
+                remedy=f"add `{metric}: {{max: …}}`",
             )
         return self
 
     def bound(self, metric: str, subject: str) -> Bound | None:
-        """The bound of a measurement: the one for its subject, or else the one for the metric."""
+        """Return the bound of `metric/subject`, or else that of the whole metric, or None."""
         return self.bounds.get(f"{metric}/{subject}") or self.bounds.get(metric)
 
 
 def _require_metrics(keys: Iterable[str]) -> None:
-    """Raises InputError for the first key, a metric or `metric/subject`, that names no metric."""
+    """Raises InputError for the first key, written `metric` or `metric/subject`, whose metric does not exist."""
     for key in keys:
         metric = key.split("/")[0]
         if metric not in METRICS:

@@ -1,4 +1,4 @@
-"""The name of a suite: one of the five that judge every run, or one that a user gave to a file."""
+"""Names of suites: the five that judge every run, and those of a user's own suite files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof.experiment.yaml_models import IDENTIFIER
 
 SuiteName = Annotated[str, Field(pattern=IDENTIFIER)]
 
-# The tasks of a run's DAG that are no suites. Each suite is a task too, so none of them can have one of these names.
+# The tasks of a run's DAG that are not suites. Each suite is a task too, so these names are taken.
 STEPS = (
     *("reserve", "provision", "configure", "load", "consume", "break_it", "read_back"),
     *("verify", "release", "record", "verdict"),
@@ -20,12 +20,12 @@ STEPS = (
 
 
 def is_suite_name(name: str) -> bool:
-    """Whether a suite can have the name."""
+    """Whether a suite may have the name: an identifier that is not one of `STEPS`."""
     return bool(re.fullmatch(IDENTIFIER, name)) and name not in STEPS
 
 
 def check_suite_name(name: str, file: str) -> None:
-    """Raises InputError that names the file where no suite can have the name."""
+    """Raises InputError, which names the file, if no suite may have the name."""
     if name in STEPS:
         raise InputError(f"a suite cannot be called `{name}`, as a task is", file=file, remedy="rename the file")
     if not is_suite_name(name):

@@ -1,6 +1,6 @@
 """A topology: the clusters, their regions and nodes, the links between regions, and policies.
 
-The messaging system defines which roles and which policies there are, and it reads and checks them.
+The messaging system defines the roles and policies that exist. It also reads and checks them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NAME = r"^[a-z][a-z0-9-]*$"
 
 
 class Restart(FrozenModel):
-    """How a service manager starts a node again that ended by itself; `restart: false` for a node without one.
+    """How a service manager restarts a node that ended by itself. `restart: false` means no service manager.
 
-    It starts it as often as it ends, each time after the same time.
+    It restarts the node after each such end, `after_s` seconds later.
     """
 
     after_s: float | None = Field(
@@ -62,20 +62,20 @@ class Node(FrozenModel):
 
 
 class Cluster(FrozenModel):
-    """One cluster: its nodes by name, and beside them the policies that its messaging system defines."""
+    """One cluster: its nodes by name, and the policies that its messaging system defines as further fields."""
 
-    # The system reads and checks the fields beside `nodes`.
+    # The system reads and checks the other fields.
     model_config = ConfigDict(frozen=True, extra="allow")
 
     nodes: dict[str, Node]
 
     @property
     def policies(self) -> Mapping[str, Any]:
-        """The fields beside `nodes`, as they stand in the file."""
+        """All fields except `nodes`, as the file has them."""
         return self.model_extra or {}
 
     def names(self, *, role: str | None = None, region: str | None = None) -> list[str]:
-        """Names of the nodes of a role, of a region, or both."""
+        """Return the names of the nodes with this role and this region; None matches all."""
         return [
             name
             for name, node in self.nodes.items()
@@ -96,7 +96,7 @@ class Topology(FrozenModel):
     )
     links: list[RegionLink] = Field(
         default_factory=list,
-        description="networks between regions; where there is one, every connection between two regions crosses an "
+        description="networks between regions. If there is one, every connection between two regions crosses an "
         "emulated network, which adds no delay between two regions that are not listed here",
     )
     settings: dict[str, dict[str, str | int | float | bool]] = Field(
@@ -113,7 +113,7 @@ class Topology(FrozenModel):
 
     @model_validator(mode="after")
     def _give_nodes_their_roles_restart(self) -> Self:
-        # Here and not where it is asked for, so that a run's parameters say of each node what holds for it.
+        # The default is filled in here, so that the parameters of a run show for each node the restart in force.
         for nodes in (self.shared_metadata, *(cluster.nodes for cluster in self.clusters.values())):
             for name, node in nodes.items():
                 if node.restart is None and node.role in self.restart:
@@ -169,7 +169,7 @@ class Topology(FrozenModel):
 
     @cached_property
     def node_fields(self) -> Mapping[str, str]:
-        """The field of the file that describes each node, by the node's name."""
+        """By node, the dotted path of the field that describes it in the file."""
         own = {
             name: f"clusters.{cluster_name}.nodes.{name}"
             for cluster_name, cluster in self.clusters.items()
@@ -179,22 +179,22 @@ class Topology(FrozenModel):
 
     @cached_property
     def places(self) -> Mapping[str, str]:
-        """The names, with their regions, under which clients that are no nodes connect to other regions.
+        """By name, the region of each place from which connections lead to other regions.
 
-        `brokers-REGION` are the region's nodes that serve, in connections to other nodes that serve; `clients-REGION`
-        are the clients of the workload in the region.
+        `brokers-REGION` are the region's serving nodes when they connect to other serving nodes. `clients-REGION` are
+        the workload's clients in the region.
         """
         return {place(region): region for region in self.regions for place in (name_brokers_place, name_clients_place)}
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
-        """All nodes of all clusters and of the metadata store that they share, by name."""
+        """All nodes by name: those of the shared metadata store and those of every cluster."""
         own = {name: node for cluster in self.clusters.values() for name, node in cluster.nodes.items()}
         return {**self.shared_metadata, **own}
 
     @cached_property
     def restarted_after_s(self) -> Mapping[str, float]:
-        """The seconds after which a service manager starts a node again, by name; only nodes that have one."""
+        """By node, the seconds until its service manager restarts it. Nodes without one are left out."""
         return {
             name: node.restart.after_s
             for name, node in self.nodes.items()
@@ -203,11 +203,11 @@ class Topology(FrozenModel):
 
     @cached_property
     def regions(self) -> list[str]:
-        """All regions, those of metadata stores included, in the file's order."""
+        """All regions in the file's order, those of the shared metadata store first."""
         return list(dict.fromkeys(node.region for node in self.nodes.values()))
 
     def cluster_of(self, node: str) -> str:
-        """Name of the cluster that a node belongs to. Raises KeyError for a node of the shared metadata store."""
+        """Return the name of a node's cluster. Raises KeyError for a node of the shared metadata store."""
         for name, cluster in self.clusters.items():
             if node in cluster.nodes:
                 return name
@@ -215,12 +215,12 @@ class Topology(FrozenModel):
 
 
 def name_brokers_place(region: str) -> str:
-    """The place of a region's serving nodes, from which they connect to serving nodes of other regions."""
+    """Return the place from which a region's serving nodes connect to the serving nodes of other regions."""
     return f"brokers-{region}"
 
 
 def name_clients_place(region: str) -> str:
-    """The place of a region's clients."""
+    """Return the place of a region's clients."""
     return f"clients-{region}"
 
 
@@ -231,9 +231,9 @@ def read_topology(
     *,
     check: Callable[[Topology], Topology] = lambda topology: topology,
 ) -> Topology:
-    """The topology in the file `name.yaml` with what it extends, and with values replaced by dotted path.
+    """Return the topology in the file `name.yaml`, merged with the files that it extends. Raises InputError.
 
-    `check` gets it before it is returned. It may fill in defaults, or raise InputError for a field.
+    `overrides` replaces values by dotted path. `check` may then fill in defaults, or raise InputError for a field.
     """
     path = directories.find(name)
     if path is None:

@@ -1,4 +1,4 @@
-"""The verdicts, and the merged verdict of several."""
+"""The verdicts, and how they are merged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 class Verdict(StrEnum):
     """What the evidence proves about a run, a suite or an expectation."""
 
-    # Of a suite or an expectation that the messaging system cannot be asked, never of a run.
+    # Only for a suite or an expectation that needs an ability which the system lacks, never for a run.
     NOT_APPLICABLE = "not_applicable"
     PASSED = "passed"
     NO_DATA = "no_data"
@@ -18,16 +18,16 @@ class Verdict(StrEnum):
 
     @property
     def severity(self) -> int:
-        """From 0 for `not_applicable` and 1 for `passed` up to 4 for `failed`."""
+        """From 0 for `not_applicable` to 4 for `failed`, in the order above."""
         return list(Verdict).index(self)
 
 
-# What a run can come to.
+# The verdicts that a run can have.
 RUN_VERDICTS = (Verdict.PASSED, Verdict.NO_DATA, Verdict.UNKNOWN, Verdict.FAILED)
 # The verdicts that need complete evidence.
 DECISIVE = (Verdict.PASSED, Verdict.FAILED)
 
 
 def merge_verdicts(verdicts: Iterable[Verdict]) -> Verdict:
-    """The most severe verdict: failed > unknown > no_data > passed > not_applicable. Of none it is `no_data`."""
+    """Return the most severe verdict: failed > unknown > no_data > passed > not_applicable. Without any: `no_data`."""
     return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.NO_DATA)

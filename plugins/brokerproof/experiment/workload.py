@@ -1,4 +1,4 @@
-"""What is published to a topic and who consumes it: the load of a scenario."""
+"""The workload of a scenario: the producers of a topic, their rate, and the subscriptions that consume it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
 
 
 class Client(FrozenModel):
-    """Settings of the messaging system's client that decide how it behaves under failure."""
+    """Settings of the messaging system's client that decide how it behaves when something fails."""
 
     send_timeout_s: float = Field(
         0, ge=0, description="the client gives an unanswered message up after this time; 0: never"
@@ -25,7 +25,7 @@ class Client(FrozenModel):
     max_pending: int = Field(
         10_000,
         ge=1,
-        description="so many unanswered messages make a producer wait; what waits until the end is `not_sent`",
+        description="unanswered messages at which a producer waits; messages that wait until the end are `not_sent`",
     )
     batching_delay_ms: int = Field(5, ge=0, description="longest wait for a batch to fill; 0: no batches")
     batching_messages: int = Field(100, ge=1)
@@ -38,12 +38,11 @@ class Client(FrozenModel):
 
     @property
     def batches(self) -> bool:
-        """Whether messages are sent in batches."""
         return self.batching_delay_ms > 0 and self.batching_messages > 1
 
 
 class Move(FrozenModel):
-    """When a subscription's consumers leave their cluster, which has failed, for another one."""
+    """The move of a subscription's consumers from their cluster to another one after a fault."""
 
     to: str = Field(description="cluster that they subscribe on then, under the same name")
     after: str = Field(description="name of a fault; they move after its effect")
@@ -79,16 +78,16 @@ class Subscription(FrozenModel):
         return self
 
     def find_home(self, topology: Topology) -> str:
-        """The cluster on which it is created."""
+        """Return the cluster on which it is created, by default the topology's first one."""
         return self.cluster or next(iter(topology.clusters))
 
     def list_clusters(self, topology: Topology) -> list[str]:
-        """The clusters on which it has consumers, in the order of time."""
+        """Return the clusters on which it has consumers: its home, then the one that it moves to."""
         return [self.find_home(topology), *([self.moves.to] if self.moves else [])]
 
 
 class Workload(FrozenModel):
-    """Who publishes and consumes how much of what."""
+    """The topic, its producers and rate, its keys and sizes, and its subscriptions."""
 
     namespace: str | None = Field(None, description="`tenant/namespace` of the topic, where the system has such")
     topic: str = Field("orders", pattern=r"^[a-z][a-z0-9-]*$")
@@ -121,9 +120,9 @@ class Workload(FrozenModel):
         return self
 
     def list_partitions(self) -> list[int]:
-        """The partitions of the topic, as the tables number them; -1 for a topic without partitions."""
+        """Return the topic's partitions by their numbers in the tables; [-1] for a topic without partitions."""
         return list(range(self.partitions)) or [-1]
 
     def list_homes(self, topology: Topology) -> list[str]:
-        """The clusters that are published to."""
+        """Return the clusters that producers publish to, by default the topology's first one."""
         return self.produce_on or list(topology.clusters)[:1]

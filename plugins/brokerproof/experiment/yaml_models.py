@@ -1,4 +1,4 @@
-"""Reads YAML files into pydantic models; the first mistake becomes an InputError with file, field and remedy."""
+"""Reads YAML files into pydantic models. The first mistake raises an InputError with file, field and remedy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError, shorten
 
-# The names of scenarios, faults and subscriptions; they become names of files and subjects of measurements.
+# The pattern for the names of scenarios, faults, subscriptions and suites. They become names of files and subjects of
+# measurements.
 IDENTIFIER = r"^[a-z][a-z0-9_]*$"
-# libyaml loads no text that is nested deeper, because its loader would overflow the stack and end the process. No
-# valid file comes near this depth.
+# Deeper texts do not go through libyaml, whose loader could overflow the stack and end the process. Valid files are far
+# below this depth.
 _DEEPEST = 100
 
 
 class FrozenModel(BaseModel):
-    """Base of the models of everything that is read from a file: frozen, and without unknown fields."""
+    """Base of every model that is read from a user's file. It is frozen and refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,7 +32,7 @@ Model = TypeVar("Model", bound=FrozenModel)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file. Raises InputError where it cannot be read or holds something else."""
+    """Return the mapping in a YAML file. Raises InputError if the file cannot be read or holds something else."""
     try:
         content = _load_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -52,9 +53,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _load_yaml(text: str) -> Any:
-    """The content of a YAML text. Raises YAMLError, ValueError and RecursionError."""
+    """Return the content of a YAML text. Raises YAMLError, ValueError or RecursionError."""
     if yaml.__with_libyaml__:
-        # A mistake is left to the loader in Python: it takes ten times as long and names the right line.
+        # After an error the loader in Python reads the text again: it is ten times slower but names the right line.
         with suppress(yaml.YAMLError):
             if _measure_depth(text) <= _DEEPEST:
                 return yaml.load(text, Loader=yaml.CSafeLoader)
@@ -62,7 +63,7 @@ def _load_yaml(text: str) -> Any:
 
 
 def _measure_depth(text: str) -> int:
-    """The depth to which lists and mappings are nested in a YAML text; it stops counting above `_DEEPEST`."""
+    """Return how deep lists and mappings are nested in a YAML text. Counting stops above `_DEEPEST`."""
     depth = deepest = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -76,12 +77,12 @@ def _measure_depth(text: str) -> int:
 
 
 def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model:
-    """`content` as `model`. Raises InputError for the first mistake; `file` is what the error names."""
+    """Return `content` as a `model`. Raises InputError, which names `file`, for the first mistake."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        # A misspelt field is missing under its right name too; what was written helps more than what was not.
+        # A misspelt field is both unknown and missing under its right name. The unknown name helps the user more.
         unknown = (each for each in errors if each["type"] == "extra_forbidden")
         first: Mapping[str, Any] = dict(next(unknown, errors[0]))
         field = ".".join(str(part) for part in first["loc"])
@@ -94,10 +95,10 @@ def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model
 
 
 def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *, source: str) -> dict[str, Any]:
-    """`content` with values replaced by dotted path, as in `{"workload.rate": 2000}`.
+    """Return `content` with values replaced by dotted path, as in `{"workload.rate": 2000}`.
 
     A path leads through mappings and, by index, through items of lists. It may add a key to a mapping, but not an item
-    to a list. `source` stands for the overrides in an InputError.
+    to a list. Raises InputError, which names `source` as its file, for an unusable path.
     """
     result = _copy(content)
     for path, value in overrides.items():
@@ -113,28 +114,28 @@ def apply_overrides(content: Mapping[str, Any], overrides: Mapping[str, Any], *,
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """A remedy: the known name that is most like `name`, or all known names where none is like it."""
+    """Return a remedy for an unknown name: the most similar known name, or all known names if none is similar."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(map(shorten, names)) or 'nothing is defined'}"
 
 
 def suggest_file(name: str, directories: Directories) -> str:
-    """A remedy: the known file that is most like `name`, or how to have the shipped one."""
+    """Return a remedy for an unknown file: the most similar name, or how to include the shipped file."""
     if directories.has_left_out(name):
         return f"it is a shipped one: let {directories.variable} end with `:`"
     return suggest_name(name, directories.list_files())
 
 
 def _copy(value: Any) -> Any:
-    """A copy in which no two places share a value, as the places of a YAML anchor and its aliases do."""
+    """Return a copy in which no two places share a value. In YAML an anchor and its aliases share one."""
     if isinstance(value, Mapping):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _step_into(container: Any, name: str) -> Any:
-    """The value at `name`, for which a mapping gets a mapping where it has nothing."""
+    """Return the value at `name`. In a mapping, a missing value becomes an empty mapping."""
     if isinstance(container, dict):
         if container.get(name) is None:
             container[name] = {}
@@ -143,7 +144,6 @@ def _step_into(container: Any, name: str) -> Any:
 
 
 def _replace_item(container: Any, name: str, value: Any) -> None:
-    """Put a value at `name`."""
     if isinstance(container, dict):
         container[name] = value
     else:
@@ -175,7 +175,7 @@ def _suggest_remedy(model: type[FrozenModel], error: Mapping[str, Any]) -> str:
 
 
 def _field_names(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]:
-    """The fields of the model that is nested in `model` at `location`."""
+    """Return the field names of the model that is nested in `model` at `location`."""
     schema: dict[str, Any] = model.model_json_schema()
     definitions = schema.get("$defs", {})
 

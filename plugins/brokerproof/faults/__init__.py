@@ -1,5 +1,5 @@
-"""What a scenario does to nodes and to the network, and the timeline on which it does so.
+"""The kinds of fault, which act on nodes and on the network, and the timeline that injects and heals them.
 
-`lifecycle`, `checks`, `results` and judging may import it. It asks systems and runtimes for abilities, never for a
-class, and it must not know Airflow or Spark.
+`lifecycle`, `checks`, `results` and judging may import this package. It asks systems and runtimes for abilities, never
+for a class, and it must not know Airflow or Spark.
 """

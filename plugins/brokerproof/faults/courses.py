@@ -1,8 +1,8 @@
-"""Courses of events that go on side by side on one thread.
+"""Courses: sequences of events that advance in turns on one thread.
 
-A course is a generator. It yields conditions, and goes on when the last one has come true. What takes long runs on
-another thread, and the course waits for its end. So the state of all courses belongs to one thread, no course delays
-another one, and a test with its own clock and pool gets the same order every time.
+A course is a generator. It yields conditions, and goes on once the last condition is true. Work that takes long runs on
+another thread, and the course waits for its end. So one thread owns the state of all courses, and no course delays
+another. A test with its own clock and pool gets the same order every time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TICK_S = 0.01
 
 
 def run_courses(courses: Iterable[Course[Any]], clock: Clock) -> None:
-    """Run courses until all have ended. The first exception of a course or of a condition ends all of them."""
+    """Run courses until all have ended. The first exception of a course or a condition closes all of them."""
     waiting: dict[Course[Any], Condition] = dict.fromkeys(courses, lambda: True)
     try:
         while waiting:
@@ -43,7 +43,7 @@ def run_courses(courses: Iterable[Course[Any]], clock: Clock) -> None:
 
 
 class CourseWaits:
-    """What a course can wait for."""
+    """The conditions that a course can wait for, and the work that it begins on other threads."""
 
     def __init__(self, clock: Clock, pool: Executor) -> None:
         self._clock, self._pool = clock, pool
@@ -51,31 +51,30 @@ class CourseWaits:
 
     @property
     def unfinished(self) -> list[Future[Any]]:
-        """What was begun on other threads and has not ended."""
+        """The work that was begun on other threads and has not ended."""
         self._begun = [future for future in self._begun if not future.done()]
         return self._begun
 
     def begin(self, act: Callable[[], T]) -> Future[T]:
-        """Begin something on another thread."""
         future = self._pool.submit(act)
         self._begun = [*self.unfinished, future]
         return future
 
     def wait_until(self, moment_us: int) -> Course[None]:
-        """Wait for a time of the clock."""
+        """Wait until a moment, in microseconds since the epoch."""
         yield lambda: self._clock.now_us() >= moment_us
 
     def do(self, act: Callable[[], T]) -> Course[T]:
-        """Do something on another thread, and wait for its result."""
+        """Run `act` on another thread, and return its result or raise its exception."""
         future = self.begin(act)
         yield future.done
         return future.result()
 
     def poll(self, ask: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float) -> Course[T]:
-        """Ask on another thread until the answer is true, and return it.
+        """Call `ask` on another thread until its answer counts as true, `every_s` seconds apart. Returns the answer.
 
-        `what` completes the sentence "waited N s for …". Raises DeadlineError after `timeout_s` seconds, also while
-        nobody has answered. Exceptions of `ask` are not caught.
+        Raises DeadlineError after `timeout_s` seconds, even if `ask` has not returned. `what` completes its sentence
+        "waited N s for …". Exceptions of `ask` are raised.
         """
         deadline = self._clock.monotonic_s() + timeout_s
         while True:
@@ -88,5 +87,5 @@ class CourseWaits:
             yield self._make_condition(None, self._clock.monotonic_s() + every_s)
 
     def _make_condition(self, future: Future[Any] | None, moment_s: float) -> Condition:
-        """Something on another thread has ended, or a moment of the monotonic clock has come."""
+        """Return the condition that `future`, if given, has ended or the monotonic clock has reached `moment_s`."""
         return lambda: (future is not None and future.done()) or self._clock.monotonic_s() >= moment_s

@@ -1,4 +1,4 @@
-"""What a kind of fault is: what it does to its targets, how its effect is seen, how it is undone."""
+"""The base class of the kinds of fault: injection, evidence of the effect, healing, evidence of the recovery."""
 
 from __future__ import annotations
 
@@ -24,57 +24,57 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-# How many targets are asked about at the same time; each takes a thread, which mostly waits.
+# The number of targets that are asked at the same time. Each needs a thread, which mostly waits.
 _ASKED_AT_ONCE = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What a fault acts on, and what the scenario says of it."""
+    """A fault of a scenario, and everything that it needs to act on its targets."""
 
     provisioning: Provisioning
     administration: Administration
     observation: Observation
     runtime: Runtime
     specs: Mapping[str, NodeSpec]
-    # What the system's roles do, by their names.
+    # {role of the system: its traits}
     roles: Mapping[str, RoleTraits]
-    # None where the topology has no links.
+    # The network between the regions; None if the topology has no links.
     link: Network | None
     fault: Fault
     # Nodes that other faults keep down.
     kept_down: frozenset[str] = frozenset()
-    # Nodes that have a service manager.
+    # Nodes with a service manager, which restarts them if they end by themselves.
     managed: frozenset[str] = frozenset()
     started_again: list[str] = field(default_factory=list)
 
     def act_on_each(self, names: Sequence[str], act: Callable[[str], None]) -> None:
-        """Do something to all targets at once; a datacenter does not die node by node."""
+        """Run `act` on all targets at the same time, because a datacenter does not die node by node."""
         with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
             list(pool.map(act, names))
 
     def ask_each(self, names: Sequence[str], ask: Callable[[str], Answer]) -> dict[str, Answer]:
-        """The answers about all targets, by name, asked side by side because each may take as long as its time-out.
+        """Return {target: answer of `ask`}. Targets are asked in parallel, because an answer may take a whole time-out.
 
-        Raises what the first question that fails raises, in the order of the names.
+        If `ask` raises exceptions, that of the first such target in the order of `names` is raised.
         """
         with ThreadPoolExecutor(max_workers=max(1, min(_ASKED_AT_ONCE, len(names)))) as pool:
             return dict(zip(names, pool.map(ask, names), strict=True))
 
     def start(self, name: str) -> None:
-        """Start a node unless it runs. Raises NodeError where it cannot be started."""
+        """Start a node unless it runs. Raises NodeError if it cannot be started."""
         try:
             if not self.runtime.is_alive(name):
                 self.runtime.start(self.specs[name])
         except NodeError:
-            # Its service manager may have started it in between.
+            # The node's service manager may have started it in between.
             if name not in self.managed or not self.runtime.is_alive(name):
                 raise
 
     def supervise(self, names: Collection[str]) -> None:
-        """Start nodes again that ended by themselves and have no service manager, as one does in production.
+        """Restart nodes that ended by themselves and have no service manager, as one would do in production.
 
-        A node may end because it takes its session with the metadata store for lost (seen: 45 s after a cut).
+        A node may end because it considers its session with the metadata store lost (seen 45 s after a cut).
         """
         for name in names:
             if name not in self.kept_down | self.managed and not self.runtime.is_alive(name):
@@ -87,52 +87,53 @@ class FaultKind(ABC):
     """One kind of fault."""
 
     name: ClassVar[str]
-    # What it does to its targets, as in "eu was destroyed"; reports tell it in a sentence.
+    # The words for its targets in reports, as in "eu was destroyed".
     done: ClassVar[str]
-    # Whether it helps the cluster to recover from an earlier fault, whose recovery it is then a part of.
+    # Whether it helps the cluster to recover from an earlier fault. It is then a part of that fault's recovery.
     helps: ClassVar[bool] = False
-    # Whether its nodes do not run any more, and whether it takes what they had stored.
+    # Whether its nodes no longer run.
     ends_nodes: ClassVar[bool] = False
+    # Whether it wipes the data of its nodes.
     destroys: ClassVar[bool] = False
-    # Whether it slows clients down; then the latency while it lasts is measured separately.
+    # Whether it slows clients down. If so, the latency during the fault is measured separately.
     slows: ClassVar[bool] = False
-    # Whether its nodes are away, frozen or cut off as long as it lasts, so that no other fault's healing starts them.
-    keeps_down: ClassVar[bool] = True
-    # Whether its nodes answer no question as long as it lasts.
+    # Whether its nodes answer no request until it is healed.
     silences: ClassVar[bool] = False
-    # Whether its nodes go on serving, so that the cluster has no failure to notice.
+    # Whether its nodes go on serving, so that the cluster has no failure to detect. The nodes of other kinds count as
+    # down until they are healed: other faults neither start them nor wait for their health.
     leaves_nodes: ClassVar[bool] = False
-    # Whether nodes that fall silent by it stay the same nodes to the cluster if it ends soon enough.
+    # Whether its nodes keep their sessions with the cluster if it is healed before these time out.
     keeps_sessions: ClassVar[bool] = False
-    # What the messaging system and the runtime have to be able to do for it; a runtime's ability is a protocol.
+    # The ability that it needs of the messaging system.
     needs: ClassVar[Ability | None] = None
+    # The ability that it needs of the runtime, which is a protocol.
     needs_of_runtime: ClassVar[type | None] = None
 
     def check(self, fault: Fault, topology: Topology) -> None:
-        """Raises InputError, its field inside the fault, where a scenario asks for what this kind cannot do."""
+        """Raises InputError, its field inside the fault, if this kind does not support the fault's settings."""
         if fault.link is not None:
             raise InputError(
                 f"`{self.name}` is done to nodes, not to the link between them", field="link", remedy="leave it out"
             )
 
     def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
-        """The nodes that fall silent without a last word, so that the cluster learns of it by a time-out only."""
+        """Return the nodes that fall silent without ending their sessions. The cluster notices only by a time-out."""
         return []
 
     @abstractmethod
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Do it. Returns when it was done to every target."""
+        """Inject the fault. Returns once it was injected into every target."""
 
     @abstractmethod
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """What shows that it has taken effect on every target, None while it does not show."""
+        """Return evidence that the fault has taken effect on every target; None until there is some."""
 
     @abstractmethod
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Undo it, without waiting for the nodes' health."""
+        """Begin to undo the fault. Does not wait until the nodes are healthy."""
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """What shows that every target is healthy, None while it is not. One that another fault keeps down may be."""
+        """Return evidence that every target is healthy, except those that other faults keep down; None until then."""
         mine = [around.specs[name] for name in targets if name not in around.kept_down]
         if not all(around.provisioning.is_healthy(spec) for spec in mine):
             return None
@@ -149,6 +150,6 @@ FAULT_KINDS: dict[str, FaultKind] = {}
 
 
 def register(kind: type[FaultKind]) -> type[FaultKind]:
-    """Make a kind known under its name."""
+    """Register a kind of fault in `FAULT_KINDS` under its name; used as a class decorator."""
     FAULT_KINDS[kind.name] = kind()
     return kind

@@ -1,8 +1,8 @@
 """The kinds of fault that act on the link: on the traffic between the targets and the nodes of other regions.
 
-Where the targets are a whole region, the fault also acts on the region's clients. Where the targets are all serving
-nodes of a region, it also acts on their connections as clients of other serving nodes. As a client, a single serving
-node shares an address with its neighbours, so a fault of that node alone does not act on these connections.
+If the targets include all nodes of a region, the fault also acts on the region's clients. If they include all serving
+nodes of a region, it also acts on the connections that these open to serving nodes of other regions. For these
+connections, all serving nodes of a region share one address, so a fault of one of them does not act on them.
 """
 
 from __future__ import annotations
@@ -25,33 +25,34 @@ if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
     from brokerproof.network import Network
 
-# On a loopback address a connection takes microseconds; this is the time in which no byte must cross either.
+# Seconds in which a cut link must let in no connection and no byte. A loopback address connects in microseconds.
 _PROBE_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """The traffic that a fault acts on, in the link's terms."""
+    """The traffic that a fault acts on, between nodes and places: sender to receiver, and back if `both_ways`."""
 
     senders: list[str]
     receivers: list[str]
     both_ways: bool
 
     def holds(self, sender: str, receiver: str) -> bool:
-        """Whether the fault acts on the traffic from one node to the other."""
+        """Return whether the fault acts on the traffic from one node or place to the other."""
         return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
 
 
 class LinkFaultKind(FaultKind):
-    """A kind of fault that acts on the link."""
+    """The base of the kinds of fault that act on the link."""
 
     needs_of_runtime = EmulatesLinks
-    # The field of `link` that this kind changes, which must be given, and the fields that may be given with it.
+    # The field of the fault's `link` that this kind requires.
     changes: ClassVar[str | None] = None
+    # Further fields that this kind allows.
     takes: ClassVar[tuple[str, ...]] = ()
 
     def check(self, fault: Fault, topology: Topology) -> None:
-        """Raises InputError without a link, for an unknown region, and without the quality that this kind changes."""
+        """Raises InputError if the topology has no links, or if `fault.link` contradicts the topology or this kind."""
         if not topology.links:
             raise InputError(
                 f"`{self.name}` is done to the link between regions, and the topology has none",
@@ -80,9 +81,9 @@ class LinkFaultKind(FaultKind):
                 raise InputError(f"is not what `{self.name}` changes", field=f"link.{field}", remedy="leave it out")
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """The cluster lists all affected nodes as alive, and each of them says that it is healthy.
+        """Return evidence that the cluster lists all affected nodes as alive, and each answers that it is healthy.
 
-        The node's own answer is not enough: a node whose session has ended calls itself healthy until it notices.
+        The node's own answer is not enough: a node whose session has ended reports itself healthy until it notices.
         """
         traffic = select_traffic(around, targets)
         concerned = {*traffic.senders, *traffic.receivers} & around.specs.keys() - around.kept_down
@@ -97,17 +98,17 @@ class LinkFaultKind(FaultKind):
 
 
 class _LastingLinkFaultKind(LinkFaultKind):
-    """A kind of fault that lasts: one condition of the link, with the name of the fault."""
+    """The base of the link's kinds that last until they are healed: a condition of the link with the fault's name."""
 
     @abstractmethod
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
-        """The condition that the link gets."""
+        """Return the condition that is put on the link."""
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         require_link(around).add(self.condition(around.fault, select_traffic(around, targets)))
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """The condition is in force; the evidence says on how many connections."""
+        """Return evidence that the condition is in force, with the number of connections that it affects."""
         state = require_link(around).state()
         condition = next((one for one in state.conditions if one.id == around.fault.name), None)
         if condition is None:
@@ -116,26 +117,25 @@ class _LastingLinkFaultKind(LinkFaultKind):
         return json.dumps({"in_force": in_force, **state.effects[condition.id].model_dump()})
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """End the condition, if it is in force."""
         if _is_in_force(around):
             require_link(around).remove(around.fault.name)
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """The condition is gone, and the nodes are healthy."""
+        """Return evidence that the nodes are healthy, once the condition is removed."""
         return None if _is_in_force(around) else super().find_recovery(around, targets)
 
 
 @register
 class Partition(_LastingLinkFaultKind):
-    """Cuts nodes off from other regions: nothing gets through, in both directions or one."""
+    """Cuts nodes off from other regions, in both directions or only in one: no traffic gets through."""
 
     name, done = "partition", "cut off"
     keeps_sessions = True
 
     def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
-        """The nodes that it cuts off from every node which can still coordinate their cluster.
+        """Return the nodes that are cut off from every node that can still coordinate their cluster.
 
-        Of several such nodes only those can that see more than half of them.
+        A node can coordinate only if it reaches more than half of the coordinating nodes, itself included.
         """
         far = (fault.link or LinkChange()).regions or topology.regions
 
@@ -155,7 +155,7 @@ class Partition(_LastingLinkFaultKind):
         return Condition(id=fault.name, **vars(traffic), cut=True)
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """No byte crosses, and a new connection gets no answer."""
+        """Return evidence that no byte crosses the link, and that a new connection gets no answer."""
         condition = super().find_evidence(around, targets)
         if condition is None:
             return None
@@ -168,7 +168,7 @@ class Partition(_LastingLinkFaultKind):
         return json.dumps({**json.loads(condition), "bytes_crossed": 0, "in_s": _PROBE_S, "no_answer_from": address})
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """A new connection gets through, and the nodes are healthy."""
+        """Return evidence that a new connection gets through, and that the nodes are healthy."""
         address, let_in = _try_connection(require_link(around), select_traffic(around, targets))
         health = super().find_recovery(around, targets) if let_in else None
         return None if health is None else json.dumps({**json.loads(health), "answer_from": address})
@@ -176,7 +176,7 @@ class Partition(_LastingLinkFaultKind):
 
 @register
 class Delay(_LastingLinkFaultKind):
-    """Adds a delay, in milliseconds one way, between nodes and other regions."""
+    """Adds a one-way delay, in milliseconds, to the traffic between nodes and other regions."""
 
     name, done = "delay", "delayed"
     changes, takes, slows = "delay_ms", ("jitter_ms",), True
@@ -189,7 +189,7 @@ class Delay(_LastingLinkFaultKind):
 
 @register
 class Bandwidth(_LastingLinkFaultKind):
-    """Limits the bandwidth between nodes and other regions, to one value in Mbit/s for all of them together."""
+    """Limits the bandwidth between nodes and other regions. All their connections share one value in Mbit/s."""
 
     name, done = "bandwidth", "throttled"
     changes, slows = "bandwidth_mbit", True
@@ -202,7 +202,7 @@ class Bandwidth(_LastingLinkFaultKind):
 
 @register
 class Reset(LinkFaultKind):
-    """Resets, once, every connection that is open between nodes and other regions."""
+    """Resets all open connections between nodes and other regions, once."""
 
     name, done = "reset", "disconnected for a moment"
     leaves_nodes = True
@@ -211,12 +211,12 @@ class Reset(LinkFaultKind):
         require_link(around).reset(around.fault.name, **vars(select_traffic(around, targets)))
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """The link reset at least one connection."""
+        """Return evidence that the link reset at least one connection."""
         effect = require_link(around).state().effects.get(around.fault.name)
         return json.dumps(effect.model_dump()) if effect is not None and effect.connections else None
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """There is nothing to undo: clients connect again by themselves."""
+        """Do nothing, because clients connect again by themselves."""
 
 
 def _is_in_force(around: Surroundings) -> bool:
@@ -224,20 +224,20 @@ def _is_in_force(around: Surroundings) -> bool:
 
 
 def require_link(around: Surroundings) -> Network:
-    """The run's link. Raises RunError where it has none."""
+    """Return the network between the run's regions. Raises RunError if the run has none."""
     if around.link is None:
         raise RunError(f"{around.fault.name} is done to the link, and this run has none")
     return around.link
 
 
 def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
-    """The traffic between the targets and everything that they see in other regions."""
+    """Return the traffic between the targets, including their places, and the regions that the fault selects."""
     regions: dict[str, str] = {}
     for route in require_link(around).routes():
         regions |= {route.viewer: route.viewer_region, route.target: route.target_region}
     on = around.fault.link or LinkChange()
     ours = sorted(_add_client_places(around, targets) & regions.keys())
-    # Routes exist only between different regions, so names in the targets' own region have no effect here.
+    # Routes exist only between different regions, so it is harmless that `others` includes the targets' own region.
     others = sorted(name for name, region in regions.items() if not on.regions or region in on.regions)
     if on.direction is Direction.TO_TARGETS:
         ours, others = others, ours
@@ -245,7 +245,10 @@ def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
 
 
 def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
-    """The targets, and the client places whose nodes are all among the targets."""
+    """Return the targets and their places.
+
+    The place of a region's serving nodes is added if all of them are targets, that of its clients if all nodes are.
+    """
     names = set(targets)
     for region in {spec.region for spec in around.specs.values()}:
         inside = {name: spec.role for name, spec in around.specs.items() if spec.region == region}
@@ -258,7 +261,7 @@ def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]
 
 
 def _try_connection(link: Network, traffic: Traffic) -> tuple[str, bool]:
-    """Try a new connection on one of the routes concerned. Returns its address, and whether the route let it in."""
+    """Try a new connection on one of the traffic's routes. Returns (address, whether the route let it in)."""
     route = next(
         route
         for route in link.routes()

@@ -1,6 +1,6 @@
 """The kinds of fault that act on nodes.
 
-A new kind is one class with `@register`, here or beside the link's; a scenario then names it.
+A new kind is one class with `@register`, here or in on_network.py. Scenarios use it by its `name`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _NodeEndingKind(FaultKind):
-    """A kind of fault that ends nodes and is undone by starting them."""
+    """The base of the kinds of fault that end nodes and are healed by starting them."""
 
     ends_nodes = silences = True
 
@@ -35,7 +35,7 @@ class _NodeEndingKind(FaultKind):
 
 @register
 class Stop(_NodeEndingKind):
-    """Ends nodes gracefully, as an operator would."""
+    """Ends nodes gracefully, as an operator would. A node that still runs after 30 s is killed."""
 
     name, done = "stop", "stopped"
     grace_s = 30.0
@@ -46,7 +46,7 @@ class Stop(_NodeEndingKind):
 
 @register
 class Kill(_NodeEndingKind):
-    """Ends nodes at once, without a last word; their disks stay."""
+    """Ends nodes at once, without a graceful shutdown. Their disks keep their data."""
 
     name, done = "kill", "killed"
 
@@ -59,7 +59,7 @@ class Kill(_NodeEndingKind):
 
 @register
 class Destroy(_NodeEndingKind):
-    """Ends nodes at once and wipes their disks, as the loss of a datacenter does."""
+    """Ends nodes at once and wipes their disks, as the loss of a datacenter would."""
 
     name, done = "destroy", "destroyed"
     destroys = True
@@ -72,10 +72,10 @@ class Destroy(_NodeEndingKind):
         around.act_on_each(targets, lambda name: around.runtime.wipe(around.specs[name]))
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        # Nodes that coordinate the others start first: a `reset` program may have to ask more than half of them.
+        # Nodes that coordinate the others start first, because a `reset` program may need more than half of them.
         for group in around.provisioning.start_order():
             here = [name for name in targets if name in group]
-            # Also one that another fault keeps down: that fault starts it, and knows nothing of its empty disks.
+            # A node that another fault keeps down is reset too, because that fault only starts it.
             around.act_on_each(
                 [name for name in here if not around.runtime.is_alive(name)],
                 lambda name: around.runtime.reset(around.specs[name]),
@@ -85,7 +85,7 @@ class Destroy(_NodeEndingKind):
 
 @register
 class Start(FaultKind):
-    """Starts nodes that an earlier fault ended, or that stand by."""
+    """Starts nodes that an earlier fault ended, or that are on standby."""
 
     name, done = "start", "started"
     helps = True
@@ -97,12 +97,12 @@ class Start(FaultKind):
         return self.find_recovery(around, targets)
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """A started node needs no healing."""
+        """Do nothing, because a started node needs no healing."""
 
 
 @register
 class Pause(FaultKind):
-    """Freezes nodes: they keep their connections, their memory and what they believe, and answer nothing."""
+    """Freezes nodes: they keep their connections and their memory, but do not answer until they are healed."""
 
     name, done = "pause", "frozen"
     needs_of_runtime = PausesNodes
@@ -130,10 +130,13 @@ class Pause(FaultKind):
 
 @register
 class Unload(FaultKind):
-    """Takes the topic from its owner, so that the cluster chooses one again. Operators move a topic back like this."""
+    """Takes the topic from its owner. The cluster then chooses an owner again, which may be the same node.
+
+    Operators do this to move a topic back.
+    """
 
     name, done = "unload", "relieved of the topic"
-    keeps_down, leaves_nodes = False, True
+    leaves_nodes = True
     needs = Ability.REASSIGNMENT
 
     def check(self, fault: Fault, topology: Topology) -> None:
@@ -146,6 +149,7 @@ class Unload(FaultKind):
             )
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
+        """Take the topic from its owner. Raises AdminError without the system's answer that the owner has closed it."""
         around.administration.reassign()
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
@@ -153,10 +157,10 @@ class Unload(FaultKind):
             owner = around.observation.find_owner()
         except AdminError:
             return None
-        return None if owner is None or owner in targets else json.dumps({"owner": owner})
+        return None if owner is None else json.dumps({"owner": owner})
 
     def heal(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """The topic is open again, elsewhere."""
+        """Do nothing, because the topic has an owner again."""
 
 
 def _require_pausing(around: Surroundings) -> PausesNodes:

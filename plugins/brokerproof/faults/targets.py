@@ -1,4 +1,4 @@
-"""Which nodes a fault is done to."""
+"""The targets of a fault: the nodes that it may act on, and those that it acts on now."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from brokerproof.systems.roles import coordinates, list_nodes_that, serves, stor
 
 
 def list_possible_targets(targets: Targets, topology: Topology) -> list[str]:
-    """The names of the nodes that a fault may be done to, as far as a topology tells; none where it tells of none.
+    """Return the names of the nodes that a fault may act on, as far as the topology tells.
 
-    Which of them owns the topic, holds its newest messages or leads is known only while a cluster runs.
+    Which of them owns the topic, holds its newest messages or leads the others is known only while the cluster runs.
     """
     system = find_system(topology)
     if targets.asks_who_leads:
@@ -32,7 +32,10 @@ def list_possible_targets(targets: Targets, topology: Topology) -> list[str]:
 
 
 def resolve_targets(targets: Targets, topology: Topology, observation: Observation) -> list[str]:
-    """The names of the nodes that a fault is done to, now. Raises RunError where there is none."""
+    """Return the names of the nodes that a fault acts on if it is injected now.
+
+    Raises RunError if there is no such node, AdminError if the cluster does not answer.
+    """
     if targets.nodes:
         names = list(targets.nodes)
     elif targets.now == "topic_owner":
@@ -52,9 +55,9 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
 
 
 def read_doubts_about_targets(run: Run) -> dict[str, str]:
-    """By fault that was done to targets which were known only from before, a sentence that says so.
+    """Return {fault: sentence} for faults whose targets were known only from an earlier answer.
 
-    A record of it that cannot be read is a doubt too.
+    If the record of a fault's targets cannot be read, the fault is included with that reason.
     """
     doubts: dict[str, str] = {}
     for name in record_keys(run, FaultTargets):
@@ -74,6 +77,6 @@ def _select(names: Sequence[str], targets: Targets, topology: Topology) -> list[
         for name in names
         if (targets.region is None or topology.nodes[name].region == targets.region)
         and (targets.role is None or topology.nodes[name].role == targets.role)
-        # Nodes that coordinate a cluster belong to none where all clusters share them.
+        # Coordinating nodes may be in no cluster, because all clusters share them.
         and (targets.cluster is None or targets.asks_who_leads or name in topology.clusters[targets.cluster].nodes)
     ]

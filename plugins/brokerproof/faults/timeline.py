@@ -1,7 +1,7 @@
-"""Runs a scenario's timeline of faults against a loaded cluster, and proves that each was undone.
+"""Runs a scenario's timeline of faults against a loaded cluster, and proves that each fault was undone.
 
-Every fault is a course of its own, so that its time depends on no other fault: not on how long another one takes to
-show its effect, and not on how long another one's nodes take to be healthy again.
+Each fault is a course of its own, so its time depends on no other fault. It waits neither for another fault's effect
+nor for another fault's recovery, unless the scenario asks for that with `when`.
 """
 
 from __future__ import annotations
@@ -48,22 +48,24 @@ from brokerproof.systems.roles import list_nodes_that, serves, stores
 log = logging.getLogger(__name__)
 
 _EFFECT_TIMEOUT_S, _HEAL_TIMEOUT_S, _WARM_UP_TIMEOUT_S = 60.0, 120.0, 180.0
-# In the end the faults take turns of so long in waiting for their nodes.
+# Seconds of a turn at the end, in which a fault that is undone waits for its nodes to be healthy.
 _TURN_S = 10.0
-# A fault waits so long for an answer about who owns or holds the topic, and is then done to those that were known last.
-# Where none were ever known, it is given up after the second time.
+# Seconds to wait for an answer about who owns or holds the topic. After the first number, the targets that were known
+# last are used. If none were ever known, the fault is given up after the second number.
 _TARGETS_PATIENCE_S, _TARGETS_TIMEOUT_S = 5.0, 60.0
-# It takes up to 12 s to ask where all copies are while 2 cores carry the load too.
+# Seconds before a fault at which the places of all copies are asked for. The answer takes up to 12 s while 2 cores also
+# carry the load.
 _COPIES_LEAD_S = 15.0
-# An event has begun to act so long after its time at the latest.
+# An injection or healing begins to act within this many seconds of its time.
 _ACT_S = 1.0
-# What was begun when the timeline broke has so long to end before it is undone. A graceful stop takes up to 30 s.
+# Seconds that injections and healings under way have to end after the timeline failed, before they are undone. A
+# graceful stop takes up to 30 s.
 _BEGUN_TIMEOUT_S = 40.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Copies:
-    """Where every segment of the topic was, and when that was asked: it is no older than this moment."""
+    """The copies of every segment of the topic. `at` is the moment of the question, so the answer is not older."""
 
     segments: Sequence[SegmentCopies]
     at: int
@@ -86,9 +88,9 @@ class Timeline:
         pool: Executor | None = None,
         measure_utilization: Callable[[], float] = psutil.cpu_percent,
     ) -> None:
-        """`link` is the run's network, None where its topology has no links; `pool` does what takes long.
+        """`link` is the network between the regions; None if the topology has no links. `pool` runs slow work.
 
-        `measure_utilization` says how busy this machine's processors were since the last call, in percent.
+        `measure_utilization` returns how busy this machine's processors were since the last call, in percent.
         """
         self.run, self.scenario, self.topic = run, run.scenario, name_topic(run)
         self.provisioning, self.administration, self.observation = provisioning, administration, observation
@@ -96,26 +98,27 @@ class Timeline:
         system = find_system(run.topology)
         self.specs, self.roles, self.abilities = provisioning.specs(), system.roles, system.abilities
         self.show, self.clock, self._measure_utilization = show, clock, measure_utilization
-        # For each fault one thing at a time, and the copies before it.
+        # Each fault does one thing at a time, and may also wait for the copies before it.
         self._pool = pool or ThreadPoolExecutor(max_workers=2 * len(self.scenario.faults) + 2)
         self._waits = CourseWaits(clock, self._pool)
         self.problems: list[str] = []
         self._injected: dict[str, list[str]] = {}
         self._effective: set[str] = set()
         self._healed: set[str] = set()
-        # Their healing has begun, so that they keep no node down any more, whether or not it is healthy yet. Otherwise
-        # two faults that are healed at about the same time would each leave a node to the other.
+        # Faults whose healing has begun. They keep no node down any more, even if it is not healthy yet. Otherwise two
+        # faults that are healed at about the same time would each leave the node's start to the other.
         self._healing: set[str] = set()
+        # {seconds of a fault's injection: the copies before it}
         self._copies: dict[float, Future[Copies]] = {}
-        # By fault, the targets that were known last, and when that was.
+        # {fault: (the targets that were known last, when they were known)}
         self._known: dict[str, tuple[list[str], int]] = {}
 
     def execute(self) -> None:
-        """Wait for steadiness, inject and heal on time, and wait until the cluster has settled.
+        """Wait until the load is steady, inject and heal the faults on time, and wait until the cluster has settled.
 
-        Leaves state/timeline.json as soon as the times are known (the load ends by it) and state/break_it.json at the
-        end, whatever happens. Where anything goes wrong, state/early_end.json first tells load and consumers to end.
-        Undo always runs. Raises the first error after that.
+        state/timeline.json is written once the times of the phases are known, because the load ends by them. If an
+        error occurs before the undo, state/early_end.json makes load and consumers end. In every case the faults are
+        undone and state/break_it.json is written. Then the first error is raised.
         """
         undone, errors = False, list[Exception]()
         try:
@@ -146,7 +149,7 @@ class Timeline:
             raise errors[0]
 
     def _end_early(self, error: BaseException) -> None:
-        """Tell load and consumers to end, and wait for what was begun: undoing must not overtake it."""
+        """Make load and consumers end. Wait for injections and healings under way, which undoing must not overtake."""
         self.problems.append(f"{type(error).__name__}: {error}")
         write_record(self.run, EarlyEnd(why=f"break_it failed: {error}", at=self.clock.now_us()))
         wait(self._waits.unfinished, timeout=_BEGUN_TIMEOUT_S)
@@ -162,7 +165,7 @@ class Timeline:
             try:
                 count = self.observation.count_published()
             except AdminError:
-                return False  # the topic is made by its first producer
+                return False  # its first producer creates the topic
             pending = [each.get("pending", 0) for each in read_every_live_status(self.run).values()]
             rate = warm_up.add(
                 count, self.clock.monotonic_s(), self._measure_utilization(), pending=max(pending, default=0)
@@ -189,7 +192,7 @@ class Timeline:
         self.show(phase="steady")
 
     def _require_load(self, when: str) -> None:
-        """Raises RunError where the load has ended already: nothing is published any more that a fault could harm."""
+        """Raises RunError if the load has ended, because faults would then meet no new messages."""
         if (failed := read_record(self.run, StepProblem, "load")) is not None:
             raise RunError(f"the load failed {when}: {failed.problem}")
         if (ended := read_record(self.run, LoadEnd)) is not None:
@@ -208,7 +211,7 @@ class Timeline:
             self._require_load("before its time")
 
     def _run(self, fault: Fault) -> Course[None]:
-        """One fault from its injection to its recovery, or to its effect where the end heals it or nothing does."""
+        """Take one fault from its injection to its recovery; only to its effect if it has no time of healing."""
         at = self._impact_at + int(fault.at_s * 1e6)
         yield from self._remember_targets(fault)
         yield from self._waits.wait_until(self._find_lead(fault))
@@ -229,18 +232,18 @@ class Timeline:
             try:
                 yield from self._heal(fault)
             except DeadlineError as error:
-                # The cluster did not come back in time. That is its own doing, and the other faults go on.
+                # The cluster did not recover in time. That is a result and not an error, so the other faults go on.
                 log.warning("%s", error)
 
     def _find_lead(self, fault: Fault) -> int:
-        """When to ask where the copies are before a fault: early enough, and not before an earlier event has acted."""
+        """Return when to ask where the copies are before a fault: early enough, but after earlier events have acted."""
         others = [one for one in self.scenario.faults if one is not fault]
         events = [at for one in others for at in (one.at_s, one.heal_at_s) if at is not None and at < fault.at_s]
         earliest = max([fault.at_s - _COPIES_LEAD_S, *(at + _ACT_S for at in events)])
         return self._impact_at + int(min(earliest, fault.at_s) * 1e6)
 
     def _begin_copies(self, fault: Fault) -> Future[Copies]:
-        """The copies before a fault; faults of one moment have them in common."""
+        """Ask for the copies before a fault, once for all faults of the same time."""
         if fault.at_s not in self._copies:
             self._copies[fault.at_s] = self._ask_copies()
         return self._copies[fault.at_s]
@@ -250,7 +253,7 @@ class Timeline:
         return self._waits.begin(lambda: self._find_copies(without=silent))
 
     def _keep_copies(self, fault: Fault, copies: Future[Copies]) -> None:
-        """Record where the copies were before a fault. What is known too late may be what the fault did already."""
+        """Record where the copies were before a fault. A later answer is not used: the fault may have changed it."""
         if not copies.done():
             self.problems.append(f"where the copies were before {fault.name} was not known in time and is not recorded")
             return
@@ -260,12 +263,12 @@ class Timeline:
             self.problems.append(f"where the copies were before {fault.name} is unknown: {error}")
 
     def _remember_targets(self, fault: Fault) -> Course[None]:
-        """Note the targets of a fault that are chosen when it is injected, in case nobody can tell them then."""
+        """Note the targets that a fault would have now, in case no node answers when it is due."""
         if fault.targets.now is not None:
             yield from self._waits.do(lambda: self._ask_targets(fault))
 
     def _ask_targets(self, fault: Fault) -> str | None:
-        """Note the targets of a fault as they are now. Returns why there is none."""
+        """Note the targets of a fault as they are now. Returns None, or the reason if there are none."""
         try:
             targets = resolve_targets(fault.targets, self.run.topology, self.observation)
         except (AdminError, RunError) as error:
@@ -318,13 +321,13 @@ class Timeline:
             what=f"the effect of {fault.name} on {', '.join(targets)}{until}",
             every_s=0.01,
         )
-        # For clients that the scenario lets react to it.
+        # Clients read this record if the scenario makes them react to the fault.
         write_record(self.run, FaultEffective(fault=fault.name, at=self.clock.now_us()))
         self._record(fault, targets, FaultState.EFFECTIVE, evidence)
         self._effective.add(fault.name)
 
     def _list_silent_clusters(self) -> list[str]:
-        """The clusters that cannot answer, because all their serving nodes or all their storing nodes are down."""
+        """Return the clusters that cannot answer, because all their serving or all their storing nodes are down."""
         standing_by = {name for name, node in self.run.topology.nodes.items() if node.standby}
         down = {node for nodes in self._list_targets_in_force() for node in nodes}
         down |= {name for name in standing_by if not self.runtime.is_alive(name)}
@@ -357,7 +360,7 @@ class Timeline:
         )
 
     def _make_unhealthy_condition(self, earlier: str, for_s: float) -> Callable[[], bool]:
-        """The condition that no node of an earlier fault has been healthy for `for_s` seconds."""
+        """Return the condition that all nodes of an earlier fault have been unhealthy for `for_s` seconds."""
         specs = [self.specs[name] for name in self._injected[earlier]]
         since = self.clock.monotonic_s()
 
@@ -371,7 +374,7 @@ class Timeline:
         return unhealthy
 
     def _is_rereplicated(self, earlier: str) -> bool:
-        """Whether no segment names a node that an earlier fault keeps down, and none waits for a copy.
+        """Return whether no segment has a dead node of an earlier fault among its holders, and no segment lacks a copy.
 
         It checks both, because a system may notice a dead node only when its session ends, 30 s later.
         """
@@ -400,7 +403,7 @@ class Timeline:
         kind, around = FAULT_KINDS[fault.kind], self._make_surroundings(fault)
         evidence = yield from self._waits.poll(
             lambda: kind.find_recovery(
-                # Another fault may have begun or ended meanwhile.
+                # Another fault may have been injected or healed meanwhile.
                 replace(around, kept_down=self._list_kept_down(fault)),
                 targets,
             ),
@@ -429,21 +432,22 @@ class Timeline:
         )
 
     def _list_kept_down(self, fault: Fault) -> frozenset[str]:
-        """The nodes that other faults keep down."""
+        """Return the nodes that other faults keep down."""
         others = self._list_targets_in_force(fault.name, *self._healing)
         return frozenset(name for names in others for name in names)
 
     def _list_targets_in_force(self, *but: str) -> list[list[str]]:
-        """The targets of each fault that keeps nodes down and is not healed, except the faults `but`."""
+        """Return the targets of each fault that keeps nodes down and is not healed, except the faults `but`."""
         kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in self.scenario.faults}
-        harm = {name for name in list_harmful_faults(self.scenario) if kinds[name].keeps_down} - {*but, *self._healed}
+        harmful = {name for name in list_harmful_faults(self.scenario) if not kinds[name].leaves_nodes}
+        harm = harmful - {*but, *self._healed}
         return [targets for name, targets in self._injected.items() if name in harm]
 
     def _undo(self) -> list[Exception]:
-        """Heal the injected faults that are not permanent, the last one first. Returns why any of them is not proven.
+        """Heal the injected faults that are not permanent, the last one first. Returns the errors of faults not undone.
 
-        Every fault is healed before the recovery of any is waited for: a node may need those of another fault, as for a
-        majority. An exception of any type leaves the other faults to be healed.
+        All faults are healed before it waits for any recovery, because a node may need nodes of another fault, for
+        example for a majority. After an exception of any type, the other faults are still healed.
         """
         errors: list[Exception] = []
         healing: list[Fault] = []
@@ -470,10 +474,10 @@ class Timeline:
         return errors
 
     def _await_recoveries(self, faults: Sequence[Fault], note: Callable[[Fault, Exception], None]) -> None:
-        """Wait until the nodes of healed faults are healthy, and note why any of them is not.
+        """Wait until the nodes of healed faults are healthy, and call `note` for each fault whose nodes are not.
 
-        The faults take turns: to look whether nodes are healthy also starts those that ended by themselves, which the
-        nodes of another fault may need.
+        The faults take turns. A turn also restarts nodes of its fault that ended by themselves, and nodes of another
+        fault may need these.
         """
         begun_s, waiting = self.clock.monotonic_s(), list(faults)
         while waiting:
@@ -494,7 +498,7 @@ class Timeline:
     def _settle(self) -> list[Exception]:
         """Wait until no copy is missing, if missing copies can come back, and record where the copies are.
 
-        Returns why any of it could not be done.
+        It also checks that the network between the regions and the service manager still run. Returns all errors.
         """
         errors: list[Exception] = []
 
@@ -515,7 +519,7 @@ class Timeline:
         return errors
 
     def _find_disturbance(self) -> list[Exception]:
-        """Why a node may not have ended by itself or by a fault; empty where all did, or where nobody can tell."""
+        """Return [error] if a node may have been ended from outside the run; [] if not, or if that is unknown."""
         if isinstance(self.runtime, SeesOthersActs):
             try:
                 self.runtime.check_nobody_interfered()
@@ -540,13 +544,13 @@ class Timeline:
         )
 
     def _expects_repair(self) -> bool:
-        """Whether missing copies come back, because the system makes new ones or because the nodes returned."""
+        """Return whether missing copies come back, because the system makes new ones or no fault keeps nodes down."""
         if Ability.REPAIR in self.abilities:
             return True
         return Ability.UNDER_REPLICATION in self.abilities and not self._list_targets_in_force()
 
     def _find_copies(self, without: Collection[str] = ()) -> Copies:
-        """The copies in every cluster except `without`; none where the system cannot tell."""
+        """Return the copies in every cluster except `without`. Empty if the system lacks `Ability.COPIES`."""
         at = self.clock.now_us()
         segments = self.observation.find_copies(without=without) if Ability.COPIES in self.abilities else []
         return Copies(segments=segments, at=at)
@@ -587,5 +591,5 @@ class Timeline:
 
 
 def _describe(error: Exception) -> str:
-    """The sentence of an error that is meant to be read, else its type too."""
+    """Return an error's message; if it is not a BrokerproofError, with its type."""
     return str(error) if isinstance(error, BrokerproofError) else f"{type(error).__name__}: {error}"

@@ -1,45 +1,47 @@
-"""Whether the topic has reached the target rate, and what it held instead if it does not get there."""
+"""The check that the topic holds the target rate before the steady phase, and the reason if it does not."""
 
 from __future__ import annotations
 
 # The load counts as steady after this many seconds in a row at this share of the target rate.
 STEADY_S, STEADY_SHARE = 3, 0.9
-# The problem of a run whose load is too much begins so; the history reads it again.
+# The beginning of the problem of a run whose load is too high. The history searches for it.
 NEVER_HELD = "the topic never held"
-# A rate that has not grown by so much in so many seconds grows no more: a cluster is slow for half a minute after its
+# A rate has stalled if it has not grown by this factor in these seconds. A cluster is slow for half a minute after its
 # start, while its programs are compiled.
 _GROWTH, _STALLED_S = 1.05, 45.0
+# The processors limit the rate if they are busy to this percentage.
 _BUSY = 90.0
-# The share of the samples in which a producer waits for answers, from which on that is what limits the rate.
+# Waiting for answers limits the rate if a producer waits in more than this share of the samples.
 _OFTEN = 0.5
 
 
 class WarmUp:
-    """The rates of the topic from the first message on."""
+    """The topic's rates from the first message on, compared with the target rate."""
 
     def __init__(self, target: float, started_s: float, *, max_pending: int) -> None:
-        """`target` is in messages a second; all times are of the monotonic clock.
+        """`target` is in messages a second. All times are seconds of the monotonic clock.
 
-        A producer with `max_pending` unanswered messages waits for an answer.
+        A producer with `max_pending` pending messages counts as waiting for answers.
         """
         self._target, self._started_s, self._now_s = target, started_s, started_s
         self._last: tuple[float, int] | None = None
         self._held = 0
         self._best, self._best_s = 0.0, started_s
-        # Of this machine's processors, in percent, once messages came.
+        # How busy this machine's processors were, in percent, for each sample with messages.
         self._utilization: list[float] = []
         self._max_pending = max_pending
-        # How often messages came, and how often a producer waited for answers then.
+        # The number of samples with messages, and of those in which a producer waited for answers.
         self._samples, self._waits = 0, 0
 
     def add(self, count: int, now_s: float, utilization: float, *, pending: int) -> float | None:
-        """Note the topic's counter of messages, and how busy the machine was. Returns the rate, None for the first.
+        """Add a sample. Returns the rate in messages a second; None for the first sample or if `count` began again.
 
-        `pending` is the largest number of unanswered messages that a producer has.
+        `count` is the topic's counter of messages. `utilization` is how busy the processors were, in percent. `pending`
+        is the largest number of pending messages of a producer.
         """
         self._now_s = now_s
         last, self._last = self._last, (now_s, count)
-        # The counter begins again with each owner of the topic.
+        # The counter begins again at 0 with each owner of the topic.
         if last is None or count < last[1]:
             return None
         rate = (count - last[1]) / (now_s - last[0])
@@ -54,16 +56,16 @@ class WarmUp:
 
     @property
     def is_steady(self) -> bool:
-        """Whether the target rate has been held long enough."""
+        """Whether the last `STEADY_S` samples held the target rate."""
         return self._held >= STEADY_S
 
     @property
     def has_stalled(self) -> bool:
-        """Whether messages came for long enough without the rate having grown."""
+        """Whether messages come below the target rate, and the rate has not grown for `_STALLED_S` seconds."""
         return self._best > 0 and self._held == 0 and self._now_s - self._best_s > _STALLED_S
 
     def describe_shortfall(self) -> str:
-        """What was held instead of the target, why, and what to do."""
+        """Return a message: the best rate instead of the target, the reason, and the remedy."""
         after_s = self._now_s - self._started_s
         what = f"{NEVER_HELD} {self._target:.0f} messages/s for {STEADY_S} s in {after_s:.0f} s"
         if not self._utilization:
@@ -72,7 +74,7 @@ class WarmUp:
         if busy >= _BUSY:
             why, remedy = f"this machine can do no more: its processors were {busy:.0f} % busy", "lower workload.rate"
         elif self._waits > _OFTEN * self._samples:
-            # What limits a rate so, the time that an answer takes or the number of answers waited for, is one product.
+            # The rate is pending messages divided by the time of an answer. Which of the two limits it is unknown.
             why = (
                 f"its producers waited for answers with {self._max_pending} messages unanswered each, with this "
                 f"machine's processors {busy:.0f} % busy"

@@ -1,4 +1,4 @@
-"""Whether a disk has room for a run."""
+"""Checks that a disk has room for a run."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from pathlib import Path
 
 from brokerproof.errors import MachineError
 
-# The unpacked distribution takes 0.5 GB, its archive 0.4, the nodes of a run up to 1; the rest is for its tables.
+# The unpacked distribution takes 0.5 GB, its archive 0.4 GB, a run's nodes up to 1 GB. The rest is for its tables.
 NEEDED_GB = 3
-# Nodes are configured to stop writing once their disk is fuller than this share. The usual 0.95 leaves a lot unused.
+# Nodes are configured to stop writing if their disk is fuller than this share. The default 0.95 leaves much unused.
 FULL_SHARE = 0.99
 
 
 def measure_usable_gb(path: Path) -> float:
-    """The gigabytes that nodes can still write in a directory before they call its disk full. It need not exist yet."""
+    """Return how many GiB nodes can write to a directory before they report its disk as full.
+
+    The directory need not exist yet.
+    """
     disk = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists()))
     return (disk.free - (1 - FULL_SHARE) * disk.total) / 2**30
 
 
 def check_disk_space(path: Path) -> None:
-    """Raises MachineError where there is less than a run needs."""
+    """Raises MachineError if nodes can write less than `NEEDED_GB` to a directory."""
     found = measure_usable_gb(path.absolute())
     if found < NEEDED_GB:
         raise MachineError(

@@ -1,4 +1,4 @@
-"""Files that are written whole: under another name, and renamed, so that no reader ever sees half of one."""
+"""Files that are written under a temporary name and then renamed, so that a reader never sees half a file."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from brokerproof.errors import MachineError
 
 _UNFINISHED = re.compile(r"\..+\.(?P<pid>\d+)-\d+")
 
-# For a file that only this user may read.
+# The permissions of a file that only this user may read.
 PRIVATE = 0o600
 
 
 def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -> None:
-    """Write a file of this machine; the process's umask takes from its permissions, as always.
+    """Write a file on this machine, with `permissions` less the process's umask.
 
-    Raises MachineError where it cannot be written.
+    Raises MachineError if it cannot be written.
     """
     try:
         with stage_file(path) as unfinished:
-            # The file has its permissions from the first moment on, because it may hold a secret.
+            # The file is created with its final permissions, because it may contain a secret.
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, permissions)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content.encode() if isinstance(content, str) else content)
@@ -38,9 +38,9 @@ def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -
 
 @contextmanager
 def stage_file(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write a file under, which becomes `path` at the end of the block.
+    """Yield a temporary path next to `path`. At the end of the block, the file there is renamed to `path`.
 
-    For files that another program writes. Nothing is left where the block fails.
+    Use it for files that another program writes. If the block fails, the temporary file is removed.
     """
     unfinished = path.with_name(_unfinished_name(path.name))
     try:
@@ -52,9 +52,10 @@ def stage_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def stage_object(location: str, mode: str) -> Iterator[IO[Any]]:
-    """A file at any location that fsspec knows, open for writing, which gets its name at the end of the block.
+    """Yield a file that is open for writing, and that gets its final name at the end of the block.
 
-    Makes the directory. Raises MachineError where it cannot be written; nothing is left then.
+    The location is any that fsspec knows; its directory is made. If the block fails, the unfinished file is removed.
+    Raises MachineError if the file cannot be written.
     """
     filesystem, path = fsspec.url_to_fs(location)
     directory, _, name = path.rpartition("/")
@@ -73,14 +74,14 @@ def stage_object(location: str, mode: str) -> Iterator[IO[Any]]:
 
 
 def remove_abandoned_files(directory: Path) -> None:
-    """Remove what processes of this machine were writing below a directory when they were killed."""
+    """Remove the unfinished files below a directory whose processes on this machine have ended."""
     for file in directory.rglob(".*"):
         if (name := _UNFINISHED.fullmatch(file.name)) and not psutil.pid_exists(int(name["pid"])):
             file.unlink(missing_ok=True)
 
 
 def _unfinished_name(name: str) -> str:
-    # Spark takes files whose names begin with a dot for no part of a table.
+    # The name begins with a dot, because Spark ignores such files when it reads a table.
     return f".{name}.{os.getpid()}-{threading.get_ident()}"
 
 

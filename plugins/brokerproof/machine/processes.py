@@ -1,8 +1,8 @@
-"""Processes that outlive whoever started them: how they are started, recorded, found again and ended.
+"""Processes that outlive the process that started them: how they are started, recorded, found again and ended.
 
-Such a process is found in two ways, so that none is forgotten, whenever its starter is killed. A mark in its
-environment says from the first moment on whose it is; to find a mark means to look at every process of the machine. A
-record, a file with the process's id and start time, is looked up at once, and exists shortly after the start.
+Such a process can be found in two ways, so that none is lost if its starter is killed. A mark in its environment names
+its owner from its first moment on, but a search for marks has to look at every process of the machine. A record is a
+file with the process's id and start time. It is fast to look up, but is written shortly after the start.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import psutil
 from brokerproof.errors import MachineError
 from brokerproof.machine.files import write_whole
 
-# The variable of every process that belongs to a run, and of every one that serves all runs.
+# The environment variable with the mark, for processes that belong to a run, and for those that serve all runs.
 MARK, SERVICE_MARK = "BROKERPROOF_NODE", "BROKERPROOF_SERVICE"
-# How far start times may differ as numbers and be the same; the kernel counts in hundredths of a second.
+# Start times that differ by at most this are the same; the kernel counts them in hundredths of a second.
 _SAME_S = 0.005
 _END_TIMEOUT_S = 10.0
 
@@ -53,10 +53,10 @@ def start_process(
     descriptors: Sequence[int] = (),
     variable: str = MARK,
 ) -> subprocess.Popen[bytes]:
-    """Start a process in a session of its own and record it; what it prints is added to `log`.
+    """Start a process in a session of its own, write its record, and append its output to the file `log`.
 
-    `environment` is all of its environment but the mark; the starter's own mark does not count for it. The record holds
-    the `facts` too. The process inherits the `descriptors`.
+    Its environment is `environment` with `mark` instead of any other mark. The record also contains the `facts`. The
+    process inherits the `descriptors`.
     """
     unmarked = {name: value for name, value in environment.items() if name not in (MARK, SERVICE_MARK)}
     for file in (record, log):
@@ -78,7 +78,7 @@ def start_process(
 
 
 def find_recorded_process(record: Path) -> psutil.Process | None:
-    """The process that a record names, None where there is no record or the process has ended."""
+    """Return the process that a record names; None if there is no record or the process has ended."""
     try:
         content = json.loads(record.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -87,23 +87,22 @@ def find_recorded_process(record: Path) -> psutil.Process | None:
 
 
 def read_start(pid: int) -> float:
-    """When a process started, in seconds since the machine's boot. Raises psutil.NoSuchProcess where there is none.
+    """Return when a process started, in seconds since the machine's boot. Raises psutil.NoSuchProcess if it is gone.
 
-    Unlike the time of day this never changes: not when the clock is set, nor when a virtual machine catches up.
+    Unlike the time of day, this number stays the same if the clock is set or a virtual machine corrects its time.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         raise psutil.NoSuchProcess(pid) from None
-    # Field 22, see proc_pid_stat(5); the second one is a name in brackets, which may hold anything.
+    # Field 22, see proc_pid_stat(5). Field 2 is a name in brackets, which may contain any character.
     return int(stat[stat.rindex(b")") + 2 :].split()[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def find_process(pid: int, created: float) -> psutil.Process | None:
-    """The process with this pid that was started then (as `read_start` tells it), None if it has ended.
+    """Return the process with this pid and this start time, as `read_start` returns it; None if it has ended.
 
-    A pid is given again; only together with the start time it is one process. A child of this process that has ended is
-    reaped.
+    The kernel reuses pids, so only both together identify a process. A child of this process that has ended is reaped.
     """
     try:
         process = psutil.Process(pid)
@@ -119,9 +118,9 @@ def find_process(pid: int, created: float) -> psutil.Process | None:
 
 
 def find_marked_processes(below: Path | None = None, *, variable: str = MARK) -> Iterator[psutil.Process]:
-    """The marked processes of this machine that this user may look at, all or those that belong to a directory.
+    """Yield the marked processes that this user may inspect, except this one.
 
-    What belongs to a directory below it counts too.
+    If `below` is given, only those whose marks name this directory or one below it.
     """
     for process in psutil.process_iter():
         mark = read_mark(process, variable=variable)
@@ -132,7 +131,7 @@ def find_marked_processes(below: Path | None = None, *, variable: str = MARK) ->
 
 
 def read_mark(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
-    """The mark in a process's environment, None where it has none or the process has ended."""
+    """Return the mark in a process's environment; None if it has none, has ended, or cannot be inspected."""
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
@@ -143,7 +142,10 @@ def read_mark(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
 
 
 def end_processes(processes: Iterable[psutil.Process]) -> list[str]:
-    """SIGKILL processes and wait until they are gone; their names from the marks. Raises MachineError."""
+    """Kill the processes with marks and wait until they are gone. Returns the names in their marks.
+
+    Raises MachineError if one is not gone after `_END_TIMEOUT_S`.
+    """
     ended = {process: mark.name for process in processes if (mark := read_mark(process)) is not None}
     for process in ended:
         send_signal(process, signal.SIGKILL)

@@ -1,9 +1,9 @@
 """Slots of this machine: each is one address range, held by one run at a time.
 
-A slot is held by a lock on a file. Whoever takes a slot hands the locked file on to the run's monitor, which lives as
-long as the run does; when the last process that has it open ends, however it ends, the kernel frees the lock. A record
-beside it names the run. A record whose slot nobody holds means that its run died: what that run left has to be ended
-before the slot is used again.
+A process holds a slot by a lock on a file. It passes the locked file to the run's monitor, which lives until the run
+ends. The kernel frees the lock when the last process with the open file ends, for any reason. A record next to the lock
+file names the run. If a slot has a record but is not held, its run died. The processes and containers that it left must
+be ended before the slot is used again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from brokerproof.settings import from_environment
 
 
 def count_slots() -> int:
-    """How many clusters this machine carries at a time: `max_clusters` of the settings, or one per 6 GiB of memory."""
+    """Return how many clusters may run at a time: `max_clusters` of the settings, or one per 6 GiB of memory."""
     given = from_environment().max_clusters
     return given or max(1, min(200, psutil.virtual_memory().total // (6 * 2**30)))
 
 
 def directory() -> Path:
-    """Where this user's slots are; one place for all checkouts, because addresses are the machine's."""
+    """Return the directory of this user's slots. All checkouts share it, because they share the machine's addresses.
+
+    Raises MachineError if its parent belongs to another user.
+    """
     path = from_environment().leases
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.getuid():
@@ -42,9 +45,9 @@ def directory() -> Path:
 
 
 class Slot:
-    """A slot that this process holds, until `close` or the end of a `with` block.
+    """A slot that this process holds until `close` or the end of a `with` block.
 
-    A process that inherits `descriptor` goes on holding it.
+    A process that inherits `descriptor` holds the slot too, until it ends.
     """
 
     def __init__(self, number: int, record: Path, descriptor: int) -> None:
@@ -53,19 +56,19 @@ class Slot:
 
     @property
     def run(self) -> str | None:
-        """The directory of the run that the slot was assigned to last, None where nothing of it is left."""
+        """The directory of the run that the slot was last assigned to; None if the slot was cleared since."""
         return _read_run(self._record)
 
     def assign(self, run_directory: str) -> None:
-        """Record whose the slot is. What the run before left must have been ended."""
+        """Record that the slot belongs to a run. Everything that the previous run left must have been ended."""
         write_whole(self._record, json.dumps({"run": run_directory}))
 
     def clear(self) -> None:
-        """Record that nothing is left of the run."""
+        """Record that everything of the run has ended, so that the slot belongs to no run."""
         self._record.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Hold it no longer."""
+        """Release the slot, unless another process inherited `descriptor`."""
         os.close(self.descriptor)
 
     def __enter__(self) -> Self:
@@ -76,7 +79,10 @@ class Slot:
 
 
 def take(*, timeout_s: float, besides: Collection[int] = ()) -> Slot:
-    """Take a slot that is none of `besides`, waiting for a free one. Raises MachineError where none becomes free."""
+    """Wait for a free slot, other than those numbered in `besides`, and take it.
+
+    Raises MachineError if none becomes free within `timeout_s` seconds.
+    """
 
     def find_first_free() -> Slot | None:
         numbers = (number for number in range(count_slots()) if number not in besides)
@@ -92,9 +98,9 @@ def take(*, timeout_s: float, besides: Collection[int] = ()) -> Slot:
 
 
 def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
-    """Take the slot of a run as soon as its monitor has ended; None where it does not end in time.
+    """Take the slot of a run once the run's monitor has ended.
 
-    It is also None where the slot no longer belongs to the run: it was given back, or another run took it.
+    Returns None if the monitor does not end within `timeout_s` seconds, or if the run no longer has a slot.
     """
 
     def taken() -> tuple[Slot | None] | None:
@@ -115,26 +121,26 @@ def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
 
 
 def list_runs() -> list[str]:
-    """The directories of the runs that have slots. A run that died is listed until its slot is taken again."""
+    """Return the directories of the runs that have slots, including dead runs whose slots were not used again."""
     return list(_read_records().values())
 
 
 def list_held_runs() -> list[str]:
-    """The directories of the runs whose slots are held: they go on."""
+    """Return the directories of the runs that go on: a process holds their slots."""
     return [run for number, run in _read_records().items() if _is_held(number)]
 
 
 def are_all_held() -> bool:
-    """Whether every slot is held by a run that goes on, or by somebody who is just taking it."""
+    """Return whether every slot is held, by a run that goes on or by a process that is just taking it."""
     return all(_is_held(number) for number in range(count_slots()))
 
 
 def _lock(number: int) -> Slot | None:
-    """The slot, None while another process holds it."""
+    """Lock and return the slot; None if another process holds it."""
     path = directory()
     descriptor = os.open(path / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        # Not a lock of fcntl or lockf: that would belong to this process and end with it.
+        # Not fcntl or lockf: their locks belong to this process and end with it, even if another one has the file open.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
@@ -150,7 +156,7 @@ def _is_held(number: int) -> bool:
     except FileNotFoundError:
         return False
     try:
-        # The lock is shared, so that two processes that look at the same time do not see each other as a holder.
+        # A shared lock, so that two processes that look at the same time do not take each other for a holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -160,7 +166,7 @@ def _is_held(number: int) -> bool:
 
 
 def _read_records() -> dict[int, str]:
-    """The run that the record of each slot names."""
+    """Return {number of a slot: directory of the run in its record}."""
     numbers = sorted(int(file.stem) for file in directory().glob("*.json"))
     return {number: run for number in numbers if (run := _read_run(directory() / f"{number}.json")) is not None}
 

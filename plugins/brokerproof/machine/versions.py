@@ -19,11 +19,10 @@ _PACKAGES = {
 
 @cache
 def read_installed_versions() -> Mapping[str, str | None]:
-    """Versions by name, without those of a messaging system; None where a package is not installed.
+    """Return {name: version} of the software except messaging systems; a version is None if its package is missing.
 
-    `brokerproof` is the git commit where there is one.
-
-    A process reads them once, because the code that it has loaded stays the same when files change.
+    The version of `brokerproof` is its git commit if it runs from a checkout. A process reads the versions once,
+    because its loaded code does not change with the files.
     """
     return {
         "python": platform.python_version(),
@@ -33,7 +32,7 @@ def read_installed_versions() -> Mapping[str, str | None]:
 
 
 def read_package_version(name: str) -> str | None:
-    """The version of an installed package, None where it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -41,8 +40,8 @@ def read_package_version(name: str) -> str | None:
 
 
 def _read_commit(directory: Path) -> str | None:
-    """The commit that the package is of, with `-dirty` where files differ from it."""
-    # A package that is installed inside another project's checkout is no file of that repository.
+    """Return the commit of the package's checkout, with `-dirty` if files differ from it; None without a checkout."""
+    # The package may be installed inside another project's checkout. Its files are not in that repository then.
     if _run_git(directory, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None
     return _run_git(directory, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")

@@ -1,7 +1,7 @@
-"""The link process: `python -m brokerproof.network DIRECTORY`, where DIRECTORY holds link.json.
+"""The link process: `python -m brokerproof.network DIRECTORY`, where DIRECTORY contains link.json.
 
-In a container DIRECTORY holds control.json too, which says where the process is asked, and it takes the addresses that
-it has to listen on.
+In a container, DIRECTORY also contains control.json with the address for requests, and the process first takes the
+addresses that it listens on.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from brokerproof.network.process import ADDRESS_TAKEN, CONTROL_FILE, PLAN_FILE, 
 
 
 def main(directory: Path) -> int:
-    """Serve all routes until the process is ended; the exit status where it cannot begin."""
+    """Serve all routes until the process is ended. If it cannot start, it returns the exit status."""
     file = directory / PLAN_FILE
     plan = parse(Plan, json.loads(file.read_text(encoding="utf-8")), file=str(file))
-    # The poller's own number must be small, because select takes none from 1024 on; listeners take thousands.
+    # The poller is made before the thousands of listeners, because select needs a file descriptor below 1024.
     poller = Poller()
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
@@ -41,14 +41,14 @@ def main(directory: Path) -> int:
         print(error, file=sys.stderr, flush=True)
         return ADDRESS_TAKEN
     record_link(directory.parent, os.getpid(), control)
-    # What exists by now lives as long as the process: the collector need not look at it again and again.
+    # The objects that exist now live until the process ends, so the garbage collector need not look at them.
     gc.freeze()
     poller.run()
     return os.EX_OK
 
 
 def _find_control(directory: Path, plan: Plan) -> PathOfControl | AddressOfControl:
-    """Raises MachineError."""
+    """Return the control socket. In a container, take the routes' addresses first. Raises MachineError if it fails."""
     file = directory / CONTROL_FILE
     if not file.exists():
         return choose_path(directory)

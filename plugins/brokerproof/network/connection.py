@@ -1,4 +1,4 @@
-"""One connection of a viewer to a target: its set-up, its two pipes, its end."""
+"""One connection of a viewer to a target: its set-up, its two pipes, and its end."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from brokerproof.network.way import Way
 
 log = logging.getLogger(__name__)
 
-# A size that is set does not grow by itself: during a cut the kernel takes no more than this from a sender.
+# The kernel does not enlarge a buffer whose size is set, so during a cut it takes at most about 400 KiB from a sender.
 RECEIVE_BUFFER_BYTES = 262_144
 _REDIAL_EVERY_S = 0.02
 
 
 class Connection:
-    """A viewer's socket and, from the time at which the SYN has arrived, the target's."""
+    """A viewer's socket, and the target's, which is opened when the emulated SYN has arrived."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Connection:
     ) -> None:
         self._target_address, self._poller, self._on_close = target, poller, on_close
         self._redial_s = redial_s
-        # When the target was called first (monotonic seconds).
+        # When the link first tried to connect to the target (monotonic seconds).
         self._dialed_at: float | None = None
         self._there = Pipe(there, poller, most_held=most_held, on_end=self._finish_there)
         self._back = Pipe(back, poller, most_held=most_held, on_end=self._finish_back)
@@ -49,13 +49,13 @@ class Connection:
         self._target: End | None = None
         self._dialing: socket.socket | None = None
         self._is_closed = False
-        # The SYN was under way when the way was cut, and is sent again when it heals.
+        # The SYN would have arrived during a cut, and is sent again when the route heals.
         self._syn_lost = False
         self._finished: set[Pipe] = set()
 
     @property
     def pipes(self) -> tuple[Pipe, Pipe]:
-        """Both directions: there and back."""
+        """Both directions: from the viewer to the target, and back."""
         return self._there, self._back
 
     def start(self) -> None:
@@ -83,8 +83,8 @@ class Connection:
         if self._is_cut():
             self._syn_lost = True
             return
-        # On a wire the viewer's first bytes depart when the SYN-ACK is back, and the target knows of the connection
-        # when the ACK has arrived. Here both know earlier, so that their first bytes have to wait.
+        # On a wire, the viewer's first bytes depart when the SYN-ACK is back, and the target's when the ACK arrives.
+        # Here both sides are connected earlier, so their first bytes have to wait.
         there, back = self._there.way.delay_s, self._back.way.delay_s
         now = time.monotonic()
         self._dialed_at = self._dialed_at or now
@@ -102,7 +102,7 @@ class Connection:
         dialing.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         failure = dialing.connect_ex(self._target_address)
         if failure not in (0, errno.EINPROGRESS):
-            # The target did not do this: no local port is free, or there is no route to it.
+            # The target did not refuse. Either no local port is free, or there is no route to the target.
             log.error("no connection to %s:%d: %s", *self._target_address, os.strerror(failure))
             self._refuse()
             return
@@ -130,7 +130,7 @@ class Connection:
         self._back.open(self._target_opens_at)
 
     def _refuse(self) -> None:
-        """The target cannot be connected to: put the RST for the viewer on its way."""
+        """Put a RST for the viewer on its way, because the target cannot be connected to."""
         self._there.way.meter.refused += 1
         if self._dialing is not None:
             self._poller.close(self._dialing)

@@ -22,7 +22,7 @@ _LONGEST_REQUEST = 1_048_576
 
 
 class Request(BaseModel):
-    """One line: what is asked and the secret of the address; all other fields are what the request is about."""
+    """One line: the request's name, and the secret of the address; all other fields are the request's content."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -51,10 +51,10 @@ class RemovalRequest(FrozenModel):
 
 
 class Control:
-    """Answers requests about a network, of whoever knows the secret of its address."""
+    """Answers the requests about a network that contain the secret of its address."""
 
     def __init__(self, address: PathOfControl | AddressOfControl, network: EmulatedNetwork, poller: Poller) -> None:
-        """Raises OSError where nothing can listen at the address."""
+        """Begin to listen at `address`. Raises OSError if it cannot be used."""
         self._network, self._poller, self._secret = network, poller, address.secret
         self._socket = address.listen()
         self._socket.setblocking(False)
@@ -62,9 +62,10 @@ class Control:
         poller.watch(self._socket.fileno(), IN, self._accept)
 
     def answer(self, line: bytes) -> dict[str, Any]:
-        """The answer to a request: `{"ok": …}` or `{"error": sentence}`, whatever the line holds."""
-        # Whoever reaches the address may send anything, and an exception would end the process with every route.
-        # Unlike `json`, pydantic refuses text that UTF-8 cannot encode, and deep nesting without a RecursionError.
+        """Return the answer to a request, even to an invalid one: `{"ok": …}` or `{"error": sentence}`."""
+        # Any program that reaches the address may send any bytes, and an exception would end the process and all its
+        # routes. `json` accepts text that UTF-8 cannot encode, and raises RecursionError for deep nesting. pydantic
+        # raises ValidationError for both.
         try:
             request = Request.model_validate_json(line)
         except ValidationError as error:

@@ -1,7 +1,7 @@
-"""Where the control socket of a link process is: a path on this machine, or an address with a secret.
+"""The location of a link process's control socket: a path on this machine, or an address with a secret.
 
-A process of this machine has a unix socket, which only its user may open. One in a container is asked at an address
-that others reach too, so that every request has to hold the secret that the two of them share.
+A link process on this machine has a unix socket, which only its user may open. One in a container has an address that
+other programs can reach too, so every request must contain the secret that the run shares with the link process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from brokerproof.errors import MachineError
 from brokerproof.experiment.yaml_models import FrozenModel
 
-# sun_path holds 108 bytes on Linux, the last of them a zero.
+# Linux allows 108 bytes for the path of a unix socket, including a zero byte at its end.
 _LONGEST_PATH = 107
 
 
@@ -25,7 +25,7 @@ class PathOfControl(FrozenModel):
     path: str
 
     def connect(self, timeout_s: float) -> socket.socket:
-        """Raises OSError."""
+        """Raises OSError if no process listens there."""
         peer = socket.socket(socket.AF_UNIX)
         try:
             peer.settimeout(timeout_s)
@@ -36,7 +36,7 @@ class PathOfControl(FrozenModel):
         return peer
 
     def listen(self) -> socket.socket:
-        """Raises OSError."""
+        """Replace any older socket at the path. Raises OSError if that fails."""
         Path(self.path).unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(self.path)
@@ -45,31 +45,31 @@ class PathOfControl(FrozenModel):
 
     @property
     def secret(self) -> str:
-        """None: whoever may open the socket is trusted."""
+        """An empty string, because only this user may open the socket."""
         return ""
 
 
 class AddressOfControl(FrozenModel):
-    """An address and a port."""
+    """An address and port, and the secret of requests to it."""
 
     host: str
     port: int
     secret: str
 
     def connect(self, timeout_s: float) -> socket.socket:
-        """Raises OSError."""
+        """Raises OSError if no process answers there."""
         return socket.create_connection((self.host, self.port), timeout=timeout_s)
 
     def listen(self) -> socket.socket:
-        """Raises OSError."""
+        """Raises OSError if the address or port cannot be used."""
         return socket.create_server((self.host, self.port))
 
 
 def choose_path(directory: Path) -> PathOfControl:
-    """The control socket of the link process whose directory is given.
+    """Return the control socket of the link process with this directory.
 
-    It is in the directory itself. Where that path is too long for a unix socket, it is in a directory of this user,
-    below the temporary one, under a name made from the path. Raises MachineError where neither can be used.
+    It is in the directory itself. If that path is too long for a unix socket, it is in a private directory of this user
+    below the system's temporary one, with a name made from the path. Raises MachineError if neither can be used.
     """
     path = directory / "control.sock"
     if len(os.fsencode(path)) <= _LONGEST_PATH:

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from brokerproof.network.poller import Poller
 
-# Turns are given this long before the segment leaves, each with its exact time: one wake-up per 2 ms, not per segment.
+# A turn is given up to this many seconds before its segment leaves, with the segment's exact time. So the poller wakes
+# up once per 2 ms, not once per segment.
 _AHEAD_S = 0.002
 
 
@@ -16,15 +17,15 @@ class Sender(Protocol):
     """Waits for its turns on a line."""
 
     def take_turn(self, most: int, now: float) -> bool:
-        """Send the next segment, of at most `most` bytes; `now` is monotonic. Returns whether more waits."""
+        """Send the next segment, of at most `most` bytes; `now` is monotonic. Returns whether more bytes wait."""
 
 
 class Line:
-    """Sends one segment after the other at its bandwidth; the senders that wait take turns."""
+    """Sends one segment after another at its bandwidth; waiting senders take turns."""
 
     def __init__(self, bandwidth_mbit: float, poller: Poller) -> None:
         self.bytes_per_s = bandwidth_mbit * 1_000_000 / 8
-        # What a sender may send in one turn: a packet on a slow line, the bytes of 2 ms on a fast one.
+        # The most bytes that a sender may send in one turn: a packet on a slow line, the bytes of 2 ms on a fast one.
         self._turn_bytes = int(min(65_536, max(1_500, self.bytes_per_s * _AHEAD_S)))
         self._poller = poller
         self._free_at = 0.0
@@ -32,18 +33,18 @@ class Line:
         self._wake_up_is_set = False
 
     def join(self, sender: Sender) -> None:
-        """Put a sender into the queue."""
+        """Add a sender to the queue."""
         self._waiting.append(sender)
         if not self._wake_up_is_set:
             self._serve()
 
     def leave(self, sender: Sender) -> None:
-        """Take a sender out of the queue, if it is there."""
+        """Remove a sender from the queue, if it is there."""
         if sender in self._waiting:
             self._waiting.remove(sender)
 
     def send(self, size: int, now: float) -> float:
-        """Occupy the line with `size` bytes. Returns when the last of them leaves (monotonic seconds)."""
+        """Occupy the line with `size` bytes. Returns the time at which the last byte leaves (monotonic seconds)."""
         self._free_at = max(self._free_at, now) + size / self.bytes_per_s
         return self._free_at
 

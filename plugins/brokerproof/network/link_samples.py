@@ -1,4 +1,4 @@
-"""Samples of what the link process measured. Taking them begins a new interval, so only one process takes them."""
+"""Samples of the link process's measurements. Each call begins a new interval, so only one process may take them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TRAFFIC = (
 
 
 def sample_links(network: Network) -> list[Sample]:
-    """The traffic from each region to each other one, what the link added to it, and the process's own load.
+    """Return samples of the traffic between each pair of regions, of the delay that the link added, and of its load.
 
-    `added_…_ms` is beyond the delay that was ordered; where nothing was timed since the last samples, it is left out.
+    `added_…_ms` is the delay beyond the one that was ordered. It is left out if no chunk was timed since the last call.
     """
     metrics = network.metrics()
     values: dict[tuple[str, str], float] = {

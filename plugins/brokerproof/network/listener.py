@@ -16,7 +16,7 @@ from brokerproof.network.way import Way
 
 log = logging.getLogger(__name__)
 
-# asm-generic/socket.h; Python has no names for them.
+# From asm-generic/socket.h, because Python has no names for them.
 _SO_ATTACH_FILTER = 26
 _SO_DETACH_FILTER = 27
 # A classic BPF program of one instruction, `ret #0`: accept 0 bytes of any packet.
@@ -29,10 +29,9 @@ _TRY_AGAIN_S = 0.1
 class Listener:
     """Accepts a viewer's connections. While the route is cut, their SYNs are dropped, as on a dead wire.
 
-    A socket filter drops them, which needs no privilege. Measured: a backlog of 0 instead would still let the first
-    connection in (Linux counts to one more than the backlog). With the filter none is let in. A connection whose SYN
-    was dropped is made by the first SYN that its kernel repeats after the filter is gone, 1, 2, 3, 4, 5, 7, 11 s …
-    after the first one.
+    A socket filter drops them, which needs no privilege. Measured: the filter lets no connection in, while a backlog of
+    0 would still let the first one in (Linux counts to one more than the backlog). The viewer's kernel repeats a
+    dropped SYN 1, 2, 3, 4, 5, 7, 11 s … after the first one. The first SYN after the filter is removed connects.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class Listener:
                 f"{error.strerror}; end what listens there (`brokerproof down` ends what earlier runs left)"
             ) from error
         try:
-            # Shows now, and not at the first cut, whether this kernel can do it.
+            # Tried now, so that a kernel without filters is found at the start and not at the first cut.
             self._drop_packets(True)
             self._drop_packets(False)
         except OSError as error:

@@ -9,7 +9,7 @@ _BUCKETS = 4 * 33
 
 
 class AddedDelay(FrozenModel):
-    """How much later than ordered the chunks of an interval were delivered."""
+    """The delay beyond the ordered one with which the chunks of an interval were delivered."""
 
     count: int
     p50_ms: float
@@ -18,7 +18,7 @@ class AddedDelay(FrozenModel):
 
 
 class Histogram:
-    """Counts durations in buckets, four for each doubling, so that a quantile is at most a quarter too high."""
+    """Counts durations in buckets, four per doubling, so that a quantile is at most a quarter too high."""
 
     def __init__(self) -> None:
         self._counts = [0] * _BUCKETS
@@ -36,7 +36,7 @@ class Histogram:
             self._max_s = seconds
 
     def take(self) -> AddedDelay:
-        """The durations counted since the last call; begins to count again from zero."""
+        """Return the durations since the last call, and set the counts to zero."""
         added = AddedDelay(
             count=self._count, p50_ms=self._quantile_ms(0.5), p99_ms=self._quantile_ms(0.99), max_ms=self._max_s * 1000
         )
@@ -53,7 +53,7 @@ class Histogram:
 
 
 def _upper_microseconds(bucket: int) -> int:
-    """The upper end of a bucket, in microseconds."""
+    """Return the upper end of a bucket, in microseconds."""
     if bucket < 4:
         return bucket + 1
     bits, quarter = divmod(bucket + 8, 4)

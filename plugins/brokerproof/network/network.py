@@ -1,4 +1,4 @@
-"""The whole emulated network of a run: its listeners, the conditions in force, what was measured."""
+"""The whole emulated network of a run: its listeners, the conditions in force, and its measurements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Regions = tuple[str, str]
 
 
 class Effect(FrozenModel):
-    """The evidence that something was done: since `at` (microseconds since the epoch), to so many connections."""
+    """The evidence that a request took effect: since when, and on how many connections and listeners.
+
+    `at` is in microseconds since the epoch.
+    """
 
     at: int
     connections: int
@@ -33,37 +36,41 @@ class State(FrozenModel):
 
     at: int
     conditions: list[Condition]
-    # By id: the effect of each condition in force, and of each reset.
+    # {id: effect} of each condition in force, and of each reset.
     effects: dict[str, Effect]
     listeners: int
-    # Listeners whose route is cut in at least one direction.
+    # The number of listeners whose route is cut in at least one direction.
     cut_listeners: int
     connections: int
 
 
 class PairMetrics(FrozenModel):
-    """Traffic from one region to another; bytes and connections since the start, `added` since the last metrics."""
+    """Traffic from one region to another.
+
+    `bytes`, `opened` and `refused` count since the start. `held_bytes` and `open` are current. `added` is of the
+    interval.
+    """
 
     sender: str
     receiver: str
     bytes: int
     held_bytes: int
-    # Connections that the sender's region opened to the receiver's.
+    # Connections that the sender's region opened to the receiver's. `refused` are those whose target did not accept.
     open: int
     opened: int
     refused: int
-    # What the emulator added to the delays that were ordered.
+    # The delay that the emulation added to the ordered one.
     added: AddedDelay
 
 
 class Metrics(FrozenModel):
-    """What was measured; intervals reach from one request for metrics to the next."""
+    """The measurements of the link process. An interval lasts from one request for metrics to the next."""
 
     at: int
     interval_s: float
     # CPU seconds of the link process since its start.
     cpu_s: float
-    # The longest in the interval that a socket had to wait because others were served.
+    # The longest time in the interval that a socket had to wait while others were served.
     longest_turn_ms: float
     pairs: list[PairMetrics]
 
@@ -72,13 +79,13 @@ class EmulatedNetwork:
     """Listens for all routes; conditions are added and removed while it runs."""
 
     def __init__(self, plan: Plan, poller: Poller) -> None:
-        """Raises MachineError where an address or port is taken."""
+        """Raises MachineError if an address or port is taken."""
         self._plan, self._poller = plan, poller
         self._conditions: dict[str, Condition] = {}
         self._effects: dict[str, Effect] = {}
         self._shapes = {(shape.sender, shape.receiver): shape for shape in plan.shapes}
         self._meters: dict[Regions, Meter] = {}
-        # By the cause of the limit: None is the shape of the pair of regions, else a condition's id.
+        # {(cause of the limit, regions): line}. The cause is a condition's id, or None for the shape of the regions.
         self._lines: dict[tuple[str | None, Regions], Line] = {}
         self._ways: list[Way] = []
         self._listeners: list[Listener] = []
@@ -102,11 +109,10 @@ class EmulatedNetwork:
         self._apply()
 
     def routes(self) -> list[Route]:
-        """All routes."""
         return self._plan.routes
 
     def add(self, condition: Condition) -> Effect:
-        """Put a condition in force. Raises InputError where its id is in use or no route is concerned."""
+        """Put a condition in force. Raises InputError if its id is in use or it concerns no route."""
         if condition.id in self._conditions:
             raise InputError(f"condition `{condition.id}` is in force already", remedy="remove it or choose another id")
         self._check(condition.senders, condition.receivers, condition.both_ways)
@@ -116,7 +122,7 @@ class EmulatedNetwork:
         return self._effects[condition.id]
 
     def remove(self, condition_id: str) -> Effect:
-        """End a condition. Raises InputError where none has the id."""
+        """End a condition. Raises InputError if no condition has this id."""
         if condition_id not in self._conditions:
             raise InputError(
                 f"no condition is called `{condition_id}`", remedy=suggest_name(condition_id, self._conditions)
@@ -128,10 +134,10 @@ class EmulatedNetwork:
         return self._effect(condition)
 
     def reset(self, id: str, senders: list[str], receivers: list[str], both_ways: bool) -> Effect:
-        """Close with a RST every connection in which one of the senders talks to one of the receivers.
+        """Close every connection between one of the senders and one of the receivers with a RST.
 
-        Both ends learn of it at once, whatever the delay, even across a cut. Raises InputError where no route is
-        concerned or a condition has the id.
+        Both ends get the RST at once, without delay and even across a cut. Raises InputError if no route is concerned,
+        or if a condition in force has this id.
         """
         if id in self._conditions:
             raise InputError(f"condition `{id}` is in force", remedy="choose another id")
@@ -144,7 +150,7 @@ class EmulatedNetwork:
         return self._effects[id]
 
     def count_bytes(self, senders: list[str], receivers: list[str], both_ways: bool) -> int:
-        """Bytes from the senders that reached the receivers since the start; unlike `metrics`, anyone may ask."""
+        """Return how many bytes from the senders reached the receivers since the start; begins no new interval."""
         self._check(senders, receivers, both_ways)
         return sum(
             way.bytes_delivered
@@ -153,7 +159,6 @@ class EmulatedNetwork:
         )
 
     def state(self) -> State:
-        """The conditions in force, and their effects."""
         return State(
             at=clock.now_us(),
             conditions=list(self._conditions.values()),
@@ -164,7 +169,7 @@ class EmulatedNetwork:
         )
 
     def metrics(self) -> Metrics:
-        """What was measured; starts a new interval."""
+        """Return the measurements, and begin a new interval."""
         now = time.monotonic()
         open_connections = dict.fromkeys(self._meters, 0)
         held = dict.fromkeys(self._meters, 0)
@@ -201,7 +206,7 @@ class EmulatedNetwork:
         return way
 
     def _apply(self) -> None:
-        """Apply the shapes and conditions to every way, and tell the connections of the ways that changed."""
+        """Apply the shapes and conditions to every way, and reshape the listeners of the ways that changed."""
         was_cut: dict[Way, bool] = {}
         for way in self._ways:
             conditions = [each for each in self._conditions.values() if each.holds(way.sender, way.receiver)]
@@ -254,7 +259,7 @@ class EmulatedNetwork:
 
 
 def _concerns(listener: Listener, senders: list[str], receivers: list[str], both_ways: bool) -> bool:
-    """Whether one direction of a listener's connections is what the names select."""
+    """Return whether the names select at least one direction of a listener's connections."""
     return any(
         matches(senders, receivers, both_ways, way.sender, way.receiver) for way in (listener.there, listener.back)
     )

@@ -1,6 +1,6 @@
-"""Addresses that a link process in a container gives to itself, because the engine gives it one a network only.
+"""Addresses that a link process in a container gives to itself, because the engine gives it only one per network.
 
-It needs the capability NET_ADMIN in its own network namespace, and the program `ip` of iproute2.
+The process needs the capability NET_ADMIN in its own network namespace, and the program `ip` of iproute2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _TIMEOUT_S = 30
 
 
 def take_addresses(addresses: Collection[str]) -> None:
-    """Add each address to the interface whose network it is in. Raises MachineError where one is in none, or fails."""
+    """Add each address to the interface whose network contains it.
+
+    Raises MachineError if an address is in no interface's network, or cannot be added.
+    """
     found = json.loads(_run_ip("-json", "-4", "address", "show"))
     interfaces = {
         IPv4Interface(f"{one['local']}/{one['prefixlen']}").network: interface["ifname"]

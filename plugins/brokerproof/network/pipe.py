@@ -15,16 +15,16 @@ from brokerproof.network.line import Line
 from brokerproof.network.poller import IN, OUT, Poller
 from brokerproof.network.way import Way
 
-# All reads share one buffer: there is one thread, and bytes that cannot be written at once are copied.
+# All reads share one buffer, because there is one thread, and bytes that cannot be written at once are copied.
 _BUFFER = bytearray(262_144)
 _VIEW = memoryview(_BUFFER)
 _READ_BYTES = len(_BUFFER)
-# A read is smaller where bytes wait for a line, so that one connection does not fill the queue.
+# A read is smaller if bytes wait for a line, so that one connection does not fill the queue.
 _READ_BYTES_BEFORE_LINE = 65_536
 _MOST_BEFORE_LINE = 131_072
-# A chunk costs about 150 bytes beside its content; this bounds the memory of many tiny ones.
+# A chunk takes about 150 bytes in addition to its content. This limits the memory that many tiny chunks take.
 _MOST_CHUNKS = 16_384
-# One in so many of the chunks that are passed on without delay is timed.
+# One of every 8 chunks that are passed on without delay is timed.
 _SAMPLE_EVERY = 8
 
 
@@ -43,33 +43,33 @@ class End:
 
     def __init__(self, sock: socket.socket, poller: Poller, *, incoming: Pipe, outgoing: Pipe) -> None:
         self.sock, self.incoming, self.outgoing = sock, incoming, outgoing
-        # Writing failed, so the peer is gone: when its bytes end, that is a reset.
+        # A write failed because the peer is gone, so the end of its bytes counts as a reset.
         self.broken = False
         self._fd = sock.fileno()
         self._poller = poller
         self._mask = 0
 
     def listen_for(self, event: int, on: bool) -> None:
-        """Begin or end to watch whether the socket can be read (IN) or written (OUT)."""
+        """Watch whether the socket can be read (IN) or written (OUT), or with `on=False` stop watching."""
         mask = self._mask | event if on else self._mask & ~event
         if mask != self._mask:
             self._mask = mask
             self._poller.watch(self._fd, mask, self.handle)
 
     def handle(self, events: int) -> None:
-        """Read and write as epoll allows; an error or hang-up shows when the socket is read or written."""
+        """Read and write as epoll allows. An error or hang-up shows at the next read or write."""
         if self._mask & IN and events & ~OUT:
             self.incoming.read()
         if self._mask & OUT and events & ~IN:
             self.outgoing.resume_writing()
 
     def unread_bytes(self) -> int:
-        """Bytes that have arrived and that nobody has read from the kernel."""
+        """Return the number of received bytes that are still unread in the kernel."""
         size: int = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, b"\0\0\0\0"))[0]
         return size
 
     def close(self, *, reset: bool) -> None:
-        """Close the socket; with `reset` its peer gets a RST instead of a FIN."""
+        """Close the socket. With `reset`, its peer gets a RST instead of a FIN."""
         self._mask = 0
         if reset:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -77,10 +77,10 @@ class End:
 
 
 class Pipe:
-    """Reads from `source` and writes to `sink`, with the delay, bandwidth and cuts of the way in between.
+    """Reads from `source` and writes to `sink`, with the delay, bandwidth and cuts of the way between them.
 
-    Bytes wait for a line if the way has one (`take_turn`), then until they are due. `on_end` is called with the ending
-    when it has reached the sink.
+    Bytes first wait for a line if the way has one (`take_turn`), and then until they are due. `on_end` is called with
+    the ending once it has reached the sink.
     """
 
     source: End
@@ -88,39 +88,39 @@ class Pipe:
 
     def __init__(self, way: Way, poller: Poller, *, most_held: int, on_end: Callable[[Ending], None]) -> None:
         self.way = way
-        # The line whose turn it waits for.
+        # The line on which the pipe waits for a turn.
         self.line: Line | None = None
-        # Bytes that were read and are not written yet.
+        # The number of bytes that were read and are not written yet.
         self.held = 0
         self._poller, self._most_held, self._on_end = poller, most_held, on_end
-        # What waits for a line, and how many bytes that is.
+        # The items that wait for a line, and their size in bytes.
         self._entering: deque[Item] = deque()
         self._entering_bytes = 0
-        # What is under way, each with the time at which it is due; times never decrease.
+        # Items under way, as (due time in monotonic seconds, item). The times never decrease.
         self._under_way: deque[tuple[float, Item]] = deque()
         self._last_due = 0.0
         self._wake_at: float | None = None
-        # Nothing departs before this time; 0 once it has passed.
+        # No item departs before this time (monotonic seconds); 0 once it has passed.
         self._opens_at = 0.0
         self._open = False
-        # So much is held that nothing more is read.
+        # Reading is paused, because too many bytes or chunks are held.
         self._full = False
-        # The source has ended; nothing more is read.
+        # Reading has ended, because the source has.
         self._ended = False
-        # The sink's peer is gone, or the connection is closed: nothing is read or written any more.
+        # Reading and writing have ended: the sink's peer is gone, or the connection is closed.
         self._dead = False
-        # The sink takes nothing for now; when it last began to take bytes again (monotonic seconds).
+        # Whether the sink takes no bytes for now, and when it last began to take bytes again (monotonic seconds).
         self._blocked = False
         self._unblocked_at = 0.0
         self._chunks = 0
 
     def open(self, at: float) -> None:
-        """Begin to read. Nothing departs before the monotonic time `at`."""
+        """Begin to read. The first bytes depart at the monotonic time `at`, or later."""
         self._open, self._opens_at = True, at
         self._update_reading()
 
     def read(self) -> None:
-        """Read what the source has, and write it or put it on its way."""
+        """Read the source's next bytes, and write them at once or put them on their way."""
         way = self.way
         try:
             size = self.source.sock.recv_into(_BUFFER, _READ_BYTES_BEFORE_LINE if way.lines else _READ_BYTES)
@@ -145,27 +145,27 @@ class Pipe:
             self._enter(bytes(_VIEW[sent:size]), size - sent)
 
     def end(self, ending: Ending) -> None:
-        """The source has ended: send the ending behind all bytes."""
+        """Send the ending behind all bytes, because the source has ended."""
         self._ended = True
         self._update_reading()
         if self._dead:
-            # The sink is gone and cannot be told.
+            # The sink is gone, so the ending cannot be sent to it.
             self._on_end(Ending.RST)
             return
         self._enter(ending, 0)
 
     def take_turn(self, most: int, now: float) -> bool:
-        """Send the next bytes over the line, at most `most`. Returns whether more waits for it."""
+        """Send the next item over the line, at most `most` bytes. Returns whether more items wait for the line."""
         segment, size = self._take(most)
-        # A pipe waits for its slowest line only. It occupies the faster ones too, so that their senders together keep
-        # within their bandwidth.
+        # A pipe waits only for its slowest line. It also occupies the faster ones, so that the senders on each of these
+        # together do not exceed its bandwidth.
         self._depart(segment, max(line.send(size, now) for line in self.way.lines))
         if not self._entering:
             self.line = None
         return bool(self._entering)
 
     def _take(self, most: int) -> tuple[Item, int]:
-        """The next item to depart, of at most `most` bytes, and its size."""
+        """Remove and return the next item, of at most `most` bytes, and its size."""
         item = self._entering[0]
         if isinstance(item, Ending):
             self._entering.popleft()
@@ -181,7 +181,7 @@ class Pipe:
         return item, size
 
     def _depart(self, item: Item, at: float) -> None:
-        """Put an item on its way, at a monotonic time."""
+        """Put an item on its way at the monotonic time `at`."""
         if self._opens_at:
             at = max(at, self._opens_at)
         self._last_due = due = max(at + self.way.next_delay_s(), self._last_due)
@@ -190,7 +190,7 @@ class Pipe:
             self._deliver()
 
     def resume_writing(self) -> None:
-        """The sink takes bytes again: write what is due."""
+        """Write the items that are due, because the sink takes bytes again."""
         self._blocked, self._unblocked_at = False, time.monotonic()
         self.sink.listen_for(OUT, False)
         self._deliver()
@@ -213,12 +213,12 @@ class Pipe:
         self._update_reading()
 
     def held_bytes(self) -> int:
-        """Bytes that are held here, and those that stay in the kernel because of a cut."""
+        """Return the number of bytes that are held here, and during a cut also of those unread in the kernel."""
         unread = self.source.unread_bytes() if self._open and self.way.cut and not self._dead else 0
         return self.held + unread
 
     def close(self) -> None:
-        """Stop to read and to write."""
+        """Stop reading and writing, and drop the held items."""
         self._dead = True
         self._leave_line()
         self._under_way.clear()
@@ -239,7 +239,7 @@ class Pipe:
         self._update_reading()
 
     def _wait_for_line(self, now: float) -> None:
-        """Wait for the slowest line, or depart if the way has none any more."""
+        """Queue at the slowest line. If the way has no line any more, all items depart at once."""
         if self.way.cut or not self._entering:
             return
         if self.way.lines:
@@ -256,7 +256,7 @@ class Pipe:
             self.line = None
 
     def _send_again(self, now: float) -> None:
-        """Send again what was lost because it should have arrived during the cut; its order stays."""
+        """Send the items again that were due during the cut. The order of all items stays the same."""
         again = deque[tuple[float, Item]]()
         earliest = 0.0
         for due, item in self._under_way:
@@ -266,7 +266,7 @@ class Pipe:
         self._last_due = max(self._last_due, earliest)
 
     def _send(self, item: bytes | memoryview) -> int | None:
-        """Write as much as the sink takes. Returns the number of bytes, None where the sink is broken."""
+        """Write the bytes that the sink takes now. Returns their number; None if the sink is broken."""
         try:
             sent = self.sink.sock.send(item)
         except BlockingIOError:
@@ -279,7 +279,7 @@ class Pipe:
         return sent
 
     def _deliver(self) -> None:
-        """Write everything that is due, and set a wake-up for the rest."""
+        """Write all items that are due, and set a wake-up for the next one."""
         way, under_way = self.way, self._under_way
         while under_way and not way.cut and not self._blocked:
             due, item = under_way[0]
@@ -296,7 +296,7 @@ class Pipe:
             self.held -= sent
             if sent == len(item):
                 under_way.popleft()
-                # The time in which the receiver did not read is not added by the emulation.
+                # Time in which the receiver did not read does not count as added by the emulation.
                 way.meter.added_delays.add(time.monotonic() - max(due, self._unblocked_at))
             else:
                 under_way[0] = (due, memoryview(item)[sent:])
@@ -319,12 +319,15 @@ class Pipe:
             try:
                 self.sink.sock.shutdown(socket.SHUT_WR)
             except OSError:
-                # Its peer has reset it already; the next read from it will show that.
+                # Its peer has already reset the connection; the next read from it will show that.
                 self.sink.broken = True
         self._on_end(ending)
 
     def _give_sink_up(self) -> None:
-        """The sink's peer is gone. Its RST travels the other way; until it arrives, no bytes are acknowledged."""
+        """End this direction, because the sink's peer is gone. Its RST travels the other way.
+
+        The source is not read until the RST arrives.
+        """
         sink = self.sink
         self.close()
         self._update_reading()
@@ -333,13 +336,13 @@ class Pipe:
         sink.incoming.end_by_reset()
 
     def end_by_reset(self) -> None:
-        """End, because a write to the source has shown that its peer reset it."""
+        """End by RST if the source is not read, because a write to it has shown that its peer is gone."""
         if self._ended or self._dead:
-            # The source is not read any more, so that no read would show it.
+            # Otherwise the next read from the source shows it.
             self.end(Ending.RST)
 
     def _update_reading(self) -> None:
-        """Watch the source if bytes are wanted of it now."""
+        """Watch the source, unless the pipe is full, cut, ended or dead."""
         if not self._open:
             return
         if self._full:
@@ -354,5 +357,5 @@ class Pipe:
         self.source.listen_for(IN, wanted)
 
     def _limit(self) -> int:
-        """How many bytes are held at most. Without delay that is what a sink that takes no more has left over."""
+        """Return how many held bytes stop reading. A direct way holds bytes only if the sink is blocked, so 1 does."""
         return 1 if self.way.direct else self._most_held

@@ -14,7 +14,7 @@ from brokerproof.network.shape import Shape
 
 
 class Plan(FrozenModel):
-    """All routes of a run. Between two regions without a shape, everything is passed on at once."""
+    """All routes of a run. Between two regions without a shape, bytes are passed on at once."""
 
     routes: list[Route] = Field(min_length=1)
     shapes: list[Shape] = Field(default_factory=list)

@@ -1,11 +1,11 @@
 """The event loop of the link process: sockets by epoll, and timers that are late by a fraction of a millisecond.
 
-Measured with a delay of 20 ms on a virtual machine: never early, half of the chunks late by 0.26 ms or more, one in a
-hundred by 0.45 ms.
+Measured with a delay of 20 ms on a virtual machine: no chunk is early, half of them are late by 0.26 ms or more, one in
+a hundred by 0.45 ms or more.
 
-Why not asyncio: its timers and those of uvloop are rounded to whole milliseconds (uvloop's may fire early), its
-transports close a socket at the first error and read a FIN whose time has not come, and measured side by side on
-round trips of 200 bytes, callbacks on plain epoll were as fast as uvloop's (21 µs against 20 to 21, asyncio 24).
+asyncio does not fit. Its timers and those of uvloop are rounded to whole milliseconds, and uvloop's may fire early. Its
+transports close a socket at the first error, and read a FIN before it is due. It is not faster either: measured for
+round trips of 200 bytes, plain epoll took 21 µs, uvloop 20 to 21 µs, and asyncio 24 µs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from collections.abc import Callable
 
 IN = select.EPOLLIN
 OUT = select.EPOLLOUT
-# select takes no time that is beyond the kernel's; a bandwidth of almost nothing asks for such a wait.
+# A tiny bandwidth leads to waits beyond the largest time that select accepts, so each wait is at most this long.
 _LONGEST_WAIT_S = 3600.0
 
 
 class Poller:
-    """Calls handlers when sockets are ready and when times have come; one thread, no locks."""
+    """Calls handlers when sockets are ready, and callbacks when they are due; one thread, no locks."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -31,15 +31,15 @@ class Poller:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._timers_made = 0
         self._closing: list[socket.socket] = []
-        # When the present turn began (monotonic seconds).
+        # When the current turn woke up (monotonic seconds).
         self.woke_at = time.monotonic()
-        # The longest turn since this was last set to 0 (seconds); other sockets wait meanwhile.
+        # Seconds of the longest turn since this was last set to 0; other sockets wait during a turn.
         self.longest_turn_s = 0.0
 
     def watch(self, fd: int, mask: int, handler: Callable[[int], None]) -> None:
-        """Call `handler(events)` whenever one of the events of `mask` happens on the socket; with 0, never.
+        """Call `handler(events)` each time one of the events of `mask` happens on the socket.
 
-        With 0 the socket leaves epoll, which would report a hang-up over and over otherwise.
+        If `mask` is 0, the socket is removed from epoll, which would otherwise report a hang-up again and again.
         """
         known = fd in self._handlers
         if not mask:
@@ -54,7 +54,7 @@ class Poller:
             self._epoll.register(fd, mask)
 
     def call_at(self, when: float, callback: Callable[[], None]) -> None:
-        """Call back at a monotonic time in seconds; never before it."""
+        """Call `callback` at the time `when` (monotonic seconds) or shortly after, never before."""
         self._timers_made += 1
         heapq.heappush(self._timers, (when, self._timers_made, callback))
 
@@ -64,7 +64,7 @@ class Poller:
         self._closing.append(sock)
 
     def run(self) -> None:
-        """Handle events for ever."""
+        """Handle events forever."""
         while True:
             self.turn()
 
@@ -75,7 +75,7 @@ class Poller:
             events = self._epoll.poll()
         else:
             wait = timers[0][0] - time.monotonic()
-            # epoll waits whole milliseconds; select on the epoll waits microseconds.
+            # epoll only waits whole milliseconds, but select on the epoll waits microseconds.
             if wait > 0:
                 select.select([self._epoll], [], [], min(wait, _LONGEST_WAIT_S))
             events = self._epoll.poll(0)
@@ -83,7 +83,7 @@ class Poller:
         for fd, happened in events:
             if handler := handlers.get(fd):
                 handler(happened)
-        # A timer that is due after `now` waits for the next turn, so that timers do not keep sockets waiting for ever.
+        # A timer that is due after `now` waits for the next turn, so that timers never keep sockets waiting forever.
         now = time.monotonic()
         while timers and timers[0][0] <= now:
             heapq.heappop(timers)[2]()
@@ -93,4 +93,4 @@ class Poller:
 
 
 def _ignore(_: int) -> None:
-    """The handler of a socket that is watched no more."""
+    """Do nothing: the handler of a socket that is no longer watched."""

@@ -1,4 +1,4 @@
-"""Tries a route as a node would: by a new connection."""
+"""Tries a route by a new connection, as a node would."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from brokerproof.network.routes import Route
 
 
 def accepts_connection(route: Route, *, timeout_s: float) -> bool:
-    """Whether the route lets a new connection in within `timeout_s` seconds."""
+    """Return whether the link accepts a new connection on the route within `timeout_s` seconds."""
     try:
         socket.create_connection((route.listen_address, route.ports[0]), timeout=timeout_s).close()
     except TimeoutError:
         return False
     except ConnectionError:
-        # The link let it in and found that the target is down.
+        # The link accepted the connection, and then found that the target is down.
         return True
     return True

@@ -1,4 +1,4 @@
-"""The link process from outside: `start_link` starts it, `Link` sends it requests."""
+"""The link process as other processes use it: `start_link` starts it, `Link` sends it requests."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from brokerproof.network.plan import Plan
 from brokerproof.network.routes import Route
 from brokerproof.network.shape import Condition
 
-# The name in its mark, and of its directory beside those of the nodes.
+# The name in the link process's mark, and of its directory, which is next to those of the nodes.
 NAME = "link"
 PLAN_FILE = "link.json"
 READY_FILE = "ready.json"
-# Where a link process in a container listens for requests.
+# The file with the address at which a link process in a container listens for requests.
 CONTROL_FILE = "control.json"
-# Exit status when an address is taken; the last line of the log says which.
+# The exit status if an address is taken; the last line of the log names the address.
 ADDRESS_TAKEN = 3
 _ANSWER_TIMEOUT_S = 10.0
 _START_TIMEOUT_S = 30.0
@@ -35,11 +35,11 @@ _START_TIMEOUT_S = 30.0
 class Link:
     """Sends requests to the link process of a run.
 
-    Every method raises InputError where the request makes no sense, NodeError where the process does not answer.
+    Every method raises InputError if the request is invalid, and NodeError if the process does not answer.
     """
 
     def __init__(self, nodes: Path) -> None:
-        """`nodes` is the directory of the run's nodes. Raises RunError where no link process was started."""
+        """`nodes` is the directory of the run's nodes. Raises RunError if no link process was started."""
         self.directory = nodes.absolute() / NAME
         try:
             ready = json.loads((self.directory / READY_FILE).read_text(encoding="utf-8"))
@@ -51,39 +51,38 @@ class Link:
         self._control = _parse_control(ready["control"])
 
     def ping(self) -> int:
-        """The pid of the process that answers."""
+        """Return the pid of the process that answers."""
         return int(self._ask("ping")["pid"])
 
     def routes(self) -> list[Route]:
-        """All routes."""
         return [parse(Route, route, file="answer of the link process") for route in self._ask("routes")]
 
     def state(self) -> State:
-        """Which conditions are in force, on how many connections and listeners."""
+        """Return the conditions in force, and their effects."""
         return parse(State, self._ask("state"), file="answer of the link process")
 
     def metrics(self) -> Metrics:
-        """What was measured; what it says of an interval reaches back to the last call by anyone."""
+        """Return the measurements and begin a new interval. Their interval began at the last call by any process."""
         return parse(Metrics, self._ask("metrics"), file="answer of the link process")
 
     def add(self, condition: Condition) -> Effect:
-        """Put a condition in force; the effect says when it was, and on how much."""
+        """Put a condition in force. Returns since when, and how many connections and listeners it concerns."""
         return self._effect("condition add", condition.model_dump())
 
     def remove(self, condition_id: str) -> Effect:
-        """End a condition; the effect says when it had ended, and on how much."""
+        """End a condition. Returns since when it has ended, and how many connections and listeners it concerned."""
         return self._effect("condition remove", {"id": condition_id})
 
     def reset(self, name: str, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> Effect:
-        """Reset every connection in which one of the senders talks to one of the receivers.
+        """Reset every connection between one of the senders and one of the receivers.
 
-        The state keeps the effect under the name.
+        The state keeps the effect under `name`.
         """
         content = {"id": name, "senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
         return self._effect("reset", content)
 
     def count_bytes(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
-        """Bytes from the senders that reached the receivers since the link was started."""
+        """Return how many bytes from the senders reached the receivers since the link was started."""
         content = {"senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
         return int(self._ask("count bytes", content))
 
@@ -117,17 +116,17 @@ def _parse_control(content: Any) -> PathOfControl | AddressOfControl:
 
 
 def has_link(nodes: Path) -> bool:
-    """Whether a link process was started for the nodes in this directory."""
+    """Return whether a link process was started for the nodes in this directory."""
     return (nodes / NAME / READY_FILE).exists()
 
 
 def list_files_of_link(plan: Plan, control: AddressOfControl) -> dict[str, str]:
-    """What the directory of a link process in a container has to hold, by name."""
+    """Return {name: content} of the files that a link process in a container needs in its directory."""
     return {PLAN_FILE: plan.model_dump_json(), CONTROL_FILE: control.model_dump_json()}
 
 
 def record_link(nodes: Path, pid: int, control: PathOfControl | AddressOfControl) -> Link:
-    """Say where the link process of a run is found, once it listens."""
+    """Record the pid and the control socket of a link process that already listens."""
     directory = nodes.absolute() / NAME
     directory.mkdir(parents=True, exist_ok=True)
     content = json.dumps({"pid": pid, "control": control.model_dump()})
@@ -138,8 +137,8 @@ def record_link(nodes: Path, pid: int, control: PathOfControl | AddressOfControl
 def start_link(nodes: Path, plan: Plan) -> Link:
     """Start the link process of a run, in a session of its own, and wait until all its listeners are bound.
 
-    It outlives its starter and is found by its mark. Raises MachineError where an address is taken, NodeError where it
-    does not start.
+    It outlives its starter and is found by its mark. Raises MachineError if an address is taken, NodeError if it runs
+    already or does not start.
     """
     nodes = nodes.absolute()
     directory = nodes / NAME

@@ -1,4 +1,4 @@
-"""What a network between regions must be able to do, for faults and for observation."""
+"""The protocol of a network between regions, for faults and for observation."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from brokerproof.network.shape import Condition
 class Network(Protocol):
     """The network between a run's regions, which faults act on.
 
-    Every method raises InputError where the request makes no sense, NodeError where the network does not answer.
+    Every method raises InputError if the request is invalid, and NodeError if the network does not answer.
     """
 
     def ping(self) -> int:
-        """The pid of the process that answers."""
+        """Return the pid of the process that answers."""
 
     def routes(self) -> list[Route]:
-        """All routes."""
+        """Return all routes."""
 
     def state(self) -> State:
-        """Which conditions are in force, on how many connections and listeners."""
+        """Return the conditions in force, and their effects."""
 
     def metrics(self) -> Metrics:
-        """What was measured; what it says of an interval reaches back to the last call by anyone."""
+        """Return the measurements and begin a new interval. Their interval began at the last call by any process."""
 
     def add(self, condition: Condition) -> Effect:
-        """Put a condition in force; the effect says when it was, and on how much."""
+        """Put a condition in force. Returns since when, and how many connections and listeners it concerns."""
 
     def remove(self, condition_id: str) -> Effect:
-        """End a condition; the effect says when it had ended, and on how much."""
+        """End a condition. Returns since when it has ended, and how many connections and listeners it concerned."""
 
     def reset(self, name: str, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> Effect:
-        """Reset every connection in which one of the senders talks to one of the receivers.
+        """Reset every connection between one of the senders and one of the receivers.
 
-        The state keeps the effect under the name.
+        The state keeps the effect under `name`.
         """
 
     def count_bytes(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
-        """Bytes from the senders that reached the receivers since the network was started."""
+        """Return how many bytes from the senders reached the receivers since the network was started."""

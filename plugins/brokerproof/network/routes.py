@@ -1,4 +1,4 @@
-"""A route: at which address a node sees a node of another region, and where that one really listens."""
+"""A route: the address at which a node sees a node of another region, and the address at which that node listens."""
 
 from __future__ import annotations
 

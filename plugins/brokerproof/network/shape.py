@@ -1,4 +1,4 @@
-"""What the network does to traffic: the shape of a pair of regions, and conditions that worsen it for a while."""
+"""The effects of the network on traffic: the shape of a pair of regions, and conditions that worsen it for a while."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class Condition(LinkQuality):
         return self
 
     def holds(self, sender: str, receiver: str) -> bool:
-        """Whether the condition applies to traffic from one node to the other."""
+        """Return whether the condition applies to traffic from one node to the other."""
         return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
 
 
 def matches(senders: list[str], receivers: list[str], both_ways: bool, sender: str, receiver: str) -> bool:
-    """Whether the names select the traffic from one node to the other."""
+    """Return whether the names select the traffic from `sender` to `receiver`."""
     if sender in senders and receiver in receivers:
         return True
     return both_ways and sender in receivers and receiver in senders
 
 
 def make_shapes(topology: Topology) -> list[Shape]:
-    """The links of a topology, as one shape for each direction."""
+    """Return the links of a topology as shapes, one for each direction."""
     return [
         Shape(sender=sender, receiver=receiver, **link.model_dump(exclude={"between"}))
         for link in topology.links

@@ -1,4 +1,4 @@
-"""One direction of one route in its present state; all connections of the route share it."""
+"""One direction of a route in its current state, which all connections of the route share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from brokerproof.network.meter import Meter
 
 
 class Way:
-    """What acts on the traffic from one node to another: a cut, a delay, lines, a meter."""
+    """The cut, delay, jitter, lines and meter of the traffic from one node to another."""
 
     def __init__(self, sender: str, receiver: str, regions: tuple[str, str], meter: Meter) -> None:
         self.sender, self.receiver, self.regions, self.meter = sender, receiver, regions, meter
@@ -18,7 +18,7 @@ class Way:
         self.cut = False
         self.delay_s = 0.0
         self.jitter_s = 0.0
-        # The one with the smallest bandwidth first.
+        # Sorted: the line with the smallest bandwidth is first.
         self.lines: tuple[Line, ...] = ()
         # Whether bytes may be written as soon as they are read.
         self.direct = True
@@ -33,7 +33,7 @@ class Way:
         return True
 
     def next_delay_s(self) -> float:
-        """The delay of the next chunk: the same for all, or a random one within the jitter."""
+        """Return the delay of the next chunk in seconds: the way's delay, or a random one if the way has jitter."""
         if not self.jitter_s:
             return self.delay_s
         return self.delay_s + random.uniform(-self.jitter_s, self.jitter_s)

@@ -1,4 +1,4 @@
-"""Whether Airflow answers: what is said while it does not, and when the command line stops waiting for it."""
+"""How long Airflow has not answered, when the user is notified of that, and when the command line gives up."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from brokerproof.clock import SYSTEM_CLOCK, Clock
 from brokerproof.errors import BrokerproofError
 
-# The sentence has to be there 15 s after the last answer, and Airflow is asked every two seconds.
+# The user must have the sentence 15 s after the last answer, and Airflow is asked every two seconds.
 _SAY_AFTER_S = 13.0
-# An API server that died needs 5 s until it is started again and up to a minute on a machine that carries a cluster.
+# The supervisor restarts a dead API server after 5 s. On a machine that carries a cluster, the start takes up to 60 s.
 _GIVE_UP_AFTER_S = 120.0
-# Whoever has asked nothing for so long cannot know whether Airflow would have answered.
+# After a longer pause without a request, the time since the last answer does not measure Airflow's silence.
 _OWN_PAUSE_S = 5.0
 
 
@@ -20,7 +20,7 @@ class AirflowError(BrokerproofError):
 
 
 class AirflowGoneError(AirflowError):
-    """Airflow has ended, or has not answered for so long that nobody waits for it any longer."""
+    """Airflow has ended (`ended` is True), or the command line no longer waits for it."""
 
     def __init__(self, message: str, *, ended: bool) -> None:
         super().__init__(message)
@@ -30,9 +30,8 @@ class AirflowGoneError(AirflowError):
 class AnswerWatch:
     """Measures how long Airflow has not answered.
 
-    `find_url` finds the address of the Airflow that runs, None where it has ended. `notify` gets a sentence when
-    Airflow has not answered for `say_after_s`, and another one when it answers again. AirflowGoneError is raised when
-    it has ended, or has not answered for `give_up_after_s`.
+    `find_url` returns the address of the running Airflow, or None if Airflow has ended. `notify` gets a sentence when
+    Airflow has not answered for `say_after_s`, and another one when it answers again.
     """
 
     def __init__(
@@ -52,12 +51,12 @@ class AnswerWatch:
         self._silence_announced = False
 
     def begin_request(self) -> None:
-        """Note that a request begins: a pause in which nobody asked is no silence of Airflow."""
+        """Note that a request begins. A pause without requests does not count as a silence of Airflow."""
         if self._measure_silence() > _OWN_PAUSE_S:
             self._answered_at = self._clock.monotonic_s()
 
     def note_answer(self) -> None:
-        """Note a good answer."""
+        """Note a usable answer, and notify the user if a silence was announced."""
         if self._silence_announced:
             self.notify(f"Airflow at {self._url} answers again, after {self._measure_silence():.0f} s")
         self._silence_announced = False
@@ -65,7 +64,10 @@ class AnswerWatch:
         self._answered_at = self._clock.monotonic_s()
 
     def note_failure(self, reason: str) -> str:
-        """Note that a request had no usable answer, and return the address for the next one."""
+        """Note that a request had no usable answer, and return the URL for the next one.
+
+        Raises AirflowGoneError if Airflow has ended or was silent for `give_up_after_s`.
+        """
         self._reason = reason
         url = self._find_url()
         if url is None:
@@ -75,7 +77,7 @@ class AnswerWatch:
         return url
 
     def check_silence(self) -> None:
-        """Say that Airflow does not answer, once, or give up, when it is time."""
+        """Notify the user once after a silence of `say_after_s`. Raises AirflowGoneError after `give_up_after_s`."""
         silence_s = self._measure_silence()
         if silence_s >= self._give_up_after_s:
             raise AirflowGoneError(

@@ -17,26 +17,26 @@ from brokerproof.orchestration.airflow_answers import AirflowError, AnswerWatch
 from brokerproof.orchestration.run_id import belongs_to
 
 FINISHED = ("success", "failed")
-# On a machine with a cluster, a request can wait for a minute. The caller does not block so long: another thread makes
-# the request, and the caller looks every _LOOK_EVERY_S for the answer.
+# On a machine with a cluster, a request can take a minute. So another thread makes it, and the caller looks for the
+# answer every _LOOK_EVERY_S.
 _TIMEOUTS = httpx.Timeout(60, connect=5)
 _LOOK_EVERY_S = 0.25
 _ASK_AGAIN_AFTER_S = 1.0
 _PARSE_TIMEOUT_S = 120
-# A file that is asked for goes before all others. Asked for whenever it has just been read, it would keep the file that
-# names unusable scenarios, for which nobody can ask, from being read at all: seen on a slow machine.
+# Airflow reads requested files first. The file that names unusable scenarios has no DAG to request it by. On a slow
+# machine it was never read, because the other files were requested again too soon.
 _PARSE_REQUEST_EVERY_S = 15
-# The newest so many runs are looked through for one.
+# `find_run` searches only this many of the newest DAG runs.
 _RUNS_LOOKED_THROUGH = 100
 
 
 class _NoUsableAnswerError(Exception):
-    """The server answered, but not as Airflow does when it works."""
+    """The server gave an answer that a working Airflow does not give."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskState:
-    """A task of a DAG run; `state` is None while it waits. `pid` is the process that works or worked on it."""
+    """A task of a DAG run. `state` is None until Airflow schedules it. `pid` is the process that runs it or ran it."""
 
     task_id: str
     state: str | None
@@ -46,7 +46,7 @@ class TaskState:
 
 @dataclass(frozen=True, kw_only=True)
 class DagRun:
-    """A run of a DAG by Airflow's own ids."""
+    """The ids by which Airflow knows a run of a DAG."""
 
     dag_id: str
     dag_run_id: str
@@ -55,7 +55,8 @@ class DagRun:
 class AirflowClient:
     """Sends requests to the Airflow at a URL, logged in as one of its users.
 
-    A request is repeated until it has an answer. While there is none, `watch` says so, and gives up in time.
+    A request is repeated until it has a usable answer. Meanwhile `watch` notifies the user, and finally raises
+    AirflowGoneError.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class AirflowClient:
 
     @contextmanager
     def call_while_waiting(self, function: Callable[[], None]) -> Iterator[None]:
-        """Call a function several times a second while a request waits for its answer."""
+        """Within the block, call a function every _LOOK_EVERY_S while a request waits for its answer."""
         before, self._while_waiting = self._while_waiting, function
         try:
             yield
@@ -84,14 +85,17 @@ class AirflowClient:
             self._while_waiting = before
 
     def wait_for_dag(self, dag_id: str) -> None:
-        """Wait until Airflow has read a DAG. Raises InputError with Airflow's import error where it cannot."""
+        """Wait until Airflow has read a DAG.
+
+        Raises InputError with Airflow's import error if it cannot, and AirflowError after _PARSE_TIMEOUT_S.
+        """
         requested_at: float | None = None
         say_at: float | None = self._clock.monotonic_s() + self._watch.say_after_s
 
         def has_dag() -> bool:
             nonlocal requested_at, say_at
             answer = self._send_request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404), field="is_stale")
-            # A stale DAG is one of an earlier state of its file, or of a file with an error, and cannot be triggered.
+            # A stale DAG belongs to an earlier state of its file, or to a file with an error. It cannot be triggered.
             if answer.status_code == 200 and not answer.json()["is_stale"]:
                 return True
             if any(f"{dag_id}.yaml" in error for error in self._list_import_errors()):
@@ -115,14 +119,14 @@ class AirflowClient:
             raise AirflowError(f"{error}; {reasons}") from None
 
     def trigger_run(self, dag_id: str, run_id: str, params: Mapping[str, Any]) -> None:
-        """Start a run of a DAG. Raises InputError where Airflow does not accept the parameters."""
+        """Unpause a DAG and start a run of it. Raises InputError if Airflow does not accept the parameters."""
         self._send_request("PATCH", f"/api/v2/dags/{dag_id}?update_mask=is_paused", json={"is_paused": False})
         answer = self._send_request(
             "POST",
             f"/api/v2/dags/{dag_id}/dagRuns",
             json={"dag_run_id": run_id, "logical_date": None, "conf": dict(params)},
             allowed=(200, 400, 422),
-            # The first request was carried out, and only its answer got lost.
+            # An earlier attempt of this request started the run, and only its answer got lost.
             allowed_again=(409,),
         )
         if answer.status_code == 409:
@@ -131,21 +135,20 @@ class AirflowClient:
             raise InputError(_read_detail(answer), field="--set", remedy="correct the value")
 
     def read_state(self, dag_id: str, run_id: str) -> str:
-        """The state of a run: `queued`, `running`, `success` or `failed`."""
+        """Return the state of a run: `queued`, `running`, `success` or `failed`."""
         return str(self._get_field(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", "state"))
 
     def list_tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
-        """The states of a run's tasks."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100"
         return [_parse_task(task) for task in self._get_field(path, "task_instances")]
 
     def list_running(self, dag_id: str) -> list[str]:
-        """The ids of the runs of a DAG that go on."""
+        """Return the ids of at most 10 DAG runs of a DAG that are running."""
         runs = self._get_field(f"/api/v2/dags/{dag_id}/dagRuns?state=running&limit=10", "dag_runs")
         return [str(run["dag_run_id"]) for run in runs]
 
     def find_run(self, run_id: str) -> DagRun | None:
-        """The DAG run of the run with this id (run_id.py), among the newest of all DAGs; None where there is none."""
+        """Return the DAG run of the run with this id (run_id.py); None if the _RUNS_LOOKED_THROUGH newest lack it."""
         path = f"/api/v2/dags/~/dagRuns?order_by=-run_after&limit={_RUNS_LOOKED_THROUGH}"
         for run in self._get_field(path, "dag_runs"):
             if belongs_to(run_id, run["dag_id"], run["dag_run_id"]):
@@ -153,27 +156,27 @@ class AirflowClient:
         return None
 
     def read_xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any | None:
-        """The value that a task left under a key, None where it left none."""
+        """Return the value that a task left under a key, or None if it left no such value."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
         answer = self._send_request("GET", path, allowed=(200, 404), field="value")
         return answer.json()["value"] if answer.status_code == 200 else None
 
     def cancel_run(self, dag_id: str, run_id: str) -> None:
-        """Mark a run as failed: Airflow ends its tasks and runs its teardown."""
+        """Mark a run as failed, so that Airflow ends its tasks and runs its teardown."""
         self._send_request(
             "PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}?update_mask=state", json={"state": "failed"}
         )
 
     def remove_queued_run(self, dag_id: str, run_id: str) -> bool:
-        """Remove a run that has not begun; False where it has.
+        """Remove a run that has not begun. Return False if it has begun.
 
-        Cancelled, it would wait on: Airflow would still begin it when its turn comes, to run the teardown.
+        If it were cancelled instead, it would stay queued, and Airflow would later begin it to run its teardown.
         """
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
         return self._send_request("DELETE", path, allowed=(204, 409), allowed_again=(404,)).status_code != 409
 
     def cancel_runs_started_before(self, moment: float) -> list[str]:
-        """Cancel every run that goes on and began before `moment`, in seconds since the epoch; return their ids."""
+        """Cancel at most 100 running DAG runs that began before `moment` (seconds since 1970), and return their ids."""
         before = datetime.fromtimestamp(moment, UTC).isoformat()
         runs = self._send_request(
             "GET",
@@ -186,12 +189,12 @@ class AirflowClient:
         return [run["dag_run_id"] for run in runs]
 
     def _list_import_errors(self) -> list[str]:
-        """The errors of the DAG files that Airflow could not read, one text a file."""
+        """Return a text `FILE: STACK TRACE` for each DAG file that Airflow could not read."""
         errors = self._get_field("/api/v2/importErrors", "import_errors")
         return [f"{error['filename']}: {str(error['stack_trace']).strip()}" for error in errors]
 
     def _request_parsing(self) -> None:
-        """Have Airflow read the DAG files now: by itself it reads an unchanged file only every 30 s."""
+        """Make Airflow read the DAG files now. By itself it reads an unchanged file only every 30 s."""
         for token in {dag["file_token"] for dag in self._get_field("/api/v2/dags?limit=100", "dags")}:
             self._send_request("PUT", f"/api/v2/parseDagFile/{token}", allowed=(201, 404, 409))
 
@@ -209,10 +212,10 @@ class AirflowClient:
         allowed_again: tuple[int, ...] = (),
         field: str | None = None,
     ) -> httpx.Response:
-        """Send a request until it has an answer, whatever its method: each of them may be repeated.
+        """Send a request until it has a usable answer; each request of this client may be repeated.
 
-        `allowed_again` are further statuses that a repeated request may have. `field` is what the caller reads of the
-        answer.
+        A repeated request may also have the statuses `allowed_again`. Raises AirflowError for other statuses. The
+        answer must have the field `field`.
         """
         self._watch.begin_request()
         while True:
@@ -231,7 +234,7 @@ class AirflowClient:
         return answer
 
     def _send_beside(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
-        """Send a request from a thread of its own, so that this one can say that no answer comes."""
+        """Send a request from another thread, so that this thread can notify the user if no answer comes."""
         answers: list[httpx.Response] = []
         errors: list[BaseException] = []
         done = threading.Event()
@@ -255,7 +258,7 @@ class AirflowClient:
     def _send_once(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
         answer = self._http.request(method, path, json=json, params=params)
         if answer.status_code == 401:
-            # The first request, or Airflow was started again with another secret.
+            # This is the first request, or Airflow was started again with another secret.
             self._log_in()
             answer = self._http.request(method, path, json=json, params=params)
         return answer
@@ -269,7 +272,7 @@ class AirflowClient:
 
 
 def _check_usable(answer: httpx.Response, field: str | None) -> None:
-    """Raise _NoUsableAnswerError for an answer that Airflow does not give when it works."""
+    """Raises _NoUsableAnswerError for an answer that a working Airflow does not give."""
     if answer.status_code >= 500 or answer.status_code == 401:
         raise _NoUsableAnswerError(_describe(answer))
     try:

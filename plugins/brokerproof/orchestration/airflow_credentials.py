@@ -21,7 +21,7 @@ class AirflowCredentials:
         self._keys_file = home / "secrets.json"
 
     def make_missing(self) -> None:
-        """Make the password and the keys, where an earlier start has not made them."""
+        """Make the password and the keys unless an earlier start made them."""
         if not self.password_file.exists():
             write_whole(self.password_file, json.dumps({USER: secrets.token_urlsafe(18)}), permissions=PRIVATE)
         if not self._keys_file.exists():
@@ -33,9 +33,9 @@ class AirflowCredentials:
             write_whole(self._keys_file, json.dumps(keys), permissions=PRIVATE)
 
     def read_password(self) -> str:
-        """The password of the user `admin`."""
+        """Return the password of the user `admin`."""
         return str(json.loads(self.password_file.read_text())[USER])
 
     def read_keys(self) -> Mapping[str, str]:
-        """The keys `fernet_key`, `secret_key` and `jwt_secret`."""
+        """Return the keys `fernet_key`, `secret_key` and `jwt_secret`."""
         return dict(json.loads(self._keys_file.read_text()))

@@ -1,6 +1,6 @@
-"""The database of the embedded Airflow: a file of its own, or the one that the user names.
+"""The database of the embedded Airflow: a SQLite file of its own, or the database that the user names.
 
-It imports nothing of Airflow or of this package, so that the supervisor stays small.
+This module imports neither Airflow nor this package, so that the supervisor stays small.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ ASYNC_DATABASE_URL = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC"
 
 
 def build_database_environment(home: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """The variables that name the database, where `given` holds the user's own. An empty one is as good as none.
+    """Return the variables that name the database. `given` holds the user's own; an empty one counts as unset.
 
-    A PostgreSQL whose URL names no driver is reached through psycopg, in both ways in which Airflow connects. By itself
-    Airflow would need a second driver, asyncpg.
+    If a PostgreSQL URL names no driver, Airflow uses psycopg for its synchronous and its asynchronous connections. By
+    itself Airflow would need a second driver, asyncpg.
     """
     url = given.get(DATABASE_URL)
     if not url:
         return {DATABASE_URL: f"sqlite:///{_get_file(home)}"}
     scheme, _, rest = url.partition("://")
-    # The first is what Heroku and others write, and SQLAlchemy does not accept it.
+    # Heroku and others write `postgres`, which SQLAlchemy does not accept.
     if scheme in ("postgres", "postgresql"):
         url = f"postgresql+psycopg://{rest}"
     second = given.get(ASYNC_DATABASE_URL) or (url if url.startswith("postgresql+psycopg://") else "")
@@ -30,7 +30,7 @@ def build_database_environment(home: Path, given: Mapping[str, str]) -> dict[str
 
 
 def find_own_file(home: Path, environment: Mapping[str, str]) -> Path | None:
-    """The file of the embedded Airflow's own database; None where the environment names another database."""
+    """Return the file of the embedded Airflow's own database, or None if the environment names another database."""
     file = _get_file(home)
     return file if environment.get(DATABASE_URL) == f"sqlite:///{file}" else None
 

@@ -13,8 +13,8 @@ from brokerproof.orchestration.airflow_database import ASYNC_DATABASE_URL, build
 from brokerproof.settings import Settings
 
 _AUTH_MANAGER = "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
-# A cluster under load takes the machine's cores, and a task that Airflow starts meanwhile gets little of them. With the
-# defaults, tasks failed (5 s for a request to the API) or began a minute late (30 s for reading the DAG file).
+# A cluster under load takes the machine's cores, so a task that Airflow starts meanwhile is slow. With the defaults,
+# tasks failed (5 s for a request to the API) or began a minute late (30 s for reading the DAG file).
 _LONGER_TIMEOUTS = {
     "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "180",
     "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "300",
@@ -23,9 +23,8 @@ _LONGER_TIMEOUTS = {
     "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "10",
     "AIRFLOW__WORKERS__MISSING_DAG_RETRY_DELAY": "5",
 }
-# Airflow's defaults let a run wait for five minutes until a task is given up whose executor was killed, or whose
-# scheduler was while the task was queued. A task shows every few seconds that it lives, and on a busy machine within
-# half a minute.
+# With the defaults, Airflow gives up a task only five minutes after its executor was killed, or its scheduler while the
+# task was queued. A living task sends a heartbeat every few seconds, and on a busy machine within half a minute.
 _SHORTER_TIMEOUTS = {
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "90",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "60",
@@ -33,9 +32,9 @@ _SHORTER_TIMEOUTS = {
 
 
 def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
-    """The environment of Airflow's processes; `port` is the API server's.
+    """Return the environment of Airflow's processes; `port` is the API server's.
 
-    The user's own AIRFLOW_CONN_ variables stay, and those AIRFLOW__ variables that are not set here.
+    The user's own AIRFLOW_CONN_ variables stay, and so do the AIRFLOW__ variables that are not set here.
     """
     credentials = AirflowCredentials(settings.airflow_home)
     credentials.make_missing()
@@ -44,10 +43,10 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
     environment = dict(os.environ)
     # Without compiled modules, every process of Airflow spends 3 s on compiling them again.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    # It belongs to the other variable of the database, and goes with it where that is not given.
+    # It is valid only together with the other variable of the database; build_database_environment decides about both.
     environment.pop(ASYNC_DATABASE_URL, None)
     environment.setdefault("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[8]"}))
-    # Between two steps a run waits until the scheduler wakes up.
+    # A run waits between two steps until the scheduler wakes up.
     environment.setdefault("AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME", "0.5")
     # Three tasks of a run work at the same time and must not wait for each other. Campaigns need a few more.
     environment.setdefault("AIRFLOW__CORE__PARALLELISM", str(3 * slots.count_slots() + 4))

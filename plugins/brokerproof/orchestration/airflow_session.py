@@ -1,8 +1,8 @@
 """The session of processes that make up the embedded Airflow.
 
 One supervisor process (airflow_supervisor.py) leads the session. The API server, the scheduler, the DAG processor and
-the tasks are its members, whatever process groups they form: Airflow gives each task a group of its own. So the kernel
-can list all of them, also after the supervisor was killed. Nodes are not members: each node leads a session of its own
+the tasks are its members. Airflow gives each task a process group of its own, but no session of its own. So the kernel
+can list all members, even after the supervisor was killed. Nodes are not members: each node leads a session of its own
 and outlives Airflow (see runtimes/).
 """
 
@@ -24,7 +24,7 @@ _STOP_TIMEOUT_S = 10
 
 @dataclass(frozen=True, kw_only=True)
 class AirflowSession:
-    """The session, as the pid file of its supervisor describes it: `created` in seconds since the boot."""
+    """The session as its supervisor's pid file describes it. `created` is in seconds since the machine's boot."""
 
     pid: int
     created: float
@@ -32,31 +32,31 @@ class AirflowSession:
 
     @property
     def url(self) -> str:
-        """The address of the API server."""
+        """The URL of the API server."""
         return f"http://127.0.0.1:{self.port}"
 
     def is_supervised(self) -> bool:
-        """Whether the supervisor itself still runs, and not another process with a recycled pid."""
+        """Whether the supervisor still runs. Another process that got its pid later does not count."""
         return find_process(self.pid, self.created) is not None
 
     def read_beginning(self) -> float:
-        """When the supervisor was started, in seconds since 1970. Raises psutil.NoSuchProcess where it has ended."""
+        """Return the supervisor's start in seconds since 1970. Raises psutil.NoSuchProcess if it has ended."""
         return psutil.Process(self.pid).create_time()
 
     def read_environment(self) -> dict[str, str] | None:
-        """The environment of the supervisor; None where it is not this user's, or has just ended."""
+        """Return the supervisor's environment, or None if it is another user's process or has just ended."""
         try:
             return dict(psutil.Process(self.pid).environ())
         except (OSError, psutil.Error):
             return None
 
     def list_members(self) -> list[psutil.Process]:
-        """All living processes of the session, the supervisor included.
+        """Return all living processes of the session, including the supervisor.
 
-        The kernel gives no new process a pid that still names a session. So the members of a session whose leader died
-        are ours. If another process has the pid, the session ended before that process began.
+        The kernel gives no new process a pid that still names a session. So if the supervisor died, all members of its
+        session are Airflow's. If another process has its pid, the session ended before that process began.
         """
-        if psutil.pid_exists(self.pid) and not self.is_supervised() and not self._is_zombie():
+        if self._is_pid_taken():
             return []
         members = []
         for process in psutil.process_iter():
@@ -68,11 +68,11 @@ class AirflowSession:
         return members
 
     def has_lost(self, component: str) -> bool:
-        """Whether one of Airflow's components has ended, and with the supervisor nobody is there to start it again."""
+        """Whether a component of Airflow has ended and will stay so, because the supervisor has ended too."""
         return not self.is_supervised() and not any(_runs(member, component) for member in self.list_members())
 
     def end_members(self) -> bool:
-        """End every member and return whether there was one.
+        """End every member, and return whether there was one.
 
         Each member gets SIGTERM first, and SIGKILL after _STOP_TIMEOUT_S. This repeats until no member is left.
         """
@@ -95,18 +95,22 @@ class AirflowSession:
         return found
 
     def measure_memory(self) -> int:
-        """Bytes that are free once the members have ended."""
+        """Return the bytes that become free when the members end."""
         return sum(_measure_process(member) for member in self.list_members())
 
-    def _is_zombie(self) -> bool:
+    def _is_pid_taken(self) -> bool:
+        """Whether another process has the supervisor's pid now."""
+        # First, because it reaps a supervisor that this process started: then the pid is free.
+        if self.is_supervised():
+            return False
         try:
-            return bool(psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE)
-        except psutil.Error:
+            return bool(psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
             return False
 
 
 def _runs(process: psutil.Process, component: str) -> bool:
-    """Whether a process is a component, or may become it: a program that is being loaded has no command line yet."""
+    """Whether a process is a component. One without a command line counts too, because its program may still load."""
     try:
         command = process.cmdline()
     except psutil.Error:
@@ -115,7 +119,7 @@ def _runs(process: psutil.Process, component: str) -> bool:
 
 
 def _measure_process(process: psutil.Process) -> int:
-    """Bytes that only this process uses. It shares the rest with its forks."""
+    """Return the bytes that only this process uses, without those that it shares with its forks."""
     try:
         return int(process.memory_full_info().uss)
     except psutil.Error:

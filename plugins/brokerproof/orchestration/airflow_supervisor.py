@@ -1,7 +1,7 @@
 """The process that leads the session of the embedded Airflow: `python -m` this module, `HOME COMPONENT …`.
 
-It migrates the database, starts the components, starts a component again that ended, and ends them all on SIGTERM. It
-imports nothing of Airflow, so that it stays small.
+It migrates the database, starts the components, restarts a component that ended, and ends all of them on SIGTERM or
+SIGINT. It does not import Airflow, so that it stays small.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _PAUSE_BEFORE_RESTART_S = 5
 
 
 class Component:
-    """One of Airflow's processes."""
+    """One of Airflow's processes, with its log in `logs`."""
 
     def __init__(self, name: str, logs: Path) -> None:
         self.name = name
         self._log = logs / f"{name}.log"
-        # The log server would listen on all addresses, and the API server reads the log files itself.
+        # The scheduler's log server would listen on all addresses. The API server reads the log files without it.
         self._arguments = [name, "--skip-serve-logs"] if name == "scheduler" else [name]
         self.process = self._start_process()
 
@@ -36,17 +36,17 @@ class Component:
             )
 
     def restart_if_ended(self) -> None:
-        """Start the process again if it ended by itself."""
+        """Start the process again if it has ended."""
         if (status := self.process.poll()) is not None:
             print(f"{self.name} ended with status {status}; starting it again, see {self._log}", flush=True)
             self.process = self._start_process()
 
 
 def migrate_database(home: Path) -> None:
-    """Migrate the database to this version of Airflow; exit with status 1 where that fails.
+    """Migrate the database to this version of Airflow; exit with status 1 if that fails.
 
-    The embedded Airflow's own file is migrated once. A database elsewhere is looked at whenever Airflow starts, because
-    others can empty it or put an older one in its place.
+    The embedded Airflow's own file is migrated once for each version. Another database is migrated at every start,
+    because other people can empty it or replace it with an older one.
     """
     own_file = find_own_file(home, os.environ)
     done = home / f"database-{importlib.metadata.version('apache-airflow-core')}"
@@ -61,7 +61,7 @@ def migrate_database(home: Path) -> None:
 
 
 def main() -> None:
-    """Run until SIGTERM."""
+    """Run until SIGTERM or SIGINT."""
     home, names = Path(sys.argv[1]), sys.argv[2:]
     end_requested = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: end_requested.set())

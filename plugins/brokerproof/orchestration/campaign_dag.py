@@ -10,7 +10,7 @@ from airflow.sdk import DAG, CronTriggerTimetable, Param
 
 from brokerproof.orchestration.campaign_operators import CampaignVerdictOperator, PlanOperator
 
-# With run_immediately's default, and with False, a run starts at once within 2.4 hours after the time of night.
+# With False, the default of `run_immediately`, a DAG that is unpaused within 2.4 hours after 01:00 would run at once.
 _NIGHTLY = CronTriggerTimetable("0 1 * * *", timezone="UTC", run_immediately=timedelta(0))
 _POLL_S = 5
 
@@ -25,7 +25,7 @@ your choice.
 
 
 def build_campaign_dag(scenarios: Sequence[str]) -> DAG:
-    """The DAG over the scenarios with these names."""
+    """Return the DAG `campaign`. Its form offers the scenarios with these names; by default all are chosen."""
     dag = DAG(
         dag_id="campaign",
         dag_display_name="Campaign: many scenarios in a row",
@@ -50,7 +50,7 @@ def build_campaign_dag(scenarios: Sequence[str]) -> DAG:
         },
     )
     plan = PlanOperator(task_id="plan", dag=dag)
-    # It polls through Airflow's execution API, so that no triggerer has to run and no task reads Airflow's database.
+    # The task polls through Airflow's execution API, so it needs neither a triggerer nor access to Airflow's database.
     run = TriggerDagRunOperator.partial(
         task_id="run",
         dag=dag,

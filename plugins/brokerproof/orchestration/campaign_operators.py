@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class PlanOperator(BaseOperator):
-    """Return the campaign's runs, in their order, as arguments of TriggerDagRunOperator."""
+    """Return the campaign's runs, in order, as arguments of TriggerDagRunOperator."""
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Check the names of the scenarios and give each run its id."""
+        """Return `trigger_dag_id` and `trigger_run_id` for each chosen scenario; fail if a name is unknown."""
         known = [file.stem for file in from_environment().scenario_files()]
         chosen = list(dict.fromkeys(context["params"]["scenarios"]))
         with fail_with_sentence(context):
@@ -43,7 +43,7 @@ class PlanOperator(BaseOperator):
 
 
 class CampaignVerdictOperator(BaseOperator):
-    """Log a line for each run, and succeed if the outcome of every run is what its scenario expects."""
+    """Log a line for each run, and succeed if the outcome of every run is the expected one."""
 
     template_fields: Sequence[str] = ("planned",)
 
@@ -52,7 +52,7 @@ class CampaignVerdictOperator(BaseOperator):
         self.planned = planned
 
     def execute(self, context: Context) -> str:
-        """Read the outcome of every run and return one sentence."""
+        """Return one sentence about all runs; fail with it if there is no run or an unexpected outcome."""
         runs = from_environment().runs
         outcomes = [_read_outcome(one["trigger_dag_id"], runs / one["trigger_run_id"]) for one in self.planned or []]
         for line in tabulate_outcomes(outcomes).splitlines():

@@ -10,7 +10,7 @@ from rich.table import Table
 
 
 def summarize_outcomes(outcomes: Sequence[dict[str, Any]]) -> str:
-    """One sentence over all runs."""
+    """Return one sentence: how many outcomes are expected, and the reason for each other verdict."""
     unmet = [outcome for outcome in outcomes if not outcome["met"]]
     parts = [f"{len(outcomes) - len(unmet)} of {len(outcomes)} scenarios have the expected outcome"]
     parts += [f"{outcome['scenario']} is {outcome['verdict']}: {outcome['why']}" for outcome in unmet]
@@ -18,7 +18,6 @@ def summarize_outcomes(outcomes: Sequence[dict[str, Any]]) -> str:
 
 
 def tabulate_outcomes(outcomes: Sequence[dict[str, Any]]) -> str:
-    """The runs as a table of plain text."""
     table = Table(box=None)
     for name in ("scenario", "verdict", "expected", "as expected", "seconds", "why"):
         table.add_column(name, no_wrap=True)

@@ -1,6 +1,6 @@
-"""The embedded Airflow: LocalExecutor, loopback only, everything under one directory of this machine.
+"""The embedded Airflow: LocalExecutor, loopback only, with all its files below one directory of this machine.
 
-So is its database, a file of SQLite, unless the user names another one.
+Its database is a SQLite file there, unless the user names another database.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from brokerproof.settings import Settings, from_environment, variable
 COMPONENTS = ("api-server", "scheduler", "dag-processor")
 _PORT_VARIABLE = "AIRFLOW__API__PORT"
 _DEFAULT_PORT = 8080
-# Where tasks ask their Airflow. Whoever has it set belongs to one.
+# The URL at which tasks reach their Airflow. A process with this variable belongs to an Airflow.
 _SERVED = "AIRFLOW__CORE__EXECUTION_API_SERVER_URL"
 # Measured: 12 to 20 s on two cores once the database exists, and 7 s more the first time. Slow disks need longer.
 _AIRFLOW_START_TIMEOUT_S = 300
-# Whoever waits longer than this for something that is usually there at once is told what it is.
+# The user is notified of a wait that takes longer than this, although it usually ends at once.
 _SAY_AFTER_S = 13.0
 
 
@@ -58,7 +58,7 @@ class AirflowStatus:
 class EmbeddedAirflow:
     """Starts, stops and describes the embedded Airflow.
 
-    `notify` gets a sentence when something takes long: at once for a start, else after `say_after_s`.
+    `notify` gets a sentence when a start begins, and when another wait has taken `say_after_s`.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class EmbeddedAirflow:
     def start(self) -> str:
         """Start Airflow unless it runs, wait until it is healthy, and return its URL.
 
-        When two processes start it at once, one of them starts it and both get the same URL. Raises MachineError with
-        the end of the log where a component did not start, and InputError where Airflow runs and searches other
-        directories for a user's files, or where this process belongs to another Airflow.
+        If two processes call this at the same time, one starts Airflow and both get the same URL. Raises MachineError,
+        with the end of the log, if a component does not start. Raises InputError if the running Airflow searches other
+        directories for a user's files, or if this process belongs to another Airflow.
         """
         _check_that_no_other_is_served()
         self.home.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ class EmbeddedAirflow:
             return session.url
 
     def stop(self) -> bool:
-        """End every process of Airflow; True where there was one. The nodes of a run go on."""
+        """End every process of Airflow, and return whether there was one. The nodes of a run go on."""
         if not self.home.exists():
             return False
         with self._acquire_lock():
@@ -120,7 +120,7 @@ class EmbeddedAirflow:
             return stopped
 
     def read_status(self) -> AirflowStatus:
-        """Whether Airflow runs, its address, its processes, and the file with its password."""
+        """Return whether Airflow runs and is healthy, its URL, its processes, and the paths of its files."""
         session = self.read_session()
         members = session.list_members() if session else []
         return AirflowStatus(
@@ -134,9 +134,9 @@ class EmbeddedAirflow:
         )
 
     def connect(self) -> AirflowClient:
-        """A client of the Airflow that runs, which says so when Airflow does not answer.
+        """Return a client of the running Airflow, which notifies the user when Airflow does not answer.
 
-        Raises AirflowGoneError where no Airflow runs.
+        Raises AirflowGoneError if no Airflow runs.
         """
         url = self.find_url()
         if url is None:
@@ -145,7 +145,7 @@ class EmbeddedAirflow:
         return AirflowClient(url, USER, self.read_password(), watch=watch)
 
     def check_scheduler(self) -> None:
-        """Raises AirflowGoneError where no task will be started any more, although Airflow may answer."""
+        """Raises AirflowGoneError if Airflow can start no further task, even if it still answers."""
         session = self.read_session()
         if session is not None and session.has_lost("scheduler"):
             raise AirflowGoneError(
@@ -153,16 +153,16 @@ class EmbeddedAirflow:
             )
 
     def find_url(self) -> str | None:
-        """The address of the Airflow that runs, whether or not it answers; None where it has ended."""
+        """Return the URL of the running Airflow, whether or not it answers, or None if it has ended."""
         session = self.read_session()
         return session.url if session and session.is_supervised() else None
 
     def read_password(self) -> str:
-        """The password of the user `admin`. The first start makes it."""
+        """Return the password of the user `admin`. The first start makes it."""
         return self._credentials.read_password()
 
     def read_session(self) -> AirflowSession | None:
-        """The session that the pid file names; None where the file is missing or a crash cut it short."""
+        """Return the session that the pid file names, or None if the file is missing or a crash cut it short."""
         try:
             return AirflowSession(**json.loads(self._pid_file.read_text()))
         except (FileNotFoundError, ValueError, TypeError):
@@ -184,8 +184,8 @@ class EmbeddedAirflow:
 
     @contextlib.contextmanager
     def _notify_if_slow(self, sentence: str) -> Iterator[None]:
-        """Say what is being waited for, if it takes long."""
-        # From a thread, because what is waited for may block.
+        """Notify the user with the sentence if the block takes longer than `say_after_s`."""
+        # The sentence comes from another thread, because the block may wait in a blocking call.
         timer = threading.Timer(self._say_after_s, self._notify, [sentence])
         timer.daemon = True
         timer.start()
@@ -210,7 +210,7 @@ class EmbeddedAirflow:
         return session
 
     def _end_unrecorded(self) -> bool:
-        """End an Airflow whose starter was killed before it could record it; True where there was one."""
+        """End an Airflow that has no pid file because its starter was killed, and return whether there was one."""
         found = False
         for process in list(find_marked_processes(self.home, variable=SERVICE_MARK)):
             with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
@@ -231,9 +231,9 @@ class EmbeddedAirflow:
             raise MachineError(f"{error}; {self._read_log_end()}") from None
 
     def _cancel_interrupted_runs(self, session: AirflowSession) -> None:
-        """Cancel the runs whose tasks ended with an earlier Airflow: they are released and block no other run.
+        """Cancel the runs whose tasks ended with an earlier Airflow; they are released and block no other run.
 
-        Without this, Airflow would go on for a minute and a half as if their tasks were alive.
+        Without this, Airflow would treat their tasks as alive for another minute and a half.
         """
         client = AirflowClient(session.url, USER, self.read_password())
         for run_id in client.cancel_runs_started_before(session.read_beginning()):
@@ -250,7 +250,7 @@ class EmbeddedAirflow:
 
 
 def _check_that_no_other_is_served() -> None:
-    """Raises InputError in a container of docker-compose.yaml, say: two Airflows would share a database."""
+    """Raises InputError if this process belongs to another Airflow: both would share a database."""
     if os.environ.get(_SERVED):
         raise InputError(
             "this is a machine of an Airflow that runs elsewhere, and would share its database",
@@ -260,14 +260,14 @@ def _check_that_no_other_is_served() -> None:
 
 
 def _check_same_directories(wanted: Settings, session: AirflowSession) -> None:
-    """Raises InputError where the session was started with other directories: it would not find the files in these."""
+    """Raises InputError if the session was started with other directories and would not find the user's files."""
     environment = session.read_environment()
     if environment is None:
         return
     try:
         given = from_environment(environment)
     except InputError:
-        # It runs, so another version of Brokerproof started it.
+        # The session runs with settings that this version refuses, so another version of Brokerproof started it.
         return
     for field in ("scenarios", "topologies", "expectations"):
         ours, others = (getattr(settings, field) for settings in (wanted, given))
@@ -280,7 +280,7 @@ def _check_same_directories(wanted: Settings, session: AirflowSession) -> None:
 
 
 def _is_healthy(session: AirflowSession) -> bool:
-    """Whether every component answers; a heartbeat counts only if a process of this session made it."""
+    """Whether every component is healthy. A heartbeat counts only if it came after the session began."""
     try:
         health = httpx.get(f"{session.url}/api/v2/monitor/health", timeout=10, trust_env=False).json()
         beats = [
@@ -295,13 +295,13 @@ def _is_healthy(session: AirflowSession) -> bool:
 def _serves_tasks(session: AirflowSession) -> bool:
     """Whether the API for tasks answers.
 
-    Airflow builds it at the first request, in 4 s of computing; with this request no task has to wait for that.
+    Airflow builds it at the first request, in 4 s of computing. After this request no task waits for it.
     """
     return httpx.get(f"{session.url}/execution/health", timeout=120, trust_env=False).is_success
 
 
 def _read_preferred_port() -> int:
-    """The port in AIRFLOW__API__PORT, else 8080. Raises InputError where the variable holds no port."""
+    """Return the port in AIRFLOW__API__PORT, else 8080. Raises InputError if the variable holds no port."""
     text = os.environ.get(_PORT_VARIABLE) or str(_DEFAULT_PORT)
     if not re.fullmatch(r"\d{1,5}", text, re.ASCII) or int(text) > 65535:
         raise InputError(
@@ -313,12 +313,12 @@ def _read_preferred_port() -> int:
 
 
 def _find_free_port() -> int:
-    """The preferred port where it is free, else a port that the kernel chooses."""
+    """Return the preferred port if it is free, else a port that the kernel chooses."""
     for wanted in (_read_preferred_port(), 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                # A listener on 0.0.0.0 takes every address, so this bind fails then too.
+                # This also fails if another process listens on 0.0.0.0, because that takes every address.
                 probe.bind(("127.0.0.1", wanted))
             except OSError:
                 continue
@@ -327,8 +327,8 @@ def _find_free_port() -> int:
 
 
 def _describe_start(port: int) -> str:
-    """The line about a start on a port, which says so where that is not the preferred one."""
+    """Return the line about a start, with the port if it is not the preferred one."""
     preferred = _read_preferred_port()
-    # 0 asks for any port.
+    # 0 accepts any port.
     elsewhere = f" on port {port}, because {preferred} is in use" if preferred not in (0, port) else ""
     return f"starting Airflow{elsewhere} (12 to 30 s)"

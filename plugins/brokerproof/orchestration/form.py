@@ -1,6 +1,6 @@
-"""The form that starts a scenario, and the overrides of the scenario, by dotted path, that a filled form stands for.
+"""The form that starts a scenario, and its conversion into overrides of the scenario by dotted path, and back.
 
-It imports no Airflow, so that the command line can put `--set` into the same form quickly.
+This module does not import Airflow, so that the command line can quickly put `--set` into the same form.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pydantic import BaseModel
 from brokerproof.experiment.scenario import Phases, Scenario
 from brokerproof.experiment.workload import Workload
 
-# The field of the form that takes any override, as a JSON object.
+# The field of the form that takes any override, as a JSON object by dotted path.
 FREE_FORM = "settings"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One field of the form: the value at `path` of the scenario. `model` describes it."""
+    """One field of the form, for the scenario's value at the dotted `path`. `model` is the class that defines it."""
 
     name: str
     path: str
@@ -31,14 +31,14 @@ class Field:
     model: type[BaseModel]
 
     def read_default(self, scenario: Scenario) -> Any:
-        """The value in the scenario itself."""
+        """Return the scenario's own value at `path`."""
         value: Any = scenario
         for part in self.path.split("."):
             value = getattr(value, part)
         return value
 
     def build_schema(self) -> dict[str, Any]:
-        """The type and the limits of the model, as JSON schema."""
+        """Return the type and the limits of the value, as JSON schema."""
         schema = _read_properties(self.model)[self.path.rsplit(".", 1)[-1]]
         return {key: schema[key] for key in ("type", "minimum", "maximum", "exclusiveMinimum") if key in schema}
 
@@ -77,7 +77,7 @@ FORM = (
 
 
 def read_overrides(params: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
-    """The overrides in a filled form: the values that differ from the scenario, then the free-form ones, which win."""
+    """Return the overrides in a filled form: each value that differs from the scenario; free-form overrides win."""
     changed = {
         field.path: params[field.name]
         for field in FORM
@@ -87,7 +87,7 @@ def read_overrides(params: Mapping[str, Any], scenario: Scenario) -> dict[str, A
 
 
 def fill_form(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The filled form that stands for the overrides; a path without a field of its own goes into the free-form one."""
+    """Return the form filled with the overrides. A path without a field of its own goes into the free-form field."""
     fields = {field.path: field.name for field in FORM}
     params = {fields[path]: value for path, value in overrides.items() if path in fields}
     free = {path: value for path, value in overrides.items() if path not in fields}

@@ -1,7 +1,7 @@
 """Fetches the images of a run's nodes through Airflow's Docker provider.
 
-Its hook logs in at the registry that the connection `docker_default` names. Without a user name there, or without such
-a connection, the images are fetched as everybody may.
+Its hook logs in at the registry that the connection `docker_default` names. If the connection is missing, or has no
+host or no user name, the images are fetched without a login.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ CONNECTION = "docker_default"
 
 
 def fetch_images(run: Run) -> None:
-    """Fetch those that the engine lacks. Nothing happens where the run's runtime has no images.
+    """Fetch the images that the engine lacks, if the run's runtime uses images.
 
-    Raises MachineError where the engine or the registry does not answer, lets nobody in, or has no such image.
+    Raises MachineError if the engine or the registry does not answer, refuses access, or has no such image. Raises
+    NodeError if the engine refuses to describe an image.
     """
     if not issubclass(load_runtime(run.scenario.runtime), RunsImages):
         return

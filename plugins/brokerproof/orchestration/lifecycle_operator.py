@@ -13,18 +13,16 @@ if TYPE_CHECKING:
 
 
 class LifecycleOperator(StepOperator):
-    """Do the step of brokerproof.lifecycle that belongs to the task's id."""
+    """Do the step of brokerproof.lifecycle whose name is the task's id."""
 
     def execute(self, context: Context) -> None:
-        """Do the step."""
         do_step = _load_steps()[self.task_id]
         with self.record_work(context) as run:
             do_step(run)
 
 
 def _load_steps() -> Mapping[str, Callable[[Run], object]]:
-    """The steps by task id."""
-    # Imported only when a task runs: Airflow parses the DAG files all the time, and parsing must not import drivers.
+    # Imported only when a task runs, because Airflow parses the DAG files all the time, and parsing must stay quick.
     from brokerproof import lifecycle
 
     return {

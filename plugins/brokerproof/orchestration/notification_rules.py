@@ -1,6 +1,6 @@
-"""Who is told of a run's result, on which occasions, and in which words: the settings `notify` and `notifiers`.
+"""The rules of the settings `notify` and `notifiers`: which notifier is used for a run's result on which occasions.
 
-Nothing here imports Airflow, so that the command line can check the rules before anything starts.
+This module does not import Airflow, so that the command line can check the rules before Airflow starts.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ TEMPLATE_NAME = "brokerproof"
 
 
 class Occasion(StrEnum):
-    """A reason to tell somebody of a run."""
+    """A reason to send a notification about a run's result."""
 
-    # The evidence proves something else than the scenario expects.
+    # The verdict is `passed` or `failed`, and the outcome is not the expected one.
     FAILURE = "failure"
-    # The evidence proves nothing, and the scenario does not expect that.
+    # The verdict is `unknown` or `no_data`, and the outcome is not the expected one.
     UNKNOWN = "unknown"
-    # Something is worse than in the comparable runs before.
+    # A result is worse than in earlier comparable runs.
     REGRESSION = "regression"
 
 
@@ -50,38 +50,38 @@ class NotificationRule(FrozenModel):
     @model_validator(mode="before")
     @classmethod
     def _read_on(cls, content: Any) -> Any:
-        # YAML 1.1 has `on` for `true`, also where it is a key.
+        # YAML 1.1 reads the key `on` as `true`.
         if isinstance(content, Mapping):
             return {"on" if key is True else key: value for key, value in content.items()}
         return content
 
 
 class NotificationRules(FrozenModel):
-    """A file of rules."""
+    """The rules of one source: a file, or the setting `notify`."""
 
     notifiers: tuple[NotificationRule, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Notification:
-    """What there is to tell of a run. Templates use the fields, as in `{{ brokerproof.sentence }}`."""
+    """The content of a notification about a run. Templates use the fields, as in `{{ brokerproof.sentence }}`."""
 
     occasions: tuple[Occasion, ...]
     # One or more sentences, on one line.
     sentence: str
-    # Where a person looks: the run's report.
+    # The path or URL of the run's report.
     link: str
     verdict: str
     expected: str
     scenario: str
     topology: str
     run_id: str
-    # A sentence for each thing that got worse.
+    # A sentence for each result that got worse.
     regressions: tuple[str, ...]
 
 
 def find_rules_source(settings: Settings) -> str:
-    """What an error about a rule names: the variable, or the file. Raises InputError where both are set."""
+    """Return the variable or the file with the rules, as errors name it. Raises InputError if both are set."""
     if settings.notify and settings.notifiers:
         raise InputError(
             f"{variable('notifiers')} is set too", field=variable("notify"), remedy="set only one of the two"
@@ -90,7 +90,7 @@ def find_rules_source(settings: Settings) -> str:
 
 
 def read_rules(settings: Settings) -> tuple[NotificationRule, ...]:
-    """The rules of the settings; none where nobody is to be told. Raises InputError."""
+    """Return the rules of the settings, empty if neither setting is set. Raises InputError if a rule is unusable."""
     source = find_rules_source(settings)
     if settings.notifiers:
         content = read_yaml(settings.notifiers)
@@ -106,7 +106,7 @@ def read_rules(settings: Settings) -> tuple[NotificationRule, ...]:
 
 
 def make_notification(outcome: Outcome, comparison: RunComparison | None) -> Notification:
-    """What there is to tell of a run; without an occasion there is nobody to tell."""
+    """Return the notification about a run. If its `occasions` are empty, no notifier is used."""
     regressions = tuple(mark.reason for mark in comparison.marks) if comparison else ()
     occasions: list[Occasion] = []
     if not outcome.met:
@@ -140,7 +140,7 @@ def _load_list(text: str) -> list[Any]:
 
 
 def _list_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The texts in a plain value, at any depth, with their dotted paths."""
+    """Yield (dotted path, text) for each text in a plain value, at any depth."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):
@@ -152,9 +152,9 @@ def _list_texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _check_template(text: str, *, file: str, field: str) -> None:
-    """Raises InputError where a template about the run is none, or asks for something that there is not.
+    """Raises InputError if a text that uses TEMPLATE_NAME is no template, or names an unknown field of Notification.
 
-    Without this, the first who notices is the one who is not told of the first failure.
+    Without this check, the mistake would show only when the first notification fails.
     """
     from jinja2 import Environment, TemplateSyntaxError, nodes
 

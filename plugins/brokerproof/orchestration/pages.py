@@ -1,4 +1,4 @@
-"""Where Brokerproof's pages are within Airflow's."""
+"""The addresses of Brokerproof's pages in Airflow's UI."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ PREFIX = "/brokerproof"
 
 
 def find_run_page(run_id: str) -> str | None:
-    """The address of a run's page; None where Airflow's setting `[api] base_url` does not say where people reach it.
+    """Return the URL of a run's page, or None if Airflow's setting `[api] base_url` is empty or Airflow is embedded.
 
-    An embedded Airflow has another port at each start, so the pages of its runs have no address that lasts.
+    An embedded Airflow can have another port at each start, so the URLs of its pages do not last.
     """
     base: str = conf.get("api", "base_url", fallback="")
     return f"{base.rstrip('/')}{PREFIX}/runs/{run_id}" if base and SERVICE_MARK not in os.environ else None

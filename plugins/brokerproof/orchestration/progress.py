@@ -1,4 +1,4 @@
-"""The progress of a run on a terminal, or as lines where there is no terminal."""
+"""The progress of a run: on a terminal in place, elsewhere as lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _LAST_TASKS = ("release", "record", "verdict")
 class Progress:
     """Shows snapshots of a run.
 
-    A terminal shows the newest snapshot in place. Elsewhere a line appears every few seconds and when other tasks run.
+    A terminal shows the newest snapshot in place. Elsewhere a line appears every _LINE_EVERY_S, and when the running
+    tasks change.
     """
 
     def __init__(self, console: Console, title: str) -> None:
@@ -52,7 +53,7 @@ class Progress:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Leave the screen to somebody else for a while."""
+        """Stop drawing within the block, so that other code can use the screen."""
         if self._live:
             self._live.stop()
         try:
@@ -62,7 +63,7 @@ class Progress:
                 self._live.start()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Show a snapshot in the place of the one before."""
+        """Draw a snapshot over the previous one, or print it as a line if a line is due."""
         elapsed_s = time.monotonic() - self._started
         if self._live:
             self._live.update(self._render_screen(snapshot, elapsed_s))

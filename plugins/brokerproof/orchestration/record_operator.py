@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 
 
 class RecordOperator(StepOperator):
-    """Write the run into the history, whatever happened, and its report; send the outcome to the asset's followers."""
+    """Record the run, even if a step failed, add the outcome to the asset's event, and write the report."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(outlets=[RESULTS], **kwargs)
 
     def execute(self, context: Context) -> None:
-        """Record the run. Fails where the history or the report cannot be written; no verdict depends on it."""
+        """Record the run. The task fails if the history or the report cannot be written; no verdict depends on it."""
         from brokerproof.results.recording import record_outcome
 
         run = self.open_run()
@@ -42,7 +42,7 @@ class RecordOperator(StepOperator):
         self._write_report(run)
 
     def _write_report(self, run: Run) -> None:
-        """Raises AirflowFailException where there is no report; the run is recorded then all the same."""
+        """Raises AirflowFailException if the report cannot be written. The run is already recorded then."""
         from brokerproof.reports.run_file import write_run_file
 
         try:

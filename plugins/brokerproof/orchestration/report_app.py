@@ -1,8 +1,8 @@
 """Brokerproof's pages in Airflow's UI: which address shows which report, and who may see it.
 
-Whoever asks for anything here, a style sheet among it, has to be logged in to Airflow, and sees the runs of those
-scenarios whose DAG Airflow lets them read. Airflow does not protect what a plugin mounts, so this is done here, for the
-whole application at once. Nothing here changes anything.
+Every request, even for a style sheet, needs a login to Airflow. A user sees the runs of a scenario only if Airflow lets
+the user read its DAG. Airflow does not protect the applications of plugins, so this application checks both itself. It
+changes no data.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from brokerproof.results.history import History, RunPlace, open_recorded_history
 from brokerproof.results.run_groups import GroupBy
 from brokerproof.run.directory import Run
 
-# Nothing from anywhere else is loaded, whatever a template or a recorded text says. Plotly writes styles of its own.
+# A page loads files only from this server, even if a template or a recorded text names others. Plotly needs inline
+# styles.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
@@ -55,14 +56,14 @@ _STATIC = {
     "plotly.min.js": "text/javascript",
     "verdicts.css": "text/css",
 }
-# The DAG of campaigns, whose runs are runs of other DAGs.
+# The DAG of campaigns. A run of it starts runs of other DAGs.
 _CAMPAIGN = "campaign"
-# A run that was cleared and ran again has a directory for each of its tries.
+# A DAG run that a user clears runs again as a new try with a directory of its own. Higher tries are not looked for.
 _MOST_TRIES = 20
 
 
 def make_report_app() -> FastAPI:
-    """The application, without pages that describe it, which would need no login."""
+    """Return the application. FastAPI's pages about the API are off, because they would need no login."""
     app = FastAPI(
         title="Brokerproof", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(get_user)]
     )
@@ -119,7 +120,7 @@ def _show_scenario(scenario: str, request: Request, user: GetUserDep) -> HTMLRes
 
 
 def _show_groups(scenario: str, request: Request, user: GetUserDep, by: GroupBy = GroupBy.VERSION) -> HTMLResponse:
-    """A scenario over its versions, settings, systems or runtimes."""
+    """Show the runs of a scenario in groups by version, settings, system or runtime."""
     _authorize(scenario, user)
     with _open_history() as history:
         try:
@@ -147,7 +148,7 @@ def _show_campaign(stamp: str, request: Request, user: GetUserDep) -> HTMLRespon
 
 
 def _read_campaigns(user: Any, stamp: str | None = None) -> list[Campaign]:
-    """The campaigns with those of their runs that the user may read."""
+    """Return the campaigns with only the runs that the user may read; campaigns without such runs are left out."""
     allowed = _list_readable_scenarios(user)
     with _open_history() as history:
         found = history.list_campaigns(stamp=stamp) if history else []
@@ -171,7 +172,7 @@ def _show_message(run_id: str, producer: str, seq: int, request: Request, user: 
 
 
 def _compare(request: Request, user: GetUserDep, a: str = "", b: str = "") -> HTMLResponse:
-    """Two runs side by side; the form that chooses them where one is missing."""
+    """Show two runs side by side, or the form that chooses them if `a` or `b` is missing."""
     page = _page(request, draws=False)
     with _open_history() as history:
         if history is None or not a or not b:
@@ -191,7 +192,7 @@ def _compare(request: Request, user: GetUserDep, a: str = "", b: str = "") -> HT
 
 
 def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
-    """A report of the run as a file, made anew."""
+    """Send a report of the run as a download, made anew."""
     if name not in EXPORTS:
         raise HTTPException(404, f"There is no file {name}; there are {', '.join(EXPORTS)}.")
     run = _find_run(run_id, user)
@@ -205,7 +206,7 @@ def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
 
 
 def _show_table(run_id: str, table: str, request: Request, user: GetUserDep) -> HTMLResponse:
-    """A table's files, and its first rows."""
+    """Show a table's files and its first rows."""
     run = _find_run(run_id, user)
     try:
         return HTMLResponse(render_table(read_raw_table(run, table), _page(request, draws=False)))
@@ -214,7 +215,6 @@ def _show_table(run_id: str, table: str, request: Request, user: GetUserDep) -> 
 
 
 def _send_table_file(run_id: str, table: str, name: str, user: GetUserDep) -> Response:
-    """One file of a table, as it was recorded."""
     run = _find_run(run_id, user)
     try:
         blocks = open_table_file(run, table, name)
@@ -226,7 +226,7 @@ def _send_table_file(run_id: str, table: str, name: str, user: GetUserDep) -> Re
 
 
 def _send_metrics(user: GetUserDep) -> Response:
-    """The last results for Prometheus, of the scenarios that the user may read."""
+    """Send the metrics of each scenario's last run for Prometheus, if the user may read the scenario."""
     allowed = _list_readable_scenarios(user)
     with _open_history() as history:
         text = render_metrics(history, scenarios=allowed) if history else ""
@@ -244,7 +244,7 @@ def _find_run(run_id: str, user: Any) -> Run:
 
 
 def _require_directory(place: RunPlace) -> None:
-    """Raises HTTPException where the run's directory was deleted."""
+    """Raises HTTPException if the run's directory was deleted."""
     if place.deletion is not None:
         raise HTTPException(410, f"Run {place.run_id} is in the history only: {place.deletion}.")
 
@@ -257,7 +257,7 @@ def _show_run_of_dag(
     session: SessionDep,
     try_number: Annotated[int | None, Query()] = None,
 ) -> HTMLResponse:
-    """The newest try of a DAG run, or the one that was asked for."""
+    """Show the newest recorded try of a DAG run, or the try `try_number`; for a campaign, the list of campaigns."""
     _authorize(dag_id, user)
     if dag_id == _CAMPAIGN:
         return _list_campaigns(request, user)
@@ -281,7 +281,7 @@ def _render_run(place: RunPlace | None, name: str, request: Request, user: Any, 
     page = _page(request)
     files = [(f"As a file: {name}", f"{page.root}runs/{quote(place.run_id)}/files/{name}") for name in EXPORTS]
     compare = ("Compare with another run", f"{page.root}compare?a={quote(place.run_id)}")
-    # Airflow's own pages are beside Brokerproof's.
+    # In the URL, Airflow's `dags` is next to Brokerproof's root.
     dag = f"{page.root}../dags/{quote(place.scenario)}"
     in_airflow = [("The scenario in Airflow", dag)]
     found = find_task_logs(session, place.scenario, place.run_id)
@@ -293,13 +293,13 @@ def _render_run(place: RunPlace | None, name: str, request: Request, user: Any, 
 
 
 def _page(request: Request, here: str = "", *, draws: bool = True) -> Page:
-    """The way back to the overview depends on how deep the page is, and on no host name or proxy."""
+    """Return the Page for a request. Its way back to the overview is relative, so no host name or proxy matters."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     return Page(root="../" * (path.count("/") - 1) or "./", here=here, draws=draws)
 
 
 def _authorize(scenario: str, user: Any) -> None:
-    """Raises HTTPException where the user may not read the runs of the scenario's DAG."""
+    """Raises HTTPException if the user may not read the runs of the scenario's DAG."""
     if not get_auth_manager().is_authorized_dag(
         method="GET",
         access_entity=DagAccessEntity.RUN,
@@ -315,7 +315,7 @@ def _list_readable_scenarios(user: Any) -> set[str]:
 
 @contextmanager
 def _open_history() -> Iterator[History | None]:
-    """The history, None where no run was recorded yet."""
+    """Open the history for the block; None if its file does not exist yet."""
     history = open_recorded_history()
     try:
         yield history

@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 
 
 class ReserveOperator(BaseOperator):
-    """Make the run's directory, take a slot with its address range, and return the directory.
+    """Check the scenario, make the run's directory, take a slot with its address range, and start the monitor.
 
-    It does nothing else: Airflow skips the teardown of a setup that failed.
+    It starts no nodes, because Airflow skips the teardown of a setup that failed.
     """
 
     def __init__(self, *, scenario: str, **kwargs: Any) -> None:
@@ -39,7 +39,7 @@ class ReserveOperator(BaseOperator):
         self.scenario = scenario
 
     def execute(self, context: Context) -> str:
-        """Check the scenario and reserve. A failure has one sentence and leaves nothing behind."""
+        """Return the run's directory, or fail with one sentence. If all slots are held, Airflow tries again later."""
         # Imported only when a task runs, as in lifecycle_operator.py.
         from brokerproof import lifecycle
         from brokerproof.orchestration.result_notifier import check_notifiers
@@ -49,8 +49,8 @@ class ReserveOperator(BaseOperator):
         run_id = derive_run_id(self.scenario, dag_run.run_id, context["ti"].try_number)
         started_at = clock.now_us()
         if slots.are_all_held():
-            # The task ends for a moment, because a waiting task takes one of Airflow's places for tasks, and the run
-            # that holds the slot may need that place to end.
+            # A waiting task would occupy one of Airflow's places for tasks. The run that holds the slot may need that
+            # place to end, so this task ends for a moment.
             log.info("all %d slots are held; trying again in %d s", slots.count_slots(), _ASK_FOR_SLOT_EVERY_S)
             raise AirflowRescheduleException(clock.to_utc(clock.now_us()) + timedelta(seconds=_ASK_FOR_SLOT_EVERY_S))
         with fail_with_sentence(context):
@@ -71,5 +71,5 @@ class ReserveOperator(BaseOperator):
         return run.directory
 
     def on_kill(self) -> None:
-        """Stop waiting for a slot."""
+        """Raises AirflowTaskTerminated to stop the wait for a slot."""
         raise AirflowTaskTerminated("reserve was ended from outside")

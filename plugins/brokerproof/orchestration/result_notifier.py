@@ -1,8 +1,8 @@
-"""The notifier that tells of a run's result through the notifiers of Airflow's providers.
+"""The notifier that sends a run's result through the notifiers of Airflow's providers.
 
-No provider is needed for it: a rule of the settings names the class of a notifier, and Airflow's connections hold its
-passwords. Whatever happens here never changes the verdict. A notifier that fails is an error in the log of the task,
-the task's XCom `notification_problem`, and a record in the run's directory.
+A rule of the settings names the class of a notifier, so Brokerproof itself requires no provider. Airflow's connections
+hold the passwords. A notifier that fails never changes the verdict. Its failure is an error in the task's log, the
+task's XCom `notification_problem`, and a record in the run's directory.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ from brokerproof.settings import Settings, from_environment
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-# The XCom of the task that could not tell somebody.
+# The key of the task's XCom with the problems of the notifiers.
 NOTIFICATION_PROBLEM = "notification_problem"
 
 log = logging.getLogger(__name__)
 
 
 class NotificationError(BrokerproofError):
-    """Somebody was not told of a run's result."""
+    """At least one notifier failed to send a run's result."""
 
 
 class ResultNotifier(BaseNotifier):
-    """Tell of a run through the notifiers of the rules, each once a run, also where the task is done again.
+    """Use each notifier of the rules once for a run, even if the task is repeated.
 
-    A task that is killed while a notifier works tells it again: told twice is better than not told.
+    If the task is killed while a notifier works, the repeated task uses that notifier again. Two notifications are
+    better than no notification.
     """
 
     def __init__(self, *, run: Run, notification: Notification, rules: Sequence[NotificationRule]) -> None:
@@ -58,7 +59,7 @@ class ResultNotifier(BaseNotifier):
         self.rules = rules
 
     def notify(self, context: Context) -> None:
-        """Use every notifier that has an occasion. Raises NotificationError, after all of them, where one failed."""
+        """Use every notifier that has an occasion. At the end, raise NotificationError if one failed."""
         problems: list[str] = []
         for number, rule in enumerate(self.rules):
             if not set(rule.on) & set(self.notification.occasions) or self._was_told(number, rule):
@@ -70,7 +71,7 @@ class ResultNotifier(BaseNotifier):
                 problems.append(f"notifier {rule.notifier} failed with {type(error).__name__}")
                 self._leave_attempt(number, rule, type(error).__name__)
                 if isinstance(error, AirflowTaskTimeout):
-                    # Airflow ends a task that takes too long only once, so the next notifier could hang for ever.
+                    # Airflow enforces a task's time limit only once, so the next notifier could hang for ever.
                     problems.append("the others were not used, because the task had no time left")
                     break
             else:
@@ -80,7 +81,7 @@ class ResultNotifier(BaseNotifier):
             raise NotificationError("; ".join(problems))
 
     def _tell(self, rule: NotificationRule, context: Context) -> None:
-        # A notifier adds its own fields to the context that it gets, so each has one of its own.
+        # A notifier adds its own fields to its context, so each notifier gets a copy.
         own: Any = {**context, TEMPLATE_NAME: self.notification}
         load_notifier(rule)(own)
 
@@ -104,7 +105,7 @@ class ResultNotifier(BaseNotifier):
 
 
 def load_notifier(rule: NotificationRule, *, file: str = "", field: str = "") -> BaseNotifier:
-    """The notifier of a rule, ready to be called. Raises InputError that names `file` and `field`."""
+    """Return the notifier of a rule. Raises InputError, which names `file` and `field`, if it cannot be made."""
     try:
         found = pkgutil.resolve_name(rule.notifier)
     except Exception as error:
@@ -130,16 +131,16 @@ def load_notifier(rule: NotificationRule, *, file: str = "", field: str = "") ->
 
 
 def check_notifiers(settings: Settings) -> None:
-    """Check the rules and load every notifier, before a run starts. Raises InputError."""
+    """Check the rules and load every notifier before a run starts. Raises InputError if one cannot be used."""
     source = find_rules_source(settings)
     for number, rule in enumerate(read_rules(settings)):
         load_notifier(rule, file=source, field=f"notifiers.{number}")
 
 
 def tell_of_result(run: Run, outcome: Outcome, context: Context) -> None:
-    """Tell whoever the settings name of a run, if there is an occasion.
+    """Use the notifiers of the settings that have an occasion in this run.
 
-    Raises no Exception: the caller decides the verdict, and nothing that happens here may change it.
+    Raises no Exception, because the caller decides the verdict and a notifier must not change it.
     """
     problems: list[str] = []
     try:
@@ -158,7 +159,7 @@ def tell_of_result(run: Run, outcome: Outcome, context: Context) -> None:
 
 
 def _compare(run: Run, problems: list[str]) -> RunComparison | None:
-    """The run against those before it. A history that does not tell is a problem, and keeps nobody from being told."""
+    """Compare the run with earlier runs. If the history cannot, add a sentence to `problems` and return None."""
     try:
         history = open_recorded_history()
         if history is None:

@@ -7,15 +7,15 @@ from datetime import datetime
 
 
 def make_run_id(scenario: str, at: datetime, suffix: str) -> str:
-    """The id of a run that starts now; `suffix` differs between runs that start in the same second."""
+    """Return the id of a run that starts at the UTC time `at`. `suffix` differs between runs of the same second."""
     return f"{scenario}-{at:%Y%m%dT%H%M%SZ}-{suffix}"
 
 
 def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
-    """The id of the run that belongs to a DAG run: unique over all scenarios, and valid as a directory's name.
+    """Return the id of the run that belongs to a DAG run: unique over all scenarios, and valid as a directory's name.
 
-    Airflow's own ids contain `:` and `+`, which Hadoop's paths cannot. When a user clears a run, Airflow runs it again
-    with a higher `try_number`; the new try gets a directory of its own, because no run overwrites evidence.
+    Airflow's own ids contain `:` and `+`, which Hadoop's paths do not allow. When a user clears a run, Airflow runs it
+    again with a higher `try_number`. Each try has a directory of its own, because no run overwrites evidence.
     """
     safe = re.sub(r"[^A-Za-z0-9_-]+", "", dag_run_id.replace(":", ""))
     name = safe if safe.startswith(scenario) else f"{scenario}-{safe}"
@@ -23,5 +23,5 @@ def derive_run_id(scenario: str, dag_run_id: str, try_number: int = 1) -> str:
 
 
 def belongs_to(run_id: str, scenario: str, dag_run_id: str) -> bool:
-    """Whether a run is one of the tries of a DAG run."""
+    """Whether `run_id` is the id of any try of a DAG run."""
     return re.fullmatch(re.escape(derive_run_id(scenario, dag_run_id)) + r"(-([2-9]|[1-9]\d+))?", run_id) is not None

@@ -31,20 +31,20 @@ from brokerproof.suites.suite_names import list_suites
 
 
 def load_scenario_dag(file: Path, settings: Settings) -> DAG:
-    """The DAG of a scenario's file. Raises InputError where the file cannot be used, or its values make no DAG."""
+    """Return the DAG of a scenario's file. Raises InputError if the file is unusable or Airflow refuses its values."""
     scenario, topology = load_scenario(file, settings.topologies, suites=list_suites(settings.expectations))
     try:
         return build_scenario_dag(scenario, topology, expectations=settings.expectations)
     except Exception as error:
-        # Airflow and Python have limits of their own, as for the length of a tag and for the seconds of a time limit.
+        # Airflow and Python have limits of their own, for example on the length of a tag and on a time limit's seconds.
         raise InputError(f"makes no DAG: {error}", file=str(file), remedy="correct the value") from error
 
 
 def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: Directories) -> DAG:
-    """The DAG that runs a scenario when somebody triggers it."""
+    """Return the DAG that runs a scenario when it is triggered."""
     dag = DAG(
         dag_id=scenario.name,
-        # The command line knows the scenario by its name.
+        # The command line needs the scenario's name, so the UI shows it after the title.
         dag_display_name=f"{scenario.title} · {scenario.name}",
         description=" ".join(scenario.description.split()),
         doc_md=write_page(scenario, topology),
@@ -53,7 +53,7 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
         schedule=None,
         catchup=False,
         is_paused_upon_creation=False,
-        # History compares the runs of one scenario, so they do not share the machine either.
+        # The history compares the runs of one scenario, so they must not compete for the machine.
         max_active_runs=1,
         # There is no dagrun_timeout: it would skip the teardown. Each task has its own limit.
         default_args={"retries": 0, "owner": "brokerproof"},
@@ -67,12 +67,12 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
         LifecycleOperator(task_id=step, **limit(step)) for step in ("provision", "configure", "break_it")
     )
     load, consume = (SparkStepOperator(task_id=step, **limit(step)) for step in ("load", "consume"))
-    # It waits for all three, and proves what became of the messages although one of them failed.
+    # It waits for all three steps. Even if one of them failed, it reads which messages are stored.
     read_back = SparkStepOperator(task_id="read_back", trigger_rule="all_done", after=PhaseTimes, **limit("read_back"))
-    # What these steps do can be done again, so that a task that was killed is. One that fails with a sentence is not.
+    # These steps can be repeated, so a task that was killed is retried. A task that fails with a sentence is not.
     again: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=1)}
     release = LifecycleOperator(task_id="release", **limit("release"), **again)
-    # It judges whatever the steps before it left, so that a run with a failed load ends as `unknown` with its reasons.
+    # It judges all evidence of the earlier steps, so that a run with a failed load ends as `unknown` with its reasons.
     verify = SparkStepOperator(
         task_id="verify",
         arguments=list_verify_options(expectations),
@@ -80,7 +80,7 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
         **limit("verify"),
         **again,
     )
-    # Of the directories' files only the names are read here: `reserve` refuses a file that cannot be used.
+    # Only the names of the suites' files are read here; `reserve` refuses a file that cannot be used.
     suites = [SuiteOperator(task_id=name, **limit(name), **again) for name in list_suites(expectations)]
     record = RecordOperator(task_id="record", **limit("record"), **again)
     verdict = VerdictOperator(task_id="verdict", **limit("verdict"), **again)
@@ -88,13 +88,13 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
     reserve >> provision >> configure >> [load, consume, break_it] >> read_back >> verify >> suites
     [break_it, read_back] >> release
     suites >> record >> verdict
-    # The record holds the problems and the time of `release`, which ends before `verify` does.
+    # The record contains the problems and the time of `release`. Usually `release` ends before `verify`.
     release >> record
     # Airflow does not count the teardown `record` as a leaf. Without this edge the suites would be leaves, and the DAG
     # run of a control, whose suites must fail, would end as failed.
     suites >> verdict
-    # Airflow runs a teardown also after a task before it failed and after a user marked the DAG run as failed. Only
-    # `verdict` decides the DAG run's state.
+    # Airflow runs a teardown even if an earlier task failed or a user marked the DAG run as failed. Only `verdict`
+    # decides the DAG run's state.
     release.as_teardown(setups=reserve)
     record.as_teardown(setups=reserve)
     verdict.as_teardown(setups=reserve, on_failure_fail_dagrun=True)
@@ -102,13 +102,16 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
 
 
 def _list_tags(scenario: Scenario) -> list[str]:
-    """The scenario's own tags, its topology, its guarantee, and `control`: users filter the list of DAGs by them."""
+    """Return the scenario's tags, its topology, its guarantee, and `control` if it expects `failed`.
+
+    Users filter the list of DAGs by them.
+    """
     control = ["control"] if scenario.expect.verdict is Verdict.FAILED else []
     return list(dict.fromkeys([*scenario.tags, scenario.topology, str(scenario.guarantee), *control]))
 
 
 def _build_params(scenario: Scenario) -> ParamsDict:
-    """The form that starts the scenario, filled with the scenario's own values."""
+    """Return the form that starts the scenario, filled with the scenario's own values."""
     params = {
         field.name: Param(
             field.read_default(scenario),

@@ -1,4 +1,4 @@
-"""The page of a scenario in Airflow, in Markdown: its warnings, expectation, topology, load, timeline and bounds."""
+"""A scenario's page in Airflow, as Markdown: its warnings, expectation, topology, workload, timeline and bounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from brokerproof.systems.registry import find_system
 
 
 def write_page(scenario: Scenario, topology: Topology) -> str:
-    """The page's Markdown."""
     expect = scenario.expect
     sections = [
         scenario.description,
@@ -128,7 +127,7 @@ def _describe_link(fault: Fault) -> str:
 
 
 def _describe_condition(fault: Fault) -> str:
-    """What the fault waits for, and whether it is healed."""
+    """Return the condition that the fault waits for, and `for good` if it is permanent."""
     waits = ""
     if fault.when and fault.when.rereplicated:
         waits = f", once `{fault.when.rereplicated}` is re-replicated"

@@ -27,10 +27,10 @@ from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import StepProblem, read_record
 
 _READ_LIVE_EVERY_S = 0.5
-# Each request takes Airflow 0.1 s of computing, on the cores that the experiment uses.
+# Each request costs Airflow 0.1 s of computing on the cores that the run uses.
 _ASK_AIRFLOW_EVERY_S = 2.0
-# These tasks fail because they could not work. `verdict` and the suites fail because of the verdict, which the outcome
-# explains.
+# If one of these tasks fails, it could not do its work. `verdict` and the suites fail because of the verdict, which the
+# outcome explains.
 _WORKING_TASKS = frozenset(STEPS) - {"verdict"}
 
 
@@ -41,24 +41,25 @@ class ScenarioRun:
     client: AirflowClient
     scenario: str
     run_id: str
-    # Airflow's own id, which is the run's id where the command line triggered it.
+    # Airflow's own id. It equals `run_id` if the command line triggered the run.
     dag_run_id: str
     directory: Path
     scheduler_log: Path
-    # Raises AirflowGoneError where Airflow answers, and can do nothing any more.
+    # Raises AirflowGoneError if Airflow can start no further task, even if it still answers.
     check_scheduler: Callable[[], None] = lambda: None
     clock: Clock = SYSTEM_CLOCK
-    # As Airflow said last.
+    # From Airflow's last answer.
     _tasks: list[TaskState] = field(default_factory=list)
 
     def trigger(self, params: Mapping[str, Any]) -> None:
-        """Start the run. Raises InputError where Airflow does not accept the parameters."""
+        """Start the run. Raises InputError if Airflow does not accept the parameters."""
         self.client.trigger_run(self.scenario, self.dag_run_id, params)
 
     def follow(self, progress: Progress) -> str:
         """Show the run until it ends, and return the last state of the DAG run.
 
-        A standstill gets a sentence. Raises AirflowGoneError where Airflow has ended, or does not answer for long.
+        If the run makes no progress, a sentence says why. Raises AirflowGoneError if Airflow has ended, can start no
+        task, or was silent for too long.
         """
         standstill = Standstill(self.clock)
         with self.client.call_while_waiting(lambda: self._show(progress)):
@@ -78,9 +79,9 @@ class ScenarioRun:
                     self._show(progress)
 
     def cancel(self) -> bool:
-        """Have Airflow end the run's tasks and release it. A run that has ended meanwhile keeps its state.
+        """Make Airflow end the run's tasks and release it. A run that has already ended keeps its state.
 
-        False where the run had not begun: it is removed, and there is nothing to follow.
+        Return False if the run had not begun. It is then removed and cannot be followed.
         """
         state = self.client.read_state(self.scenario, self.dag_run_id)
         if state == "queued" and self.client.remove_queued_run(self.scenario, self.dag_run_id):
@@ -90,7 +91,7 @@ class ScenarioRun:
         return True
 
     def read_problems(self) -> dict[str, str]:
-        """The tasks that could not do their work, each with a sentence that says why."""
+        """Return {task id: sentence with the reason} for the tasks that could not do their work."""
         return {
             task.task_id: self._read_problem(task)
             for task in self._tasks
@@ -98,7 +99,7 @@ class ScenarioRun:
         }
 
     def read_outcome(self) -> dict[str, Any]:
-        """The outcome of the run; `unknown` with the reason where the run has not even a directory."""
+        """Return the outcome of the run, or `unknown` with the reason if its run.json is missing or unusable."""
         try:
             return compose_outcome(self._run).model_dump(mode="json")
         except BrokerproofError as error:
@@ -135,7 +136,7 @@ class ScenarioRun:
             if waits_for_slot(self._tasks) and slots.are_all_held():
                 return [name for run in slots.list_runs() if (name := Path(run).name) != self.run_id]
         except BrokerproofError:
-            # The task `reserve` says what is wrong with the slots.
+            # The task `reserve` reports the problem with the slots.
             pass
         return []
 
@@ -166,7 +167,6 @@ class ScenarioRun:
 
 
 def has_recorded_outcome(directory: Path) -> bool:
-    """Whether the run has ended so far that its outcome was recorded."""
     try:
         return read_record(Run(str(directory)), Outcome) is not None
     except BrokerproofError:
@@ -174,7 +174,7 @@ def has_recorded_outcome(directory: Path) -> bool:
 
 
 def make_unknown_outcome(run_id: str, scenario: str, directory: Path, why: str) -> dict[str, Any]:
-    """The outcome of a run of which nothing can be said but why."""
+    """Return the outcome `unknown` with the reason `why`, for a run whose own outcome cannot be read."""
     return {
         "run_id": run_id,
         "scenario": scenario,

@@ -18,24 +18,23 @@ class Snapshot:
 
     @property
     def running(self) -> list[str]:
-        """The tasks that run."""
+        """The ids of the running tasks."""
         return [task.task_id for task in self.tasks if task.state == "running"]
 
     def format_line(self, elapsed_s: float) -> str:
-        """The whole snapshot in one line."""
         tasks = ", ".join(self.running) or "waiting for Airflow"
         return " | ".join(
             [f"{elapsed_s:4.0f} s  {tasks}", *filter(None, [self.format_counts(), self.format_cluster()])]
         )
 
     def format_counts(self) -> str:
-        """The phase, and the messages counted so far."""
+        """Return the phase and the counts of messages so far."""
         live = self.live
         counts = [f"{live[name]:,} {name}" for name in ("acked", "failed", "unknown", "delivered") if live.get(name)]
         return "  ".join(filter(None, [str(live.get("phase") or ""), ", ".join(counts)]))
 
     def format_cluster(self) -> str:
-        """The topic's owner, the faults, how many nodes are alive, which were started again, and the running step."""
+        """Return the topic's owner, the faults, the living nodes by role, the restarts by node, and the live text."""
         live = self.live
         parts = [f"owner {live['owner']}"] if live.get("owner") else []
         parts += [f"{one.get('fault')} {one.get('state')}" for one in live.get("faults") or [] if isinstance(one, dict)]

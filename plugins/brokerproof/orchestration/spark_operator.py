@@ -30,7 +30,7 @@ CONNECTION = "spark_default"
 class SparkStepOperator(Step, SparkSubmitOperator):
     """Submit spark_jobs/<task id>.py with the run's directory as its first argument.
 
-    The settings of this machine are read when the task runs, so that the DAG stores none of them.
+    The settings of this machine are read when the task runs, so that the DAG does not store them.
     """
 
     template_fields: Sequence[str] = ("application_args", "run_directory")
@@ -44,13 +44,13 @@ class SparkStepOperator(Step, SparkSubmitOperator):
         after: type[Record] | None = None,
         **kwargs: Any,
     ) -> None:
-        """`after` is the kind of record without which the step has nothing to do and is skipped."""
+        """`after` is a kind of record. If the run has no such record, the step is skipped."""
         super().__init__(task_id=task_id, conn_id=CONNECTION, application_args=[run_directory, *arguments], **kwargs)
         self.run_directory = run_directory
         self._after = after
 
     def execute(self, context: Context) -> None:
-        """Submit the job and wait for it. Its output is the task's log. A failure has the job's own last sentence."""
+        """Submit the job and wait for it. Its output is in the task's log. A failure names the job's last exception."""
         if self._after is not None and not _is_there(self.open_run(), self._after):
             raise AirflowSkipException(f"nothing to do: the run left no record {self._after.KIND}.json")
         settings = from_environment()
@@ -70,9 +70,10 @@ class SparkStepOperator(Step, SparkSubmitOperator):
 
 
 def describe_end(message: str) -> str:
-    """What the provider says of a job that named no exception, in a sentence: it says the whole command and a number.
+    """Return a short sentence for the provider's error message about a job that named no exception.
 
-    A shell, such as the script spark-submit, adds 128 to the number of the signal that killed its program.
+    The message contains the whole command and an error code. A shell, such as the script spark-submit, reports 128 plus
+    the number of the signal that killed its program.
     """
     found = re.search(r"Error code is: (-?\d+)\.?$", message)
     if found is None:
@@ -85,7 +86,7 @@ def describe_end(message: str) -> str:
 
 
 def _is_there(run: Run, kind: type[Record]) -> bool:
-    """Whether a step left a record of the kind. One that is damaged was left."""
+    """Whether a step left a record of the kind. A damaged record counts too."""
     try:
         return read_record(run, kind) is not None
     except RunError:
@@ -111,11 +112,11 @@ def _make_hook(
 
 
 def _limit_tasks(master: str, job: str) -> dict[str, str]:
-    """Keep judging from running more tasks at a time than there are cores.
+    """Return Spark settings with which `verify` runs about one task a core on this machine; empty for other jobs.
 
     The connection has more places for tasks than the machine has cores, because each producer or consumer takes one
-    and mostly waits. Sorting does not wait: 230,000 messages were judged in 59 s with eight tasks at a time on two
-    cores, and in 54 s with two.
+    and mostly waits. Sorting does not wait: on two cores, judging 230,000 messages took 59 s with eight tasks at a
+    time, and 54 s with two.
     """
     threads = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
     if job != "verify" or threads is None:
@@ -124,7 +125,7 @@ def _limit_tasks(master: str, job: str) -> dict[str, str]:
 
 
 def _count_messages(run_directory: str) -> int:
-    """The number of messages that the run has so far."""
+    """Return the number of messages that the load scheduled, or 0 before the load has ended."""
     load = read_record(Run(run_directory), LoadEnd)
     return load.scheduled if load else 0
 

@@ -1,4 +1,4 @@
-"""A run that makes no progress: since when, and what it waits for."""
+"""A run that makes no progress: for how long, and for what reason."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 from brokerproof.clock import Clock
 from brokerproof.orchestration.airflow_client import FINISHED, TaskState
 
-# The sentence has to be there after 15 s, and the run is looked at every two seconds.
+# The user must have the sentence after 15 s, and the run is observed every two seconds.
 _SAY_AFTER_S = 12.0
 _SAY_AGAIN_AFTER_S = 60.0
 _ENDED = (*FINISHED, "skipped", "upstream_failed", "removed")
-# A step without live status. It takes seconds for a small run and minutes for a large one.
+# Steps without live status. `verify` takes seconds for a small run and minutes for a large one.
 _SHOWS_NOTHING = ("verify",)
 
 
 class Standstill:
-    """Finds out from what is observed of a run for how long nothing has moved."""
+    """Measures how long a run has made no progress."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -29,12 +29,12 @@ class Standstill:
         self._rest: Any = None
 
     def observe(self, state: str, tasks: Sequence[TaskState], live: Mapping[str, Mapping[str, Any]]) -> float | None:
-        """For how many seconds nothing has moved, if that has to be said now; else None.
+        """Return the seconds without progress if the user must be notified now, else None.
 
-        `live` is what the parts of the run show. Their own time does not count, because it passes anyway.
+        `live` is the live status by part of the run. A change of only its time `at` is no progress.
         """
         now = self._clock.monotonic_s()
-        # A task that waits for a slot of the machine begins again every few seconds, which moves nothing.
+        # A task that waits for a slot of the machine begins again every few seconds, which is no progress.
         stages = {task.task_id: max(_find_stage(task), self._stages.get(task.task_id, 0)) for task in tasks}
         rest = state, {part: {**content, "at": None} for part, content in live.items()}
         if (stages, rest) != (self._stages, self._rest):
@@ -47,24 +47,25 @@ class Standstill:
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """What may be the reason of a standstill."""
+    """The facts that can explain why a run makes no progress."""
 
     state: str
     tasks: Sequence[TaskState]
-    # Since when each task runs, and its longest time, in seconds and by task.
+    # The seconds for which each task has run, and each task's time limit in seconds, by task.
     running_s: Mapping[str, float]
     limits_s: Mapping[str, float]
     # The text of the live status.
     text: str
-    # Other runs of the same scenario; the runs that hold this machine's slots, where this one waits for one.
+    # The running runs of the same scenario if this run is queued.
     other_runs: Sequence[str]
+    # The runs that hold this machine's slots if this run waits for a slot.
     slot_holders: Sequence[str]
     is_alive: Callable[[int], bool]
     scheduler_log: Path
 
 
 def describe_standstill(seconds: float, now: Circumstances) -> str:
-    """What the run waits for, in one sentence."""
+    """Return one sentence that says why the run has made no progress for `seconds`."""
     if now.state == "queued" and now.other_runs:
         verb = "goes" if len(now.other_runs) == 1 else "go"
         return (
@@ -99,7 +100,6 @@ def describe_standstill(seconds: float, now: Circumstances) -> str:
 
 
 def _describe_time(name: str, now: Circumstances) -> str:
-    """The task, for how long it has run, and its limit."""
     if name not in now.running_s:
         return f"task {name}"
     limit = f" of at most {now.limits_s[name]:.0f} s" if name in now.limits_s else ""

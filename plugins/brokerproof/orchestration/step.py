@@ -1,4 +1,4 @@
-"""The part that every step of a run shares as an Airflow task: its run, its time limit, and how it fails."""
+"""The common part of all steps of a run as Airflow tasks: the run, the time limit, and the handling of failures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RUN_DIRECTORY = "{{ ti.xcom_pull(task_ids='reserve') }}"
-# The command line reads the sentence of a failed task under this key, also where the run has no directory yet.
+# The key of the XCom with a failed task's sentence. The command line reads it if the run's directory has no sentence.
 PROBLEM = "problem"
 
 
@@ -36,15 +36,15 @@ class Step:
     execution_timeout: Any
 
     def open_run(self) -> Run:
-        """The run of this step. Raises AirflowFailException where there is none."""
+        """Return the run of this step. Raises AirflowFailException if the task `reserve` left no run."""
         if not self.run_directory or self.run_directory == "None":
             raise AirflowFailException("there is no run: the task reserve has not left its directory")
         return Run(self.run_directory)
 
     def pre_execute(self, context: Context) -> None:
-        """Set the time limit from the run's own scenario: the scenario file may say something else.
+        """Set the time limit from the run's own scenario, and log a sentence about the step.
 
-        The log begins with what the step does.
+        The scenario's file may have other values than the run.
         """
         with suppress(BrokerproofError):
             run = self.open_run()
@@ -57,13 +57,19 @@ class Step:
         end_children()
 
     def on_kill(self) -> None:
-        """End the task's work and raise: Airflow gives the task 5 s and runs no `finally` by itself."""
+        """End the task's work and raise AirflowTaskTerminated.
+
+        Airflow kills the task after 5 s. Without the exception, no `finally` would run before that.
+        """
         self.end_work()
         raise AirflowTaskTerminated(f"{self.task_id} was ended from outside")
 
     @contextmanager
     def record_work(self, context: Context) -> Iterator[Run]:
-        """Record the step's time and problem in the run. A problem fails the task with a sentence, without a trace."""
+        """Yield the run, and record the step's time and problem in it.
+
+        A BrokerproofError fails the task with its sentence and without a traceback.
+        """
         run = self.open_run()
         with fail_with_sentence(context), record_step(run, self.task_id):
             try:
@@ -86,7 +92,7 @@ class StepOperator(Step, BaseOperator):
 
 @contextmanager
 def fail_with_sentence(context: Context) -> Iterator[None]:
-    """Turn an error for a person into a failed task, and leave its sentence as an XCom too."""
+    """Turn a BrokerproofError into a failed task, and store its sentence as an XCom too."""
     try:
         yield
     except BrokerproofError as error:

@@ -1,6 +1,6 @@
-"""What a step of a run does, in one sentence with the run's own values: the first line of its task's log.
+"""One sentence about each step of a run, with the run's own values. It is the first line of the task's log.
 
-The steps that tell a result (the suites, `record` and `verdict`) begin with that instead.
+The logs of the suites, `record` and `verdict` begin with the result instead.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from brokerproof.run.directory import Run
 
 
 def describe_step(step: str, run: Run) -> str | None:
-    """The sentence, None for a step that has none of its own.
+    """Return the sentence about a step, or None if the step has no sentence.
 
-    Raises RunError where run.json is missing or damaged, and InputError where its scenario cannot be used.
+    Raises RunError if run.json is missing or damaged, and InputError if its scenario cannot be used.
     """
     describe = _SENTENCES.get(step)
     return f"{run.run_id}: {describe(run.scenario, run.topology)}." if describe else None

@@ -1,4 +1,4 @@
-"""The operator that shows in Airflow whether one suite held."""
+"""The operator that shows in Airflow whether one suite passed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 
 
 class SuiteOperator(StepOperator):
-    """Succeed if the suite with the name of the task is `passed`; a suite that does not apply is skipped."""
+    """Succeed if the suite with the task's name is `passed`. If the suite does not apply, the task is skipped."""
 
     def execute(self, context: Context) -> str:
-        """Read the suite's part of the judgement that `verify` left: that takes neither Spark nor time."""
+        """Return one sentence from the suite's part of the judgement that `verify` left. This does not need Spark."""
         from brokerproof.run.judgement import read_judgement
 
         try:
@@ -36,7 +36,7 @@ class SuiteOperator(StepOperator):
                 f"unknown: {suite.evaluated} of its {suite.written} expectations were evaluated; {suite.why}"
             )
         sentence = f"{suite.worst}: {suite.why or f'{suite.evaluated} of {suite.written} expectations were evaluated'}"
-        # Whoever opens the log reads it first; what Airflow says of a task that failed comes after it.
+        # In the log, this sentence comes before Airflow's own lines about a failed task.
         log.info(sentence)
         if suite.worst is Verdict.NOT_APPLICABLE:
             raise AirflowSkipException(sentence)

@@ -1,4 +1,4 @@
-"""Where Airflow shows the tasks of a recorded run, and their logs."""
+"""The pages on which Airflow shows the tasks of a recorded run and their logs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from brokerproof.orchestration.run_id import belongs_to
 
 @dataclass(frozen=True)
 class TaskLogs:
-    """The pages of Airflow that belong to one run, below the page of its DAG."""
+    """Airflow's pages about one run, as paths below the page of its DAG."""
 
     dag_run: str
-    # (id of the task, page), in the order in which the tasks began.
+    # (task id, page), in the order in which the tasks began.
     tasks: Sequence[tuple[str, str]]
 
 
 def find_task_logs(session: Session, scenario: str, run_id: str) -> TaskLogs | None:
-    """The pages of the tasks of a run, None where Airflow does not know its DAG run (any more)."""
+    """Return the pages of a run and its tasks, or None if Airflow does not have its DAG run (any more)."""
     dag_run_ids = session.scalars(
         select(DagRun.run_id).where(DagRun.dag_id == scenario).order_by(DagRun.run_after.desc())
     )

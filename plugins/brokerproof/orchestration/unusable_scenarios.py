@@ -1,4 +1,4 @@
-"""The import error in Airflow that names the scenario files which cannot be used, with their directories."""
+"""The import error in Airflow that names each unusable file or directory of scenarios, topologies and suites."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from brokerproof.errors import InputError
 
 
 class UnusableScenarios(DAG):
-    """A DAG that never validates, in the place of the scenario files that cannot be used.
+    """A DAG whose validation always fails, with the errors of the unusable files.
 
-    Airflow validates DAGs one by one and lists a failure as an import error of the DAG file. So these files take no
-    other DAG down, as an exception at the top level of the DAG file would.
+    Airflow validates DAGs one by one and lists a failure as an import error of the DAG file. So the other DAGs still
+    work. An exception at the top level of a DAG file would disable all DAGs of that file.
     """
 
     def __init__(self, errors: Iterable[InputError]) -> None:

@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 class VerdictOperator(StepOperator):
     """Succeed if the outcome of the run is what its scenario expects. No other task decides the DAG run's state.
 
-    It also tells whoever the settings name of a result that somebody has to know.
+    It also uses the notifiers of the settings if the result is an occasion for one.
     """
 
     def execute(self, context: Context) -> str:
-        """Return one sentence with the verdict and its reason."""
+        """Return one sentence with the verdict and its reason; fail with it if the outcome is not the expected one."""
         from brokerproof.orchestration.result_notifier import tell_of_result
         from brokerproof.results.run_outcome import compose_outcome
 
@@ -33,7 +33,7 @@ class VerdictOperator(StepOperator):
             outcome = compose_outcome(run)
         except BrokerproofError as error:
             raise AirflowFailException(str(error)) from None
-        # Whoever opens the log reads first what happened.
+        # The story comes first in the log, before the counts and the verdict.
         log.info(outcome.story)
         log.info(json.dumps(outcome.counts, indent=1))
         tell_of_result(run, outcome, context)

@@ -1,5 +1,5 @@
-"""Reports: what people read of a run and of all runs, as pages, files and metrics.
+"""Reports about one run and about all runs, as pages, files and metrics.
 
-`orchestration` and `commands` may import it. It reads runs and the history and changes neither, and it must not know
-Airflow, Spark or a messaging system: Airflow serves its pages, and a run's own file needs nobody who serves it.
+`orchestration` and `commands` may import it. It reads runs and the history and changes neither. It must not know
+Airflow, Spark or a messaging system. Airflow serves the pages; a run's own file needs no server.
 """

@@ -1,6 +1,6 @@
-"""The last verdict as a badge: an SVG for a README or a wiki, which asks no other host for anything.
+"""The last verdict as a badge: an SVG for a README or a wiki that loads nothing from other hosts.
 
-The colour says whether the run is as expected, and the words say it too, for whoever sees no colours.
+The colour shows whether the run is as expected. The words show it too, for people who see no colours.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brokerproof.results.history import History
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 
-# White text has a contrast of more than 4.5 on each.
+# White text has a contrast of more than 4.5 on each of these colours.
 LABEL = "#444444"
 GREEN = VERDICT_STYLES[Verdict.PASSED].light
 RED = VERDICT_STYLES[Verdict.FAILED].light
@@ -26,7 +26,7 @@ GREY = VERDICT_STYLES[Verdict.NOT_APPLICABLE].light
 
 _SUBJECT = "brokerproof"
 _FONT_SIZE = 11
-# Pixels on each side of a text.
+# Pixels to the left and right of a text.
 _MARGIN = 6
 
 _SVG = Template("""\
@@ -47,20 +47,23 @@ _SVG = Template("""\
 
 @dataclass(frozen=True)
 class _Standing:
-    """What the badge says of one run or of many, and its colour."""
+    """The badge's word about one run or many, and its colour."""
 
     word: str
     colour: str
 
 
 def render_run_badge(run: Run) -> str:
-    """The badge of one run, as the text of an SVG. Raises RunError or InputError where its run.json cannot be used."""
+    """Return the badge of one run as an SVG's text. Raises RunError or InputError if its run.json cannot be used."""
     outcome = compose_outcome(run)
     return _draw(outcome.scenario, _describe_run(outcome.verdict, outcome.expected.verdict, met=outcome.met))
 
 
 def render_history_badge(history: History, scenario: str | None = None) -> str:
-    """The badge of the last run of a scenario, or of the last runs of all scenarios. Raises HistoryError."""
+    """Return the badge of a scenario's last run, or of the last runs of all scenarios, as the text of an SVG.
+
+    Raises HistoryError if the history cannot be read.
+    """
     if scenario is None:
         return _draw("", _describe_all(history))
     runs = history.list_runs([scenario], limit=1)
@@ -113,13 +116,13 @@ def _draw(scenario: str, standing: _Standing) -> str:
 
 @cache
 def _measure_text(text: str) -> int:
-    """Pixels of a text in DejaVu Sans, which Matplotlib ships; the SVG has other fonts fit into them."""
+    """Return a text's width in pixels in DejaVu Sans, which Matplotlib ships. The SVG fits other fonts into it."""
     import matplotlib
     from matplotlib.ft2font import FT2Font
 
     font = FT2Font(str(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")))
-    # At 72 dots an inch a point is a pixel.
+    # At 72 dots per inch, one point is one pixel.
     font.set_size(_FONT_SIZE, 72)
     font.set_text(text)
-    # The width comes in 64ths of a pixel.
+    # The unit of the width is 1/64 pixel.
     return -(-int(font.get_width_height()[0]) // 64)

@@ -1,4 +1,4 @@
-"""The page of a campaign, with one verdict and one line a scenario, and the list of campaigns."""
+"""The page of a campaign, with one verdict and one line for each scenario, and the list of campaigns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from brokerproof.results.numbers import format_seconds
 
 
 def render_campaign(campaign: Campaign, page: Page) -> str:
-    """The page of one campaign."""
     return render(
         "campaign.html.j2",
         page,
@@ -19,14 +18,13 @@ def render_campaign(campaign: Campaign, page: Page) -> str:
 
 
 def render_campaigns(campaigns: Sequence[Campaign], page: Page) -> str:
-    """The list of campaigns, newest first."""
     return render(
         "campaigns.html.j2", page, {"campaigns": [(campaign, write_headline(campaign)) for campaign in campaigns]}
     )
 
 
 def write_headline(campaign: Campaign) -> str:
-    """The verdict on the whole campaign."""
+    """Return one sentence: whether all runs were as expected, or which scenarios were not."""
     wrong = [run.scenario for run in campaign.runs if not run.met]
     if not wrong:
         return f"All {len(campaign.runs)} runs were as expected."

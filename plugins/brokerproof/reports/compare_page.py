@@ -14,7 +14,6 @@ from brokerproof.results.trends import ScenarioTrend
 
 
 def render_comparison(difference: RunDifference, page: Page) -> str:
-    """The page of two runs."""
     numbers = [*difference.measurements, *difference.counts]
     return render(
         "compare.html.j2",
@@ -30,14 +29,14 @@ def render_comparison(difference: RunDifference, page: Page) -> str:
 
 
 def render_choice(trends: Sequence[ScenarioTrend], page: Page, chosen: str = "") -> str:
-    """The form; `chosen` is the first of the two runs, if it is known."""
+    """Return the page with the form that chooses two runs. `chosen` is the first of them, if it is known."""
     runs = [(trend.scenario, list(reversed(trend.runs))) for trend in trends]
     choices = [str(choice) for choice in GroupBy]
     return render("compare_choice.html.j2", page, {"runs": runs, "chosen": chosen, "group_choices": choices})
 
 
 def _write_headline(difference: RunDifference) -> str:
-    """What came out otherwise and is no noise, first of all what got worse."""
+    """Return the differences that are larger than noise as text: first words, then worse and better metrics."""
     worse = [one.name for one in difference.measurements if one.larger_than_noise and one.worse]
     better = [one.name for one in difference.measurements if one.larger_than_noise and one.worse is False]
     parts = [
@@ -55,7 +54,7 @@ def _tell_word(word: WordDifference) -> str:
 
 
 def _list_numbers(numbers: Sequence[NumberDifference]) -> Iterator[dict[str, Any]]:
-    """Those first that differ by more than noise."""
+    """Yield a row for each number, first those that differ by more than noise."""
     ranks = {True: 0, None: 1, False: 2}
     for one in sorted(numbers, key=lambda one: ranks[one.larger_than_noise]):
         yield {

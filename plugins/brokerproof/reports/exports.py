@@ -1,4 +1,4 @@
-"""The files that `brokerproof report` writes of a run. A new file is one line of `EXPORTS` and one function."""
+"""The files that `brokerproof report` writes about a run. A new file needs one line in `EXPORTS` and one function."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ EXPORTS: Mapping[str, Callable[[Run], str]] = {
 
 
 def write_exports(run: Run, directory: str) -> dict[str, str]:
-    """Write all files into a directory, any fsspec location; by file name, where each is.
+    """Write all files into a directory, which is any fsspec location. Return their locations by file name.
 
-    Nothing is written where one of them cannot be made. Raises RunError or InputError where the run's run.json cannot
-    be used, and MachineError where a file cannot be written.
+    If one of the texts cannot be made, no file is written. Raises RunError or InputError if the run's run.json cannot
+    be used, and MachineError if a file cannot be written.
     """
     texts = {name: render(run) for name, render in EXPORTS.items()}
     locations = {name: f"{directory.rstrip('/')}/{name}" for name in texts}

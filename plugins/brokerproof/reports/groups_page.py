@@ -1,4 +1,4 @@
-"""The page of one scenario over its versions, settings, systems or runtimes."""
+"""The page that compares one scenario's runs, grouped by version, settings, system or runtime."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from brokerproof.reports.pages import NOISE_WORDS, Page, render
 from brokerproof.results.numbers import NOTHING, format_value
 from brokerproof.results.run_groups import GROUP_RULE, GroupBy, GroupedMeasurement, RunGroup
 
-# How many groups have a column; the others are named only.
+# The number of groups with a column. Of the others the page shows only the names.
 _COLUMNS = 6
 
 
 def render_groups(scenario: str, by: GroupBy, groups: Sequence[RunGroup], page: Page) -> str:
-    """The page of the groups of a scenario's runs, the largest first."""
+    """Return the page of the groups of a scenario's runs as HTML. The first of `groups` is the largest."""
     shown = groups[:_COLUMNS]
     return render(
         "groups.html.j2",
@@ -37,7 +37,7 @@ def _name(group: RunGroup, by: GroupBy) -> str:
 
 
 def _write_headline(by: GroupBy, groups: Sequence[RunGroup]) -> str:
-    """Which group is worse or better than the largest, in what."""
+    """Return the groups that are worse or better than the largest, with the metrics in which they are, in words."""
     if not groups:
         return "No run is recorded yet."
     if len(groups) == 1:
@@ -56,7 +56,7 @@ def _write_headline(by: GroupBy, groups: Sequence[RunGroup]) -> str:
 
 
 def _list_rows(groups: Sequence[RunGroup]) -> Iterator[dict[str, Any]]:
-    """A row for each measurement; those first in which some group differs by more than noise."""
+    """Yield a row for each measurement, first those in which some group differs by more than noise."""
     cells: dict[tuple[str, str, str], dict[int, GroupedMeasurement]] = {}
     for number, group in enumerate(groups):
         for one in group.measurements:

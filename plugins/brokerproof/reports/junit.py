@@ -1,15 +1,14 @@
-"""A run as JUnit XML, for whatever gates a build.
+"""A run as JUnit XML, for programs that gate a build.
 
-There is a test suite for each suite of expectations with a test case for each expectation, and one more suite, `run`,
-whose case `verdict` says whether the run is what its scenario expects. The file is green exactly if the run is as
-expected:
+The file has a test suite for each suite of expectations, with a test case for each expectation. One more suite, `run`,
+has the case `verdict`. The file is green if and only if the run is as its scenario expects:
 
 - In a run that is as expected, an expectation that did not hold is `skipped` with its reason: a control has to fail.
-- In any other run, it is a `failure` where the evidence proves it wrong and an `error` where the evidence is not
-  enough; and `verdict` is one of the two.
-- What the messaging system cannot be asked is `skipped`.
+- In any other run, it is a `failure` if the evidence proves it wrong, and an `error` if the evidence is not enough.
+  The case `verdict` is then a `failure` or an `error` too.
+- An expectation that does not apply to the messaging system is `skipped`.
 
-The elements are those of Jenkins' schema `junit-10`, which other programs read too.
+The elements are those of Jenkins' schema `junit-10`, which other programs also read.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, Judgement, SuiteJudgement, read_judgement
 from brokerproof.run.outcome import Outcome
 
-# A person reads a few samples; the table `anomalies` of the run has all of them.
+# The samples that a person reads. The run's table `anomalies` has all of them.
 MOST_SAMPLES = 10
 
-# What XML 1.0 cannot hold, not even escaped: the log of a killed process may have any character.
+# Characters that XML 1.0 cannot hold, not even escaped. The log of a killed process may have them.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# The result elements, by verdict.
+# The element of a case that did not pass, by verdict.
 _TAGS: Mapping[Verdict, str] = {
     Verdict.FAILED: "failure",
     Verdict.UNKNOWN: "error",
@@ -48,20 +47,20 @@ _TAGS: Mapping[Verdict, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """A test case; `message` is one sentence, and `detail` has the lines below it."""
+    """A test case. `message` is one sentence, and `detail` has the lines below it."""
 
     name: str
     verdict: Verdict
     message: str = ""
     detail: tuple[str, ...] = ()
-    # Seconds. Judging takes no time of its own for each expectation, so only the whole run has one.
+    # Only the case of the whole run has a time, because the expectations are judged together.
     seconds: float = 0
 
 
 def render_junit(run: Run) -> str:
-    """The run as the text of an XML file.
+    """Return the run as the text of an XML file.
 
-    A run that was not judged has only the case `verdict`, with the reason. Raises RunError or InputError where its
+    A run that was not judged has only the case `verdict`, with the reason. Raises RunError or InputError if its
     run.json cannot be used.
     """
     outcome = compose_outcome(run)
@@ -80,7 +79,7 @@ def _find_judgement(run: Run) -> Judgement | None:
     try:
         return read_judgement(run)
     except RunError:
-        # The outcome says why there is none.
+        # The outcome has the reason.
         return None
 
 
@@ -89,7 +88,7 @@ def _make_verdict_case(outcome: Outcome) -> _Case:
     if outcome.met:
         verdict = Verdict.PASSED
     elif verdict is Verdict.PASSED:
-        # A control that did not fail.
+        # A control passed although it had to fail.
         verdict = Verdict.FAILED
     return _Case(
         name="verdict",
@@ -122,13 +121,13 @@ def _list_cases(name: str, suite: SuiteJudgement | None) -> Iterator[_Case]:
                 message=sentences[0],
                 detail=(check.description, *sentences[1:], *_describe_rest(check)),
             )
-    # A suite that could not be judged may have no expectation that says so.
+    # A suite that could not be judged may have no expectation with its verdict.
     if merge_verdicts([Verdict.NOT_APPLICABLE, *(check.verdict for check in suite.expectations)]) is not suite.worst:
         yield _Case(name="suite", verdict=suite.verdict, message=suite.why or f"suite {name} is {suite.verdict}")
 
 
 def _describe_check(check: Check, suite: SuiteJudgement) -> Iterator[str]:
-    """Sentences with what was observed and the bound, or the samples; at least one."""
+    """Yield at least one sentence: each observed value with its bound, or else the number of rows and the samples."""
     samples = check.samples[:MOST_SAMPLES]
     if check.verdict is Verdict.NOT_APPLICABLE:
         yield check.why
@@ -143,7 +142,7 @@ def _describe_measurement(name: str, sample: Mapping[str, Any]) -> str:
     subject = f" of {sample['subject']}" if sample.get("subject") else ""
     unit, value = str(sample.get("unit") or ""), sample.get("value")
     observed = "could not be measured" if value is None else f"is {_format_number(value)} {unit}".rstrip()
-    # A bound of the metric's own is in force where the scenario sets none.
+    # If the scenario sets no bound, the metric's own bound is in force.
     minimum = METRICS[name].minimum if sample.get("minimum") is None else sample["minimum"]
     maximum = METRICS[name].maximum if sample.get("maximum") is None else sample["maximum"]
     bounds = (("at least", minimum), ("at most", maximum))
@@ -154,7 +153,7 @@ def _describe_measurement(name: str, sample: Mapping[str, Any]) -> str:
 
 
 def _format_number(value: Any) -> str:
-    # Infinity comes as a word, because JSON has no number for it.
+    # Infinity is a string here, because JSON has no number for it.
     return f"{value:,.6g}" if isinstance(value, int | float) else str(value)
 
 
@@ -184,7 +183,7 @@ def _make_suite(name: str, cases: list[_Case], run: Run, outcome: Outcome) -> ET
     started = f"{read_trigger_time(run):%Y-%m-%dT%H:%M:%S}"
     suite = ET.Element("testsuite", name=name, timestamp=started)
     properties = ET.SubElement(suite, "properties")
-    # A suite is often shown alone, so each has them.
+    # Programs often show a suite alone, so each suite has the properties.
     for key, value in _list_properties(run, outcome).items():
         ET.SubElement(properties, "property", name=key, value=value)
     for case in cases:
@@ -216,7 +215,7 @@ def _list_properties(run: Run, outcome: Outcome) -> dict[str, str]:
 
 
 def _count_cases(root: ET.Element) -> None:
-    """Set the numbers and seconds of each suite and of the whole; the schema has no `skipped` of the whole."""
+    """Set the counts and seconds of each suite and of the root. The schema allows no `skipped` at the root."""
     for element in (*root, root):
         cases = list(element.iter("testcase"))
         element.set("tests", str(len(cases)))
@@ -228,5 +227,5 @@ def _count_cases(root: ET.Element) -> None:
 
 
 def _escape_forbidden(found: re.Match[str]) -> str:
-    """The character as Python writes it, which can be read and changes no other one."""
+    """Return the character as a Python escape, which stays readable."""
     return found[0].encode("unicode_escape").decode("ascii")

@@ -1,7 +1,7 @@
 """The last run of every scenario as metrics for Prometheus.
 
-What a run did not count or could not measure has no sample, because any number would be a lie. A verdict has a sample
-for each verdict that there is, of which one is 1, so that an alert sees a change of it.
+A value that a run did not count or could not measure has no sample, because any number would be false. There is a
+sample for each possible verdict, and that of the run's verdict is 1, so that an alert sees a change.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _MILLISECOND = 0.001
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """A metric of measurements.md under its name here; Prometheus has seconds, never milliseconds."""
+    """The name and help of a metric of measurements.md in Prometheus, which uses seconds, never milliseconds."""
 
     name: str
     help: str
     factor: float = 1
 
 
-# One value a fault, of which the worst is shown, as `brokerproof history` does.
+# Metrics with one value for each fault. The worst value is shown, as in `brokerproof history`.
 _OF_THE_WORST_FAULT: Mapping[str, _Measured] = {
     "rto_s": _Measured(name="rto_seconds", help="From a fault's injection to the end of the last interruption"),
     "unavailable_s": _Measured(name="unavailable_seconds", help="Time in which a fault interrupted some client"),
@@ -43,7 +43,7 @@ _OF_THE_WORST_FAULT: Mapping[str, _Measured] = {
     "rpo_messages": _Measured(name="rpo_messages", help="Acked messages that no cluster holds any more after a fault"),
     "rpo_s": _Measured(name="rpo_seconds", help="Age of the oldest message that was lost to a fault"),
 }
-# One value a phase, and a fault that slows the network down.
+# Metrics with one value for each phase, and for each fault that slows the network down.
 _OF_EACH_SUBJECT: Mapping[str, _Measured] = {
     "publish_latency_p99_ms": _Measured(
         name="publish_latency_p99_seconds",
@@ -54,9 +54,9 @@ _OF_EACH_SUBJECT: Mapping[str, _Measured] = {
 
 
 def render_metrics(history: History, *, scenarios: Collection[str] | None = None) -> str:
-    """The metrics in Prometheus' text format, of all scenarios or of some.
+    """Return the metrics of all scenarios, or of the given ones, in Prometheus' text format.
 
-    Raises HistoryError where the history cannot be read.
+    Raises HistoryError if the history cannot be read.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_LastRuns(history, scenarios))
@@ -65,10 +65,9 @@ def render_metrics(history: History, *, scenarios: Collection[str] | None = None
 
 @contextmanager
 def serve_metrics(history: History, address: str, port: int) -> Iterator[int]:
-    """Answer Prometheus from a thread for as long as the block runs; the port, a free one for 0.
+    """Serve Prometheus from a thread while the block runs. Yields the port, which is a free one if `port` is 0.
 
-    A history that cannot be read when somebody asks is answered with status 500. Raises InputError where somebody else
-    has the port.
+    If the history cannot be read, a request gets status 500. Raises InputError if it cannot listen at the port.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_LastRuns(history, None))
@@ -87,17 +86,17 @@ def serve_metrics(history: History, address: str, port: int) -> Iterator[int]:
 
 
 class _LastRuns(Collector):
-    """Asks the history at each collection."""
+    """Collects the metrics of the last runs. Each collection reads the history again."""
 
     def __init__(self, history: History, scenarios: Collection[str] | None) -> None:
         self._history, self._scenarios = history, scenarios
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Nothing, so that registering asks the history for nothing."""
+        """Return no families, so that registering does not read the history."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The families, each with a sample for every scenario that has one."""
+        """Yield the families, each with a sample for every scenario that has a value."""
         runs = [
             run for run in self._history.list_last_runs() if self._scenarios is None or run.scenario in self._scenarios
         ]
@@ -126,7 +125,10 @@ class _LastRuns(Collector):
         )
 
     def _is_worse(self, run: RecordedRun) -> bool | None:
-        """None where the rule in the run's parameters cannot be used; the other scenarios have their samples."""
+        """Return whether a run has regressed.
+
+        None if the rule in its parameters cannot be used: the other scenarios still have their samples.
+        """
         try:
             return bool(self._history.compare(run).marks)
         except InputError:
@@ -164,7 +166,6 @@ def _collect_subjects(runs: Sequence[RecordedRun], metric: str, measured: _Measu
 def _collect(
     runs: Sequence[RecordedRun], name: str, text: str, read: Callable[[RecordedRun], float | None]
 ) -> GaugeMetricFamily:
-    """A family with one sample for each run that has a value."""
     family = _make_family(name, text)
     for run in runs:
         value = read(run)

@@ -11,7 +11,7 @@ from brokerproof.results.regressions import RULE
 from brokerproof.results.run_groups import GroupBy
 from brokerproof.results.trends import TREND_VALUES, ScenarioTrend, TrendRun, find_usual_range
 
-# What runs can be filtered by: the field of a trend, and how it is called.
+# The filters: a field of `ScenarioTrend`, or `tag`, and its title.
 FILTERS = {"topology": "topology", "system": "system", "system_version": "version", "runtime": "runtime", "tag": "tag"}
 _TREND_PX = 110
 # The colour of a point that is worse than usual.
@@ -21,7 +21,11 @@ _WORSE = "#d55e00"
 def render_overview(
     trends: Sequence[ScenarioTrend], page: Page, chosen: Mapping[str, str], *, scenario: str = ""
 ) -> str:
-    """The page; `chosen` are the filters that are set, by the names of FILTERS; `scenario` where it is of one only."""
+    """Return the overview as HTML.
+
+    `chosen` has the values of the filters that are set, by the names of FILTERS. `scenario` is set if the page shows
+    only that one.
+    """
     shown = [trend for trend in trends if _is_chosen(trend, chosen)]
     last = [trend.runs[-1] for trend in shown if trend.runs]
     return render(
@@ -42,7 +46,7 @@ def render_overview(
 
 
 def _write_headline(last: Sequence[TrendRun]) -> str:
-    """What whoever opens the page in the morning wants to know, in one sentence."""
+    """Return how many last runs were not as expected, and in how many something is worse than before."""
     if not last:
         return "No run is recorded yet."
     wrong, worse = sum(not run.met for run in last), sum(bool(run.worse) for run in last)
@@ -53,7 +57,7 @@ def _write_headline(last: Sequence[TrendRun]) -> str:
 
 
 def _rank(trend: ScenarioTrend) -> tuple[int, str]:
-    """Those first whose last run was not as expected, then those in which something is worse than before."""
+    """Return a sort key: scenarios whose last run was not as expected first, then those with something worse."""
     if not trend.runs:
         return 2, trend.scenario
     last = trend.runs[-1]
@@ -87,7 +91,7 @@ def _make_row(number: int, trend: ScenarioTrend) -> dict[str, Any]:
 
 
 def draw_trend(trend: ScenarioTrend) -> dict[str, Any]:
-    """A small line for each followed value, run by run; a click on a point leads to its run."""
+    """Return a Plotly figure with a small line for each value of TREND_VALUES. A click on a point opens its run."""
     figure: dict[str, Any] = {
         "data": [],
         "layout": {
@@ -160,7 +164,7 @@ def draw_trend(trend: ScenarioTrend) -> dict[str, Any]:
                 "text": [f"{run.started_at:%Y-%m-%d %H:%M}" for run in trend.runs],
                 "hovertemplate": f"%{{text}}: %{{y:,.4~g}} {value.unit}<extra></extra>",
                 "line": {"width": 1.5, "color": COLOURS[0]},
-                # What is worse than usual is larger and in another colour and shape.
+                # A point that is worse than usual is larger and has another colour and shape.
                 "marker": {
                     "size": [9 if value.name in run.worse else 4 for run in trend.runs],
                     "color": [_WORSE if value.name in run.worse else COLOURS[0] for run in trend.runs],

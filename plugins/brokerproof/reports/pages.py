@@ -1,7 +1,7 @@
-"""Pages as text: the templates of templates/, filled with what reports read.
+"""Renders pages as HTML from the templates in templates/.
 
-A page is either served, and then takes its styles and scripts from beside it, or a file of its own, which carries them.
-No page asks another host for anything.
+A page is either served, with its styles and scripts next to it, or a file of its own that contains them. No page loads
+anything from another host.
 """
 
 from __future__ import annotations
@@ -25,44 +25,42 @@ from brokerproof.results.numbers import format_count, format_seconds
 
 _HERE = Path(__file__).resolve().parent
 STATIC = _HERE / "static"
-# How pages say whether a difference is larger than noise; None where too few runs tell.
+# Words for whether a difference is larger than noise. None means that there are too few runs to decide.
 NOISE_WORDS = {True: "more than noise", False: "within noise", None: "nobody knows"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Where a page finds what it needs. `root` is the way from the page to the overview, as `../../`."""
+    """How a page is shown. `root` is the relative path from the page to the overview, such as `../../`."""
 
     root: str = ""
-    # Whether it is a file of its own.
+    # Whether it is a file of its own, which contains its styles and scripts.
     inline: bool = False
     # Whether it has charts.
     draws: bool = True
-    # Which entry of the navigation it is.
+    # Its entry in the navigation.
     here: str = ""
 
     @property
     def verdict_css(self) -> str:
-        """The colours of the verdicts, as a style sheet."""
         return make_verdict_css()
 
     def read_static(self, name: str) -> str:
-        """A style or script of the page's own."""
+        """Return the text of a file in static/, for a page that contains it."""
         return (STATIC / name).read_text(encoding="utf-8")
 
     def read_plotly(self) -> str:
-        """Plotly's script."""
         return find_plotly().read_text(encoding="utf-8")
 
 
 def render(template: str, page: Page, values: Mapping[str, Any]) -> str:
-    """A page of a template. Raises jinja2.TemplateError where a value is missing."""
+    """Return a template filled with `values`, as HTML. Raises jinja2.TemplateError if a value is missing."""
     return _make_environment().get_template(template).render(page=page, **values)
 
 
 @lru_cache
 def find_plotly() -> Path:
-    """Plotly's script as its package ships it. Raises MachineError where the package is not installed."""
+    """Return the path of Plotly's script in its package. Raises MachineError if it is not installed."""
     spec = find_spec("plotly")
     for place in (spec.submodule_search_locations or ()) if spec else ():
         script = Path(place) / "package_data" / "plotly.min.js"
@@ -73,7 +71,7 @@ def find_plotly() -> Path:
 
 @lru_cache
 def make_verdict_css() -> str:
-    """A style sheet with the colours of VERDICT_STYLES, for light and for dark pages."""
+    """Return a style sheet with the colours of VERDICT_STYLES, for light and for dark pages."""
     light = "".join(f"--verdict-{_to_name(verdict)}: {style.light}; " for verdict, style in VERDICT_STYLES.items())
     dark = "".join(f"--verdict-{_to_name(verdict)}: {style.dark}; " for verdict, style in VERDICT_STYLES.items())
     rules = "".join(
@@ -103,7 +101,7 @@ def _make_environment() -> Environment:
 
 
 def _style(verdict: str, field: str = "") -> Any:
-    """The style of a verdict with its `name`, or one field of it."""
+    """Return one field of a verdict's style, or, without `field`, all fields and its `name` in style sheets."""
     style = VERDICT_STYLES[Verdict(verdict)]
     return getattr(style, field) if field else {**vars(style), "name": _to_name(Verdict(verdict))}
 
@@ -114,6 +112,6 @@ def _to_name(verdict: Verdict) -> str:
 
 @pass_eval_context
 def _to_json_in_script(context: EvalContext, value: Any) -> Markup:
-    """JSON that may stand in a script element, whatever texts it holds."""
+    """Return `value` as JSON that is safe inside a script element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -1,4 +1,4 @@
-"""A table of a run as it was recorded: its files, which can be taken away, and its first rows."""
+"""A table of a run as it was recorded: its files, for download, and its first rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SUFFIX = ".parquet"
 
 @dataclass(frozen=True, kw_only=True)
 class RawTable:
-    """A table: its files as (name, bytes), and its first rows by column."""
+    """A table: its files as (name, size in bytes), and its first `_ROWS` rows, each by column."""
 
     run_id: str
     name: str
@@ -33,7 +33,7 @@ class RawTable:
 
 
 def read_raw_table(run: Run, table: str) -> RawTable:
-    """A table of a run. Raises InputError where no run has such a table, and RunError where it is damaged."""
+    """Return a table of a run. Raises InputError if no run has such a table, and RunError if it is damaged."""
     files = tuple(_list_parts(run, table))
     try:
         rows = read_first_rows(run, table, _ROWS)
@@ -43,7 +43,7 @@ def read_raw_table(run: Run, table: str) -> RawTable:
 
 
 def open_table_file(run: Run, table: str, name: str) -> Iterator[bytes]:
-    """The content of one file of a table, block by block. Raises InputError where the table has no such file."""
+    """Return one file of a table, as an iterator of blocks. Raises InputError if the table has no such file."""
     names = [found for found, _ in _list_parts(run, table)]
     if name not in names:
         raise InputError(
@@ -53,7 +53,6 @@ def open_table_file(run: Run, table: str, name: str) -> Iterator[bytes]:
 
 
 def render_table(table: RawTable, page: Page) -> str:
-    """The page of a table."""
     return render("table.html.j2", page, {"table": table, "columns": SCHEMAS[table.name].names, "most": _ROWS})
 
 
@@ -65,7 +64,7 @@ def _list_parts(run: Run, table: str) -> Iterator[tuple[str, int]]:
         return
     for facts in sorted(filesystem.ls(directory, detail=True), key=lambda facts: facts["name"]):
         name = facts["name"].rsplit("/", 1)[-1]
-        # A file that is still written begins with a dot.
+        # The names of unfinished files begin with a dot or an underscore.
         if facts["type"] == "file" and name.endswith(_SUFFIX) and not name.startswith((".", "_")):
             yield name, int(facts.get("size") or 0)
 

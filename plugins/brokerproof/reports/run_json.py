@@ -21,42 +21,42 @@ from brokerproof.run.strict_model import StrictModel
 
 
 class ReportedFacts(StrictModel):
-    """What was run, on what, and when."""
+    """The facts of a run: its times, messaging system, scenario, settings, machine and versions."""
 
     started_at: datetime = Field(description="when somebody asked for the run, UTC")
-    finished_at: datetime | None = Field(description="when the verdict was known, UTC; null where no step ended")
+    finished_at: datetime | None = Field(description="when the verdict was known, UTC; null if no step ended")
     system: str = Field(description="the messaging system")
     system_version: str = Field(description="its version")
     scenario: dict[str, Any] = Field(description="as it was in force, see scenario-reference.md")
     topology: dict[str, Any] = Field(description="as it was in force, see topology-reference.md")
     settings: dict[str, Any] = Field(description="what was changed for this run, by dotted path")
-    machine: dict[str, Any] | None = Field(description="the machine; null where nobody recorded it")
+    machine: dict[str, Any] | None = Field(description="the machine; null if it was not recorded")
     versions: dict[str, str | None] = Field(
         description="versions by name: those recorded with the run, else those that the run's directory names"
     )
 
 
 class RunDocument(StrictModel):
-    """Everything about a run. Where a field changes its meaning or goes, `version` grows; new fields may come."""
+    """The whole report of a run. If a field changes its meaning or is removed, `version` grows; new fields may come."""
 
     version: Literal[2] = Field(2, description="the version of this document's model")
     outcome: Outcome = Field(description="whether and why the run is what its scenario expects")
     judgement: Judgement | None = Field(
         description="the suites, their expectations with what was observed, and the measurements with their bounds; "
-        "null where the run was not judged"
+        "null if the run was not judged"
     )
-    not_judged: str | None = Field(description="why the run was not judged; null where it was")
+    not_judged: str | None = Field(description="why the run was not judged; null if it was")
     facts: ReportedFacts = Field(description="what was run, on what, and when")
     regressions: RunComparison | None = Field(
-        description="the run against the comparable runs before it; null where it was not compared"
+        description="the run against the comparable runs before it; null if it was not compared"
     )
-    not_compared: str | None = Field(description="why the run was not compared; null where it was")
+    not_compared: str | None = Field(description="why the run was not compared; null if it was")
 
 
 def render_run_json(run: Run) -> str:
-    """The report of a run, compared with the history of this machine's settings, as a JSON text.
+    """Return the report of a run as JSON text, with its comparison with the history that this machine's settings name.
 
-    Raises RunError or InputError where its run.json cannot be used.
+    Raises RunError or InputError if its run.json cannot be used.
     """
     try:
         history = open_recorded_history()
@@ -69,9 +69,9 @@ def render_run_json(run: Run) -> str:
 
 
 def make_run_document(run: Run, history: History | None, *, not_compared: str = "") -> RunDocument:
-    """The report of a run; `not_compared` says why there is no history.
+    """Return the report of a run. `not_compared` is the reason if `history` is None.
 
-    Raises RunError or InputError where its run.json cannot be used.
+    Raises RunError or InputError if its run.json cannot be used.
     """
     recorded: RecordedRun | None = None
     comparison: RunComparison | None = None
@@ -101,7 +101,7 @@ def _read_judgement(run: Run) -> tuple[Judgement | None, str | None]:
 
 
 def _collect_facts(run: Run, recorded: RecordedRun | None) -> ReportedFacts:
-    # The packages that are installed where the report is written need not be those of the run.
+    # The packages on this machine may not be those of the run, so their versions are not reported.
     own_versions = {**run.facts.versions, run.topology.system: run.scenario.version}
     return ReportedFacts(
         started_at=read_trigger_time(run),

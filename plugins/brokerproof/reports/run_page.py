@@ -18,7 +18,7 @@ from brokerproof.results.numbers import format_seconds, format_value
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.tables import SCHEMAS, FaultState
 
-# Times after a fault, and what is waited for until then. What clients saw counts from the injection.
+# Times after a fault, by metric, and the event at the end of each. Times that clients see begin at the injection.
 _MILESTONES = {
     "detect_s": "failure detected",
     "reassign_s": "topic reassigned",
@@ -39,9 +39,10 @@ def render_run_page(
     worse: Sequence[str] = (),
     suspected: Sequence[str] = (),
 ) -> str:
-    """The page of a run; `links` are (text, address) of what belongs to it, `logs` of the logs of its tasks.
+    """Return the page of a run as HTML.
 
-    `worse` and `suspected` are sentences of the history, which knows the runs before.
+    `links` are (text, address) of related pages, `logs` of its tasks' logs. `worse` and `suspected` are sentences from
+    the history, which compares the run with earlier ones.
     """
     values = _list_values(report) | {"links": links, "logs": logs, "worse": worse, "suspected": suspected}
     return render("run.html.j2", page, values)
@@ -76,7 +77,7 @@ def _list_values(report: RunReport) -> dict[str, Any]:
 
 
 def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
-    """By fault, its measured times, and the parts between them in their order."""
+    """Yield for each fault its measured times, and the parts of its recovery in order of time."""
     rows = [row for row in (report.judgement.measurements if report.judgement else ()) if row.suite == "recovery"]
     for name in dict.fromkeys(row.subject for row in rows if METRICS[row.metric].is_per_fault):
         mine = [row for row in rows if row.subject == name]
@@ -98,7 +99,7 @@ def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
 
 
 def _divide_recovery(rows: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
-    """From the fault on, what came next: where its bar begins and how long it is, in percent of the whole."""
+    """Yield the parts of a recovery in order of time. `start` and `length` of a part are percent of the whole."""
     reached = sorted(
         (row.value, _MILESTONES[row.metric]) for row in rows if row.metric in _MILESTONES and row.value is not None
     )
@@ -116,7 +117,7 @@ def _divide_recovery(rows: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
 
 
 def _list_regions(report: RunReport) -> Iterator[dict[str, Any]]:
-    """The regions with their nodes: what was done to each, and how much of the topic's data it held."""
+    """Yield each region with its nodes, the faults that took effect on each node, and the segments that it held."""
     topology = report.run.topology
     done: dict[str, list[str]] = {}
     for span in report.spans:
@@ -171,7 +172,7 @@ def _list_anomalies(report: RunReport) -> Iterator[dict[str, Any]]:
 
 
 def _read_samples(report: RunReport) -> list[dict[str, Any]]:
-    """Some rows of the table `anomalies`; a table that cannot be read is a row that says so."""
+    """Return some rows of the table `anomalies`, or one row with the reason if the table cannot be read."""
     if report.judgement is None:
         return []
     try:

@@ -1,4 +1,4 @@
-"""Everything that a report of one run shows, read from its directory: small, however many messages the run had."""
+"""Reads the content of a run's report from its directory. Its size does not grow with the number of messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_SERIES = (
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectationRow:
-    """One expectation as a report shows it; `values` are (subject, value with unit, bound in words, within?)."""
+    """One expectation of a report. `values` are (subject, value with unit, bounds in words, is within bounds)."""
 
     suite: str
     check: Check
@@ -36,7 +36,7 @@ class ExpectationRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Segments:
-    """Where the topic's data was at one moment, by node: how many segments of the log it held."""
+    """Where the topic's data was at `moment`: of `count` segments, the number that each node held."""
 
     moment: str
     holders: dict[str, int]
@@ -45,7 +45,7 @@ class Segments:
 
 @dataclass(frozen=True, kw_only=True)
 class RunReport:
-    """What is known of a run. What could not be read is None, and `problems` says why."""
+    """The content of a run's report. A part that could not be read is None or empty, and `problems` has the reason."""
 
     run: Run
     outcome: Outcome
@@ -59,7 +59,7 @@ class RunReport:
 
     @property
     def expectations(self) -> list[ExpectationRow]:
-        """Every expectation of every suite, those that do not hold first."""
+        """Every expectation of every suite, with the most severe verdicts first."""
         rows = [
             ExpectationRow(suite=str(name), check=check, values=tuple(self._list_values(check)))
             for name, suite in (self.judgement.suites.items() if self.judgement else ())
@@ -77,7 +77,7 @@ class RunReport:
 
 
 def describe_bounds(row: Measurement) -> str:
-    """The bounds of a measurement in words; empty where there is none."""
+    """Return the bounds of a measurement in words; empty if it has none."""
     parts = []
     if row.minimum is not None:
         parts.append(f"at least {format_value(row.minimum, row.unit)}")
@@ -87,7 +87,7 @@ def describe_bounds(row: Measurement) -> str:
 
 
 def is_within(row: Measurement) -> bool | None:
-    """Whether a value is within its bounds; None where there are no bounds, or no value."""
+    """Return whether a value is within its bounds, or None without bounds or without a value."""
     if row.minimum is None and row.maximum is None:
         return None
     if row.value is None:
@@ -96,7 +96,10 @@ def is_within(row: Measurement) -> bool | None:
 
 
 def read_run_report(run: Run) -> RunReport:
-    """Read a run. Raises RunError or InputError where its run.json cannot be used; all else is told as a problem."""
+    """Read the content of a run's report. Anything else than run.json that cannot be read becomes a problem.
+
+    Raises RunError or InputError if run.json cannot be used.
+    """
     problems: list[str] = []
     outcome = compose_outcome(run)
     judgement: Judgement | None = None
@@ -136,7 +139,7 @@ def read_run_report(run: Run) -> RunReport:
 
 
 def _read_segments(run: Run) -> Iterator[Segments]:
-    """The first and the last moment at which the cluster was asked where the topic's data is."""
+    """Yield the segments at the first and at the last moment at which the cluster was asked where the data is."""
     by_moment: dict[tuple[int, str], tuple[set[tuple[object, ...]], dict[str, set[tuple[object, ...]]]]] = {}
     for row in iterate_rows(run, "ledgers"):
         segments, holders = by_moment.setdefault((row["at"], row["moment"]), (set(), {}))

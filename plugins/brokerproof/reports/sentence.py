@@ -1,4 +1,4 @@
-"""The sentences that say what a run came to, wherever a person reads them outside the user interface."""
+"""Describes the outcome of a run in sentences, for every reader outside the user interface."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from brokerproof.run.outcome import Outcome
 
 
 def describe_run(outcome: Outcome) -> str:
-    """Whether the outcome is the expected one with the reasons for the verdict, and then what happened."""
+    """Return whether the outcome is the expected one and the reasons for the verdict, and then the story of the run."""
     return f"{outcome.why} {outcome.story}".strip()

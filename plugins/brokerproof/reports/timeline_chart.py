@@ -1,6 +1,6 @@
-"""The timeline of a run as one Plotly figure: a row for each thing that operators watch, faults as bands over all rows.
+"""Draws the timeline of a run as one Plotly figure: a row for each series, and faults as bands over all rows.
 
-A figure is a plain value, as Plotly's JSON schema has it; Plotly's script draws it in the browser.
+A figure is a dictionary in Plotly's JSON schema. Plotly's script draws it in the browser.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from brokerproof.run.observations import SampledMetric
 from brokerproof.run.series import RunSeries
 from brokerproof.run.tables import FaultState
 
-# Okabe and Ito's colours, in an order in which neighbours differ most; the same on light and on dark pages.
+# Okabe and Ito's colours, ordered so that neighbours differ most. Light and dark pages use the same.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f8f3f", "#7f7f7f")
 _BANDS = {"broken": "#d55e00", "healing": "#56b4e9"}
 # The bar above the rows from a fault's injection to the end of the last interruption.
 _INTERRUPTED, _BAR_PX = "#d55e00", 4
-# A row with its title above it, and what is above the first and below the last.
+# The heights of a row and its title, and of the margins above the first row and below the last.
 _ROW_PX, _TITLE_PX, _TOP_PX, _BOTTOM_PX = 110, 36, 76, 36
-# More curves in one row than this are no picture; the highest are drawn, and the title says of how many.
+# More curves in a row are not readable. Only the highest are drawn, and the title has the number of all.
 _MOST_CURVES = 12
-# As many names as fit beside a row's title; a pointer over the curves tells all of them.
+# The number of curves whose names fit next to a row's title. The hover text has all names.
 _MOST_NAMES = 6
-# As many lanes as a row has room for with the owners' names.
+# The number of lanes that fit into a row together with the owners' names.
 _MOST_LANES = 6
-# The share of the run that an owner must have served for its name to have room.
+# The share of the run from which on a lane has room for its owner's name.
 _NAMED = 0.08
 NOBODY, NO_ANSWER = "nobody", "no answer"
-# Of nodes; nobody has a colour of its own.
+# The colours of times without a known owner. No node has one of them.
 _WITHOUT_OWNER = {NOBODY: COLOURS[5], NO_ANSWER: COLOURS[7]}
 _OWNER_COLOURS = tuple(colour for colour in COLOURS if colour not in _WITHOUT_OWNER.values())
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChartRow:
-    """One row: its curves as (name, values), all on one axis."""
+    """One row: its curves as (name, one value for each step), all on one axis."""
 
     title: str
     unit: str
     curves: Sequence[tuple[str, Sequence[float | None]]]
     logarithmic: bool = False
-    # Filled to zero, for what is counted.
+    # Whether the area down to zero is filled, for counts.
     filled: bool = False
 
 
@@ -53,10 +53,10 @@ class ChartRow:
 class OwnerLane:
     """A time, in microseconds, in which a node served a topic.
 
-    `owner` is NOBODY if none did, and NO_ANSWER if no node said who did.
+    `owner` is `NOBODY` if no node served it, and `NO_ANSWER` if no node answered the question.
     """
 
-    # Where it is drawn.
+    # The lane in which it is drawn.
     name: str
     owner: str
     start: int
@@ -65,7 +65,7 @@ class OwnerLane:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerRow:
-    """The row of the owners; `several` says whether it has a lane for each topic."""
+    """The row of the owners. If `several`, it has a lane for each topic, else one for each owner."""
 
     title: str
     lanes: Sequence[OwnerLane]
@@ -74,7 +74,7 @@ class OwnerRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """The figure, and what a person hears who does not see it."""
+    """The figure, and its description for people who do not see it."""
 
     figure: dict[str, Any]
     description: str
@@ -84,7 +84,7 @@ class Timeline:
 def draw_timeline(
     series: RunSeries, spans: Sequence[FaultSpan], recovery: Mapping[str, Mapping[str, float | None]]
 ) -> Timeline:
-    """The timeline of a run that has series; `recovery` has the measured values of each fault by its name."""
+    """Return the timeline of a run. `recovery` has the measured values by fault and metric."""
     rows = list(_list_rows(series))
     owners = _lay_out_owners(series)
     count = len(rows) + bool(owners.lanes)
@@ -153,7 +153,7 @@ def _name_curve(source: str, subject: str, by_source: bool, by_subject: bool) ->
 
 
 def _limit_curves(row: ChartRow) -> ChartRow:
-    """The rows of clusters with hundreds of nodes show the highest curves only, and say so."""
+    """Return the row with its highest `_MOST_CURVES` curves. A cluster may have hundreds of nodes."""
     if len(row.curves) <= _MOST_CURVES:
         return row
     highest = sorted(row.curves, key=lambda curve: max((v for v in curve[1] if v is not None), default=0.0))
@@ -166,13 +166,13 @@ def _scale(values: Iterable[float | int | None], factor: float) -> list[float | 
 
 
 def _lay_out_owners(series: RunSeries) -> OwnerRow:
-    """One topic has a lane for each of its owners; of several topics each has a lane, whose colours are the owners."""
+    """Return the row of owners. One topic has a lane for each owner; several topics have a lane each."""
     end = series.start + int(series.steps * series.step_s * 1e6)
     by_topic: dict[str, list[tuple[int, str]]] = {}
     for change in series.owners:
         owner = NO_ANSWER if change.owner is None else change.owner or NOBODY
         by_topic.setdefault(change.topic, []).append((change.at, owner))
-    # Those whose owner changed most often are the ones that people look for.
+    # People look for the topics whose owner changed most often.
     shown = sorted(by_topic, key=lambda topic: (-len(by_topic[topic]), topic))[:_MOST_LANES]
     several = len(by_topic) > 1
     title = f"owner of each of {len(by_topic)} topics" if several else "topic owner"
@@ -190,7 +190,7 @@ def _lay_out_owners(series: RunSeries) -> OwnerRow:
 
 
 def _count_common(topics: Iterable[str]) -> int:
-    """How many characters all names begin with alike, up to a separator, so that what is left is whole words."""
+    """Return the length of the common beginning of all names, cut after a separator so that the rest is whole words."""
     ordered = sorted(topics)
     first, last = ordered[0], ordered[-1]
     alike = next((place for place, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), len(first))
@@ -198,7 +198,7 @@ def _count_common(topics: Iterable[str]) -> int:
 
 
 def _divide(count: int) -> Iterator[tuple[float, float]]:
-    """The vertical places of the rows, from the top, as shares of what is between the margins."""
+    """Yield (bottom, top) of each row, from the top row down, as shares of the height between the margins."""
     whole = (_ROW_PX + _TITLE_PX) * count - _TITLE_PX
     for number in range(count):
         top = whole - number * (_ROW_PX + _TITLE_PX)
@@ -301,7 +301,7 @@ def _add_owners(figure: dict[str, Any], number: int, row: OwnerRow, domain: tupl
 
 
 def _add_title(figure: dict[str, Any], text: str, domain: tuple[float, float], curves: Sequence[str] = ()) -> None:
-    """The title, and behind it the name of each curve with its colour where that tells something."""
+    """Add the title of a row, followed by the coloured names of its curves if there are 2 to `_MOST_NAMES`."""
     legend = [
         f'<span style="color:{COLOURS[place % len(COLOURS)]}">●</span> {html.escape(name)}'
         for place, name in enumerate(curves)
@@ -322,7 +322,7 @@ def _add_title(figure: dict[str, Any], text: str, domain: tuple[float, float], c
 
 
 def _make_bands(spans: Sequence[FaultSpan], times: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """From injection to healing a fault is one band, from there to recovery another."""
+    """Yield for each fault a band from injection to healing, one from healing to recovery, and a line at its effect."""
     for span in spans:
         states = {state: at / 1000 for state, at in span.at.items()}
         broken = states.get(FaultState.INJECTING)
@@ -365,7 +365,7 @@ def _make_band(start: float, end: float, colour: str) -> dict[str, Any]:
 def _make_bars(
     spans: Sequence[FaultSpan], recovery: Mapping[str, Mapping[str, float | None]]
 ) -> Iterator[dict[str, Any]]:
-    """From the injection of each fault to the end of the last interruption that it touches (RTO)."""
+    """Yield a bar for each fault, from its injection to the end of the last interruption that it touches (RTO)."""
     for span in spans:
         injected, rto_s = span.at.get(FaultState.INJECTING), recovery.get(span.name, {}).get("rto_s")
         if injected is not None and rto_s:
@@ -411,5 +411,5 @@ def _make_labels(
 
 
 def _to_ms(start_us: int, seconds: float) -> float:
-    """A moment as Plotly's axes of dates take it: milliseconds since the epoch, in UTC."""
+    """Return a moment for Plotly's date axes, in milliseconds since the epoch, UTC."""
     return start_us / 1000 + seconds * 1000

@@ -1,7 +1,6 @@
-"""The colours, the signs and the words of verdicts, for pages, pictures and terminals alike.
+"""The colours, signs and words of verdicts, for pages, pictures and terminals.
 
-The colours are Okabe and Ito's, which people tell apart who see red and green alike; the sign says the same without
-colour.
+The colours are Okabe and Ito's, which people with red-green blindness can distinguish. The sign needs no colour.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class VerdictStyle:
     sign: str
     light: str
     dark: str
-    # The style of a terminal, as rich calls it.
+    # The style on a terminal, by its name in the library rich.
     terminal: str
 
 

@@ -12,18 +12,18 @@ from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import ANOMALIES
 
-# The table has no order, so the search for a rare kind would read it to the end. It stops after so many rows.
+# The table has no order, so without this limit the search for a rare kind would read all of it.
 _ROWS_SEARCHED = 2_000_000
 
 
 def read_anomaly_samples(
     run: Run, counts: Counts, limit: int, *, search_rows: int = _ROWS_SEARCHED
 ) -> list[dict[str, Any]]:
-    """At most `limit` rows of the run's table `anomalies`, illegal kinds first, every kind with an even share.
+    """Return at most `limit` rows of the run's table `anomalies`, illegal kinds first.
 
-    The search for one kind ends after `search_rows` rows.
+    The kinds share the limit evenly. The search for one kind ends after `search_rows` rows.
 
-    Raises OSError or ArrowException where the table is damaged.
+    Raises OSError or ArrowException if the table is damaged.
     """
     kinds = [
         (anomaly, legal) for legal in (False, True) for anomaly in Anomaly if _count_anomalies(counts, anomaly, legal)
@@ -34,7 +34,7 @@ def read_anomaly_samples(
     table = ds.dataset(root, schema=ANOMALIES, filesystem=filesystem, format="parquet", partitioning="hive")
     samples: list[dict[str, Any]] = []
     for index, (anomaly, legal) in enumerate(kinds):
-        # Later kinds share what the earlier ones left of the limit.
+        # If a kind has fewer rows than its share, the later kinds get the rest.
         share = -(-(limit - len(samples)) // (len(kinds) - index))
         kind = (ds.field("anomaly") == str(anomaly)) & (ds.field("legal") == legal)
         samples += _read_first(table, kind, share, search_rows)
@@ -42,7 +42,7 @@ def read_anomaly_samples(
 
 
 def _read_first(table: ds.Dataset, kind: ds.Expression, count: int, search_rows: int) -> list[dict[str, Any]]:
-    """The first rows of a kind. Row groups whose statistics exclude the kind are not opened."""
+    """Return the first `count` rows of a kind. Row groups whose statistics exclude the kind are not opened."""
     rows: list[dict[str, Any]] = []
     searched = 0
     for file in table.get_fragments(filter=kind):

@@ -1,6 +1,6 @@
 """The campaigns in the history: runs that one run of the DAG `campaign` started, one after the other.
 
-Such runs have ids that end alike, in the moment of the plan, so that they are found without a table of their own.
+The ids of these runs contain the time of the campaign's plan, so campaigns need no table of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STAMP = re.compile(r"-(\d{8}T\d{6}Z)-campaign(-\d+)?$")
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignRun:
-    """One run of a campaign."""
+    """A run of a campaign, as the history recorded it."""
 
     run_id: str
     scenario: str
@@ -34,19 +34,22 @@ class CampaignRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """A campaign by the moment of its plan, as in 20261123T010000Z, with its runs in their order."""
+    """A campaign and its runs, oldest first. `stamp` is the time of its plan, as in 20261123T010000Z."""
 
     stamp: str
     runs: tuple[CampaignRun, ...]
 
     @property
     def met(self) -> bool:
-        """Whether every run was as its scenario expects."""
+        """Whether every run has the outcome that its scenario expects."""
         return all(run.met for run in self.runs)
 
 
 def select_campaigns(session: Session, *, stamp: str | None = None, limit: int = 30) -> list[Campaign]:
-    """The newest campaigns, newest first; or the one of a stamp. A run that ran again counts by its last try."""
+    """Return at most `limit` campaigns, newest first, or only the campaign of a stamp.
+
+    If a campaign ran a scenario again, only the last run of it counts.
+    """
     ending = f"%-{stamp}-campaign%" if stamp else "%Z-campaign%"
     found: dict[str, dict[str, CampaignRun]] = {}
     rows = session.execute(

@@ -1,13 +1,15 @@
 """Which runs of a scenario can be compared: the parameters that must be equal, and their digest.
 
-Two runs compare if they have the same scenario, messaging system and runtime, and machines with the same processor
-architecture and number of processors: the nodes share the processors, so these decide every measured time. They also
-need the same topology (nodes, placement, quorums and policies decide what a fault takes away), workload (rate, size,
-keys, clients and subscriptions decide the load, and how clients behave under failure), timeline (phases and faults),
-system settings, longest settling time, expected owner, and the time from which on a message is late.
+Two runs compare if these parameters are equal:
 
-Versions may differ: the comparison looks for an upgrade that makes something worse, so it names the versions that
-changed. Guarantee, bounds and expectations only judge, titles and tags only describe, so they may differ too.
+- scenario, messaging system and runtime
+- the machine's processor architecture and number of processors: the nodes share them, so they affect every time
+- topology: nodes, placement, quorums and policies decide how much a fault takes away
+- workload: rate, size, keys, clients and subscriptions decide the load and how clients behave under failure
+- phases, faults, system settings, longest settling time, expected owner, and the time after which a message is late
+
+Versions may differ: the comparison looks for upgrades that make something worse, and names the versions that changed.
+Guarantee, bounds and expectations may differ because they only judge; titles and tags, because they only describe.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ _TOPOLOGY_FIELDS = ("system", "clusters", "shared_metadata", "links", "settings"
 
 
 def select_comparable(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a run (`scenario`, `topology`, `machine`) that must be equal for runs to compare.
+    """Return the parameters (`scenario`, `topology`, `machine`) that must be equal for runs to compare.
 
-    Fields without content (null, false, empty) are left out, so that a run recorded before a field existed compares
-    with the runs after it. A new field must therefore mean the earlier behaviour when it is null, false or empty.
+    Fields that are null, false or empty are left out, so that runs from before a field existed compare with later ones.
+    A new field must therefore mean the earlier behaviour if it is null, false or empty.
     """
     scenario, topology = parameters["scenario"], parameters["topology"]
     return {
@@ -37,19 +39,19 @@ def select_comparable(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_machine() -> dict[str, Any]:
-    """This machine, as the parameters of a run have it."""
+    """Return this machine as the value of `machine` in a run's parameters."""
     return {"architecture": os.uname().machine, "processors": os.cpu_count()}
 
 
 def compute_digest(parameters: Mapping[str, Any]) -> str:
-    """Equal for two runs exactly if their comparable parameters are equal."""
+    """Return a digest. Two runs have the same digest exactly if they compare."""
     return hashlib.sha256(json.dumps(select_comparable(parameters), sort_keys=True, default=str).encode()).hexdigest()
 
 
 def list_differences(before: Any, after: Any, path: str = "") -> list[str]:
-    """The differences between two plain values, each as `path before → after`."""
+    """Return the differences between two plain values, each as `path before → after`."""
     if all(value is None or isinstance(value, Mapping) for value in (before, after)):
-        # A missing mapping has none of the fields.
+        # A missing mapping counts as an empty one.
         before, after = before or {}, after or {}
         return [
             line
@@ -60,7 +62,7 @@ def list_differences(before: Any, after: Any, path: str = "") -> list[str]:
 
 
 def _drop_empty(value: Any) -> Any:
-    """A plain value without its empty fields, at any depth. The number 0 is content."""
+    """Return a plain value without null, false and empty fields, at any depth. A field that is 0 stays."""
     if isinstance(value, Mapping):
         fields = {name: _drop_empty(each) for name, each in value.items()}
         return {name: each for name, each in fields.items() if each or (each == 0 and each is not False)}

@@ -1,10 +1,11 @@
-"""The configurations that a scenario ran with, side by side: what a change of settings improved, and by how much.
+"""The configurations that a scenario ran with, side by side, to show how far a change of settings improved a result.
 
-Comparable runs have the same configuration (comparability.py). The configuration `a` is the one with the most judged
-runs, and the others are compared with it; of several scenarios, `a` belongs to the first. The others follow, newest
-first. For each part of the recovery there is the median of a configuration's judged runs, if some configuration
-differs from `a` by as much as a regression after runs without any spread. One run of a configuration shows one value,
-not how much the value varies.
+Comparable runs have the same configuration (comparability.py). The configuration `a` has the most judged runs; if
+there are several scenarios, it belongs to the first. The others follow, newest first, and are compared with `a`.
+
+Each metric of the recovery is compared by the median of a configuration's judged runs. It is shown if a configuration
+differs from `a` by at least `compute_smallest_change`, which assumes values without spread. One run of a configuration
+gives one value and does not show how much that value varies.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from brokerproof.results.comparability import list_differences, select_comparabl
 from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.regressions import compute_smallest_change
 
-# As many fit side by side on a terminal of 80 columns.
+# More do not fit side by side on a terminal of 80 columns.
 MAX_CONFIGURATIONS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """Comparable runs, newest first, and how their parameters differ from those of `a`."""
+    """Comparable runs, newest first. `differences` are those of their parameters from `a`, as `path before → after`."""
 
     name: str
     runs: tuple[RecordedRun, ...]
@@ -38,7 +39,7 @@ class Configuration:
         return _select_decisive(self.runs)
 
     def compute_medians(self) -> Mapping[tuple[str, str], float]:
-        """The median of each part of the recovery, by metric and fault, where a decisive run has a value."""
+        """Return medians by (metric, fault) for the metrics of recovery that have a value in a decisive run."""
         values: dict[tuple[str, str], list[float]] = {}
         for run in self.decisive_runs:
             for row in run.measurements:
@@ -49,7 +50,7 @@ class Configuration:
 
 
 def list_configurations(runs: Sequence[RecordedRun], scenarios: Sequence[str]) -> list[Configuration]:
-    """The newest configurations of runs, `a` first, at most MAX_CONFIGURATIONS. The runs come newest first."""
+    """Return at most MAX_CONFIGURATIONS configurations of `runs`, which must be newest first; `a` is the first."""
     groups: dict[str, list[RecordedRun]] = {}
     for run in runs:
         groups.setdefault(run.comparable, []).append(run)
@@ -69,7 +70,7 @@ def list_configurations(runs: Sequence[RecordedRun], scenarios: Sequence[str]) -
 
 
 def list_effects(configurations: Sequence[Configuration]) -> Iterator[tuple[str, str, list[float | None]]]:
-    """(metric, fault, median of each configuration) where the median of a configuration differs from that of `a`."""
+    """Yield (metric, fault, median of each configuration) if the median of a configuration differs from that of `a`."""
     medians = [configuration.compute_medians() for configuration in configurations]
     for key in dict.fromkeys(key for each in medians for key in each):
         values = [each.get(key) for each in medians]
@@ -78,7 +79,7 @@ def list_effects(configurations: Sequence[Configuration]) -> Iterator[tuple[str,
 
 
 def _list_own_differences(base: RecordedRun, other: RecordedRun) -> Iterator[str]:
-    """The differences of two runs' parameters; a difference of the scenario that its topology repeats comes once."""
+    """Yield the differences of two runs' parameters, except those of the topology that repeat one of the scenario."""
     lines = list_differences(select_comparable(base.parameters), select_comparable(other.parameters))
     for line in lines:
         if not line.startswith("topology.") or f"scenario.{line.removeprefix('topology.')}" not in lines:

@@ -1,4 +1,4 @@
-"""The doubts about a judgement: the reasons, in itself, why it is not enough for a verdict."""
+"""The contradictions in a judgement. Each is a reason why the judgement does not prove its verdict."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from brokerproof.run.judgement import Judgement
 
 
 def list_contradictions(judgement: Judgement) -> list[str]:
-    """The reasons, in the judgement itself, why it is no proof."""
+    """Return the reasons, as phrases, why the judgement does not prove its verdict."""
     reasons = [f"suite {suite} was not judged" for suite in Suite if suite not in judgement.suites]
     reasons += [
         f"suite {name} {suite.worst} with {suite.evaluated} of its {suite.written} expectations evaluated"
         for name, suite in judgement.suites.items()
-        # A suite that is unknown or has no data claims nothing, so it does not have to rest on all its expectations.
+        # Only `passed` and `failed` must rest on all expectations of the suite.
         if suite.evaluated != suite.written and suite.worst in DECISIVE
     ]
     if judgement.worst is Verdict.PASSED:

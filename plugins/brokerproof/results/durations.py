@@ -13,9 +13,9 @@ from brokerproof.run.records import StepSeconds, read_record, record_keys
 
 
 def compute_durations(run: Run, judging: Mapping[str, float]) -> Durations:
-    """Seconds: `total` from the trigger to the verdict, the planned `phases` of it, and `overhead`, which is the rest.
+    """Return seconds: `total` from the trigger to the verdict, the planned `phases`, and the `overhead`, the rest.
 
-    `steps` has each step, and `judging` the parts of judging.
+    `steps` holds the seconds of each step, and `judging` those of each part of judging.
     """
     end = find_verdict_time(run)
     total = round((end - read_trigger_time(run)).total_seconds(), 3) if end else None
@@ -33,15 +33,15 @@ def compute_durations(run: Run, judging: Mapping[str, float]) -> Durations:
 
 
 def read_trigger_time(run: Run) -> datetime:
-    """When somebody triggered the run: `triggered_at` of run.json (microseconds), else when its directory was made."""
+    """Return when the run was triggered: `triggered_at` of run.json, or else when its directory was created."""
     triggered_at = run.facts.triggered_at
     return run.facts.created_at if triggered_at is None else clock.to_utc(triggered_at)
 
 
 def find_verdict_time(run: Run) -> datetime | None:
-    """When the verdict was known: the end of the last step, `release` excepted; None where no step ended.
+    """Return when the verdict was known: the end of the last step except `release`, or None if no step ended.
 
-    A run that is judged again on another day does not become longer: its verdict was known at the first judgement.
+    If a run is judged again, the time of its first verdict counts.
     """
     times = {step: span for step, span in _read_step_times(run).items() if step != "release"}
     first = _read_first_total_s(run)
@@ -54,7 +54,6 @@ def find_verdict_time(run: Run) -> datetime | None:
 
 
 def _read_first_total_s(run: Run) -> float | None:
-    """The seconds from the trigger to the verdict in the outcome that `record` left."""
     try:
         left = read_record(run, Outcome)
     except (RunError, OSError):
@@ -63,13 +62,13 @@ def _read_first_total_s(run: Run) -> float | None:
 
 
 def _read_step_times(run: Run) -> dict[str, tuple[int | None, int | None]]:
-    """The start and the end of each step, in microseconds, in the order of their starts."""
+    """Return (start, end) of each step in microseconds, in the order of the starts."""
     times: dict[str, tuple[int | None, int | None]] = {}
     for step in record_keys(run, StepSeconds):
         try:
             seconds = read_record(run, StepSeconds, step)
         except (RunError, OSError):
-            # Times are no evidence, so a damaged record only leaves out the time of its step.
+            # Times are no evidence for the verdict, so a damaged record only leaves its step without times.
             seconds = None
         times[step] = (seconds.started_at, seconds.finished_at) if seconds else (None, None)
     return dict(sorted(times.items(), key=lambda item: item[1][0] or 0))

@@ -1,4 +1,4 @@
-"""When each fault of a run was injected, took effect, was healed and was over: the bands of a timeline."""
+"""When each fault of a run was injected, took effect, was healed and had recovered: the bands of a timeline."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ from brokerproof.run.directory import Run
 from brokerproof.run.table_rows import iterate_rows
 from brokerproof.run.tables import FaultState
 
-# A list of more names is counted instead.
+# A longer list of nodes is shown as their number.
 _MOST_NAMES = 3
 
 
 @dataclass(kw_only=True)
 class FaultSpan:
-    """A fault: the first moment of each of its states, in microseconds, as far as it came."""
+    """A fault, with the time (microseconds) and the evidence of each state that it reached.
+
+    They are those of the last `recovered` and of the first row of each other state.
+    """
 
     name: str
     kind: str
-    # Who it was done to, in words.
+    # The targets in words.
     whom: str
     helps: bool
     targets: tuple[str, ...] = ()
-    # Why its targets may be others than those that the scenario means; empty if they are not in doubt.
+    # Why the targets may differ from those that the scenario means; empty if there is no doubt.
     doubt: str = ""
     at: dict[FaultState, int] = field(default_factory=dict)
     evidence: dict[FaultState, str] = field(default_factory=dict)
 
     @property
     def sentence(self) -> str:
-        """What was done, without its time: "eu was destroyed"."""
+        """The fault in words without its time, as in "eu was destroyed"."""
         kind = FAULT_KINDS.get(self.kind)
         return f"{self.whom} {'was' if self._is_one else 'were'} {kind.done if kind else self.kind}"
 
@@ -44,7 +47,7 @@ class FaultSpan:
 
 
 def read_fault_spans(run: Run) -> list[FaultSpan]:
-    """The faults that were injected, in the order in which they were."""
+    """Return the faults that were injected, in the order of their injections."""
     spans: dict[str, FaultSpan] = {}
     written, doubts = {fault.name: fault for fault in run.scenario.faults}, read_doubts_about_targets(run)
     for row in sorted(iterate_rows(run, "faults"), key=lambda row: row["at"]):
@@ -69,13 +72,13 @@ def read_fault_spans(run: Run) -> list[FaultSpan]:
 
 
 def list_faults_without_effect(scenario: Scenario, spans: list[FaultSpan]) -> Iterator[str]:
-    """The names of the faults of the scenario that never took effect."""
+    """Return the names of the scenario's faults that never took effect."""
     effective = {span.name for span in spans if FaultState.EFFECTIVE in span.at}
     return (fault.name for fault in scenario.faults if fault.name not in effective)
 
 
 def _describe_targets(fault: Fault | None, names: tuple[str, ...]) -> str:
-    """A whole region or cluster by its name; otherwise the nodes, by name where they are few."""
+    """Return a whole region or cluster by its name; otherwise the nodes, by name up to `_MOST_NAMES`."""
     chosen = fault.targets if fault is not None else None
     if chosen is not None and not chosen.nodes and not chosen.role and chosen.now is None and chosen.count is None:
         places = [place for place in (chosen.region, chosen.cluster) if place]

@@ -1,11 +1,10 @@
-"""Which rates this machine held lately, and the warning about a scenario that asks for more.
+"""The rates that this machine held lately, and the warning about a scenario that asks for a higher one.
 
-A run held its rate if at least `HELD_SHARE` of the steady phase's schedule was acknowledged. It did not hold it either
-if its timeline gave up because the load never became steady.
+A run held its rate if at least `HELD_SHARE` of the steady phase's schedule was acknowledged. It missed its rate if less
+was, or if its timeline gave up because the load never became steady.
 
-Runs of the same topology are compared, and those of others where their number of nodes makes the comparison right:
-what more nodes held, fewer nodes hold too, and what fewer nodes did not hold, more nodes do not hold either. Only runs
-whose messages were no larger say anything about what was not held.
+All nodes share the machine, so more nodes hold no higher rate. Of another topology, a held rate counts only if the run
+had no fewer nodes, and a missed rate only if it had no more. A missed rate also needs messages that were no larger.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
     from brokerproof.results.history_schema import RecordedRun
 
 LATELY = timedelta(days=30)
-# A rate that is so many times the highest that was held is worth a warning though nobody tried it.
+# A rate above this multiple of the highest held rate causes a warning, even if no run tried it.
 _FAR_ABOVE = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskedRate:
-    """The rate that a run asked for, of all clusters published to, and whether it was held; None where nobody knows."""
+    """The total rate that a run asked for, over all clusters published to. `held` is None if it was not measured."""
 
     run_id: str
     topology: str
@@ -44,7 +43,7 @@ class AskedRate:
 
 
 def make_asked_rate(run: RecordedRun, share: float | None) -> AskedRate:
-    """From a recorded run and the share of its steady phase's schedule that was acknowledged."""
+    """Return the rate of a recorded run. `share` is the acknowledged part of its steady phase's schedule."""
     workload, topology = run.parameters["scenario"]["workload"], run.parameters["topology"]
     held = None if share is None else share >= HELD_SHARE
     if held is None and NEVER_HELD in run.why:
@@ -68,9 +67,9 @@ def list_rate_warnings(
     *,
     machine: Mapping[str, Any] | None = None,
 ) -> list[RunWarning]:
-    """At most one warning, about `workload.rate`; `asked` are the rates of the last runs of `machine`, or of this one.
+    """Return at most one warning, about `workload.rate`, for a run on `machine` (this machine if None).
 
-    Runs of other machines are left out.
+    `asked` are the rates of earlier runs. Those of other machines are left out.
     """
     machine = machine or describe_machine()
     workload = scenario.workload
@@ -107,5 +106,8 @@ def list_rate_warnings(
 
 
 def _find_highest(held: Sequence[AskedRate], size: int) -> int | None:
-    """A run with larger messages says nothing about how many of these a machine can take."""
+    """Return the highest rate of runs whose messages were no larger than `size` bytes.
+
+    The rate of larger messages does not show how many of this size are possible.
+    """
     return max((each.rate_per_s for each in held if each.size <= size), default=None)

@@ -1,6 +1,6 @@
 """The history: the results of all runs in one database, for trends and regressions.
 
-SQLite in var/history.db by default, any database of SQLAlchemy's through `BROKERPROOF_DATABASE_URL`.
+It is SQLite in var/history.db by default, and any other database of SQLAlchemy through `BROKERPROOF_DATABASE_URL`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ log = logging.getLogger(__name__)
 
 
 def open_history(url: str | None = None, *, path: Path | None = None) -> History:
-    """Open the history in a database and migrate it to the newest schema. Several processes may do so at once.
+    """Open the history and migrate its database to the newest schema. Several processes may do so at once.
 
     The database is `url`, else `$BROKERPROOF_DATABASE_URL`, else SQLite in `path`, else in history.db of
-    `$BROKERPROOF_VAR`. Raises HistoryError where the database cannot be reached or a newer Brokerproof made it.
+    `$BROKERPROOF_VAR`. Raises HistoryError if the database cannot be reached or a newer Brokerproof made it.
     """
     database = _find_database(url, path)
     with translate_errors(database):
@@ -59,7 +59,7 @@ def open_history(url: str | None = None, *, path: Path | None = None) -> History
 
 
 def open_recorded_history() -> History | None:
-    """Open the history of this machine's settings, as `open_history` does; None where no run made its file yet."""
+    """Open the history of this machine's settings, or return None if its SQLite file does not exist yet."""
     database = _find_database(None, None)
     if database.get_backend_name() == "sqlite" and not Path(database.database or "").expanduser().exists():
         return None
@@ -74,14 +74,14 @@ def _find_database(url: str | None, path: Path | None) -> URL:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlace:
-    """Where a recorded run is."""
+    """The directory of a recorded run, and the regressions of the run."""
 
     run_id: str
     scenario: str
     run_dir: str
-    # Why its directory is there no more, in a sentence; None where it was not deleted.
+    # A sentence that says when and why the directory was deleted; None if it was not.
     deletion: str | None = None
-    # What is worse than in the runs before, in sentences, and what is only suspected to be.
+    # A sentence for each regression against the runs before, and for each suspected one.
     worse: tuple[str, ...] = ()
     suspected: tuple[str, ...] = ()
 
@@ -103,7 +103,6 @@ class History:
         self.close()
 
     def close(self) -> None:
-        """Close the database."""
         self._engine.dispose()
 
     @property
@@ -112,28 +111,28 @@ class History:
         return describe_url(self._engine.url)
 
     def record(self, run: Run) -> RecordedRun:
-        """Write the result of a run, in the place of an earlier result of the same run, in one transaction.
+        """Write the result of a run in one transaction, which replaces an earlier result of the same run.
 
-        Raises RunError or InputError where its run.json cannot be used, and HistoryError. Whatever else is missing or
-        damaged is recorded as such.
+        Raises RunError or InputError if its run.json cannot be used, and HistoryError.
+        If other evidence is missing or damaged, the row holds the rest.
         """
         row = make_history_rows(run, self._samples)
         if row.tables_deleted_at is not None and (before := self.find_run(row.run_id)) is not None:
-            # The samples of its anomalies are nowhere else any more.
+            # After the tables were deleted, only the history still has the samples of anomalies.
             row.anomaly_samples = [
                 AnomalySample(**{name: getattr(sample, name) for name in ANOMALY_COLUMNS})
                 for sample in before.anomaly_samples
             ]
         row.marks = self._find_marks(row)
         with self._begin_writing() as session:
-            # In SQLite, a transaction that begins by reading cannot write while another process writes, so this one
-            # begins with the deletion. The foreign keys delete the child rows too.
+            # In SQLite, a transaction that begins with a read cannot write while another process writes. So this one
+            # begins with the deletion, which also deletes the child rows through their foreign keys.
             session.execute(delete(RecordedRun).where(RecordedRun.run_id == row.run_id))
             session.add(row)
         return row
 
     def _find_marks(self, run: RecordedRun) -> list[dict[str, Any]] | None:
-        """What is worse in a run, as the history keeps it; None where the rule in its parameters cannot be used."""
+        """Return the regressions of a run for the column `marks`; None if the rule in its parameters cannot be used."""
         try:
             found = self.compare(run)
         except InputError as error:
@@ -146,10 +145,9 @@ class History:
         ]
 
     def record_deletion(self, run_id: str, directory: str, deletion: TablesDeletion | RunDeletion) -> bool:
-        """Write that the tables of a run or its directory are deleted, and return whether the history refers to them.
+        """Record that the tables or the directory of a run are deleted, and return whether the history has that run.
 
-        It does not where the run is not recorded, or where its record is of another copy of the run that is still
-        there. Raises HistoryError.
+        It does not have it if it refers to another copy of the run that still exists. Raises HistoryError.
         """
         part = "tables" if isinstance(deletion, TablesDeletion) else "run"
         recorded = self.find_run(run_id)
@@ -161,7 +159,7 @@ class History:
         return True
 
     def find_run(self, run_id: str) -> RecordedRun | None:
-        """One run with all its rows, None where it is not recorded."""
+        """Return a run with its checks, measurements, anomaly counts and samples; None if it is not recorded."""
         with self._begin_reading() as session:
             return session.scalar(
                 select(RecordedRun)
@@ -175,7 +173,7 @@ class History:
             )
 
     def list_runs(self, scenarios: Sequence[str] = (), limit: int = 20) -> list[RecordedRun]:
-        """The last runs, of some scenarios or of all, newest first, with checks, measurements and anomaly counts."""
+        """Return the last runs of some or all scenarios, newest first, with checks, measurements and anomaly counts."""
         chosen = select(RecordedRun).options(
             selectinload(RecordedRun.checks),
             selectinload(RecordedRun.measurements),
@@ -189,17 +187,17 @@ class History:
             )
 
     def list_trends(self, *, per_scenario: int = 30, scenarios: Sequence[str] | None = None) -> list[ScenarioTrend]:
-        """The last runs of each scenario, with the values that people follow; of all scenarios or of some."""
+        """Return the trends of `scenarios`, or of all if it is None, each with at most `per_scenario` runs."""
         with self._begin_reading() as session:
             return select_trends(session, per_scenario=per_scenario, scenarios=scenarios)
 
     def list_campaigns(self, *, stamp: str | None = None) -> list[Campaign]:
-        """The newest campaigns, newest first, or the one of a stamp."""
+        """Return the newest campaigns, newest first, or only the campaign of a stamp."""
         with self._begin_reading() as session:
             return select_campaigns(session, stamp=stamp)
 
     def find_run_place(self, run_id: str) -> RunPlace | None:
-        """Where a run is, None where it is not recorded. Nothing else of it is read."""
+        """Return the place of a run, or None if it is not recorded. Only the columns of `RunPlace` are read."""
         with self._begin_reading() as session:
             row = session.execute(
                 select(
@@ -226,7 +224,7 @@ class History:
         )
 
     def list_last_runs(self) -> list[RecordedRun]:
-        """The last run of each scenario, by the scenarios' names, with measurements and anomaly counts."""
+        """Return the last run of each scenario, sorted by scenario, with measurements and anomaly counts."""
         newest_first = (RecordedRun.started_at.desc(), RecordedRun.id.desc())
         place = func.row_number().over(partition_by=RecordedRun.scenario, order_by=newest_first).label("place")
         placed = select(RecordedRun.id, place).subquery()
@@ -241,7 +239,7 @@ class History:
             return list(session.scalars(chosen))
 
     def list_asked_rates(self, since: datetime, limit: int = 500) -> list[AskedRate]:
-        """The rates that the runs since a moment asked for, newest first, and how much of each was held."""
+        """Return the rates that runs since a time asked for, newest first, each with whether it was held."""
         steady = aliased(RecordedMeasurement)
         chosen = (
             select(RecordedRun, steady.value)
@@ -254,7 +252,7 @@ class History:
             return [make_asked_rate(run, share) for run, share in session.execute(chosen)]
 
     def count_runs(self) -> dict[str, int]:
-        """The number of recorded runs of each scenario, by name."""
+        """Return the number of recorded runs by scenario."""
         counted = select(RecordedRun.scenario, func.count().label("runs")).group_by(RecordedRun.scenario)
         with self._begin_reading() as session:
             return {row.scenario: row.runs for row in session.execute(counted.order_by(RecordedRun.scenario))}
@@ -262,7 +260,7 @@ class History:
     def compare(self, run: RecordedRun) -> RunComparison:
         """Compare a run with the runs before it; regressions.py states the rule.
 
-        Raises InputError where the rule in the run's parameters cannot be used.
+        Raises InputError if the rule in the run's parameters cannot be used.
         """
         newest_first = (
             select(RecordedRun)
@@ -283,9 +281,9 @@ class History:
             )
 
     def compare_two(self, a: RecordedRun, b: RecordedRun) -> RunDifference:
-        """What is different in b, and whether it is more than the noise of the runs before the newer one.
+        """Return the differences of b from a. Runs before the newer of the two show what is noise.
 
-        Raises InputError where the rule in the parameters of b cannot be used.
+        Raises InputError if the rule in the parameters of b cannot be used.
         """
         needed = count_needed_runs(read_rule(b))
         with self._begin_reading() as session:
@@ -308,21 +306,21 @@ class History:
         return compare_two_runs(a, b, earlier)
 
     def group(self, scenario: str, by: GroupBy, limit: int = GROUPED_RUNS) -> list[RunGroup]:
-        """The last runs of a scenario in groups, the largest first.
+        """Return the last runs of a scenario in groups, the largest group first.
 
-        Raises InputError where the rule in the parameters of the newest run cannot be used.
+        Raises InputError if the rule in the parameters of the newest run cannot be used.
         """
         return group_runs(self.list_runs([scenario], limit=limit), by)
 
     @contextmanager
     def _begin_writing(self) -> Iterator[Session]:
-        """The one transaction that writes. Its objects stay usable after it."""
+        """Begin a transaction that may write; other writers wait for it. Its objects stay usable afterwards."""
         with self._begin(self._engine) as session:
             lock_for_writing(session.connection())
             yield session
 
     def _begin_reading(self) -> AbstractContextManager[Session]:
-        """A transaction that sees the history as it is at its first query. Its objects stay usable after it."""
+        """Begin a transaction that sees the history as of its first query. Its objects stay usable afterwards."""
         return self._begin(self._reading)
 
     @contextmanager

@@ -18,19 +18,19 @@ from brokerproof.settings import variable
 DATABASE_URL = variable("database_url")
 LOCK_TIMEOUT_S = 60
 
-# Every Brokerproof uses this number and nothing else does; its value has no meaning.
+# An arbitrary number that every Brokerproof uses and that other programs are unlikely to use.
 _ADVISORY_LOCK = 0x62726F6B65727066
 _SECRET_PARAMETERS = ("password", "passwd", "pwd", "sslpassword", "passfile", "token")
 
 
 class HistoryError(BrokerproofError):
-    """The history's database cannot be reached, read or written. The message holds no password."""
+    """The history's database cannot be reached, read or written. The message contains no password."""
 
 
 def parse_url(text: str) -> URL:
-    """The URL in a text. Raises HistoryError where it is no URL, or one of a database in memory."""
+    """Return the URL in a text. Raises HistoryError if it is no URL, or the URL of a database in memory."""
     try:
-        # Heroku and others write `postgres://`, which SQLAlchemy does not accept.
+        # Heroku and other services write `postgres://`, which SQLAlchemy does not accept.
         url = make_url(text.replace("postgres://", "postgresql://", 1) if text.startswith("postgres://") else text)
     except (ArgumentError, ValueError):
         raise HistoryError(
@@ -43,7 +43,7 @@ def parse_url(text: str) -> URL:
 
 
 def make_engine(url: URL) -> Engine:
-    """An engine without a pool: a run uses the history a few times, and from processes that fork."""
+    """Return an engine without a pool, because a run uses the history only a few times and from forked processes."""
     if url.get_backend_name() != "sqlite":
         waits = {"connect_timeout": 10} if url.get_backend_name() in ("postgresql", "mysql", "mariadb") else {}
         return create_engine(url, poolclass=NullPool, connect_args=waits)
@@ -53,7 +53,7 @@ def make_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        # Python's own transactions leave CREATE TABLE outside. SQLAlchemy begins them here, so a migration is whole.
+        # Python's own transactions leave CREATE TABLE out. Those of SQLAlchemy, begun below, make a migration atomic.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA synchronous=NORMAL")
@@ -66,11 +66,11 @@ def make_engine(url: URL) -> Engine:
 
 
 def make_reading_engine(engine: Engine) -> Engine:
-    """The same engine for transactions that only read: all their queries see one state of the database.
+    """Return the engine for transactions that only read: all queries of one see the same state of the database.
 
-    A run is read with several queries. By its default, PostgreSQL shows each of them what others have committed by
-    then, so a reader would see a run without its checks while another process records the run again. SQLite and MySQL
-    show one state anyway.
+    A run is read with several queries. By default, each query in PostgreSQL sees everything that was committed before
+    it. While another process records the run again, a reader could see the run without its checks. SQLite and MySQL
+    show one state by default.
     """
     if engine.dialect.name != "postgresql":
         return engine
@@ -80,8 +80,8 @@ def make_reading_engine(engine: Engine) -> Engine:
 def lock_for_writing(connection: Connection) -> None:
     """Make this transaction wait until no other transaction of Brokerproof writes.
 
-    Without this, PostgreSQL lets two processes delete and insert the same run at the same time, and one of them fails.
-    SQLite has one writer at a time anyway.
+    Without this lock, PostgreSQL lets two processes delete and insert the same run at once, and one of them fails.
+    SQLite never has more than one writer.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
@@ -89,7 +89,7 @@ def lock_for_writing(connection: Connection) -> None:
 
 @contextmanager
 def translate_errors(url: URL) -> Iterator[None]:
-    """Turn errors of the database into a HistoryError whose text and causes hold no password."""
+    """Turn errors of the database into a HistoryError whose message and causes contain no password."""
     try:
         yield
     except (SQLAlchemyError, OSError, filelock.Timeout, ModuleNotFoundError) as error:
@@ -97,7 +97,7 @@ def translate_errors(url: URL) -> Iterator[None]:
 
 
 def describe_url(url: URL) -> str:
-    """The URL without its passwords."""
+    """Return the URL without its passwords."""
     return _remove_secrets(url, url.render_as_string(hide_password=True))
 
 
@@ -116,7 +116,7 @@ def _explain(url: URL, error: Exception) -> str:
 
 
 def _remove_secrets(url: URL, message: str) -> str:
-    """The message without the URL's passwords, in every way in which they can be written."""
+    """Return the message without the URL's passwords, whether they are written plainly or quoted."""
     query: Mapping[str, str | tuple[str, ...]] = url.query
     secrets = [url.password] if url.password else []
     for name in _SECRET_PARAMETERS:

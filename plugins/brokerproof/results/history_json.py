@@ -15,9 +15,9 @@ from brokerproof.run.counts import TOTALS
 
 
 def list_plain_runs(history: History, scenarios: Sequence[str], limit: int) -> list[dict[str, Any]]:
-    """The last runs, newest first, as plain values.
+    """Return the last runs, newest first, as plain values.
 
-    `variant` is the configuration of a run among the listed ones; None where the caller names no scenario.
+    `variant` is the configuration of a run; None if no scenario is given, or if too many configurations are newer.
     """
     runs = history.list_runs(scenarios, limit)
     variants = {

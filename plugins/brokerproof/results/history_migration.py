@@ -24,9 +24,9 @@ _MIGRATIONS = Path(__file__).resolve().parent / "migrations"
 
 
 def migrate_schema(engine: Engine) -> None:
-    """Bring the schema to the newest revision, one process at a time.
+    """Migrate the schema to the newest revision, one process at a time.
 
-    Raises HistoryError for a schema that only a newer Brokerproof knows.
+    Raises HistoryError if a newer Brokerproof made the schema.
     """
     scripts = ScriptDirectory(str(_MIGRATIONS))
     with engine.connect() as connection:
@@ -36,8 +36,8 @@ def migrate_schema(engine: Engine) -> None:
         with filelock.FileLock(f"{engine.url.database}.lock", timeout=LOCK_TIMEOUT_S):
             _turn_on_write_ahead_log(engine)
             with engine.connect() as connection:
-                # SQLite alters a table by building it again. With foreign keys on, that would delete the rows of other
-                # tables that point to it.
+                # SQLite alters a table by building it again. With foreign keys on, that would delete the rows that
+                # refer to it in other tables.
                 connection.connection.execute("PRAGMA foreign_keys=OFF")
                 with connection.begin():
                     command.upgrade(make_migration_config(connection), "head")
@@ -48,7 +48,7 @@ def migrate_schema(engine: Engine) -> None:
 
 
 def make_migration_config(connection: Connection) -> Config:
-    """Alembic's configuration for the packaged migrations on an open connection."""
+    """Return Alembic's configuration for the packaged migrations on an open connection."""
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -66,6 +66,6 @@ def _read_revision(connection: Connection, scripts: ScriptDirectory) -> str | No
 
 
 def _turn_on_write_ahead_log(engine: Engine) -> None:
-    """With the write-ahead log, readers and a writer do not wait for each other. The file keeps the setting."""
+    """Let readers and a writer work without waiting for each other. The database file keeps this setting."""
     with closing(engine.raw_connection()) as connection:
         connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # type: ignore[union-attr]

@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 
 
 def make_history_rows(run: Run, samples: int) -> RecordedRun:
-    """The rows of a run, with at most `samples` of its anomalies.
+    """Return a run and its child rows, with at most `samples` samples of its anomalies.
 
-    Raises RunError or InputError where its run.json cannot be used. Whatever else is missing or damaged is recorded as
-    such.
+    Raises RunError or InputError if its run.json cannot be used. If other evidence is missing or damaged, the rows
+    hold the rest.
     """
     scenario, topology = run.scenario, run.topology
     outcome = compose_outcome(run)
@@ -109,7 +109,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
 
 
 def _describe_check(check: Check) -> str:
-    """What must hold; and, where that does not apply to the run's messaging system, why not."""
+    """Return the sentence that must hold. If it does not apply to the run's messaging system, the reason follows."""
     applies = check.verdict is not Verdict.NOT_APPLICABLE
     return check.description if applies else f"{check.description} Not applicable: {check.why}."
 
@@ -124,7 +124,7 @@ def _make_anomaly_counts(judgement: Judgement | None) -> Iterator[AnomalyCount]:
 
 
 def _read_samples(run: Run, judgement: Judgement | None, limit: int) -> list[dict[str, Any]]:
-    """Samples of the table `anomalies`; none where it cannot be read, so that the run is recorded all the same."""
+    """Return samples of the table `anomalies`, or an empty list if it cannot be read, so that the run is recorded."""
     if judgement is None:
         return []
     try:
@@ -143,5 +143,5 @@ def _read_samples(run: Run, judgement: Judgement | None, limit: int) -> list[dic
 
 
 def _remove_nul(value: str) -> str:
-    """The text without NUL, which the log of a killed process may hold and PostgreSQL refuses."""
+    """Return the text without NUL, which the log of a killed process may contain and PostgreSQL refuses."""
     return value.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")

@@ -1,7 +1,7 @@
-"""The tables of the history database, as SQLAlchemy models; the migrations in migrations/versions make the same tables.
+"""The tables of the history database as SQLAlchemy models. The migrations in migrations/versions create the same ones.
 
-Every database has these types. A column that queries search in has at most 255 characters; a column that queries only
-read is text of any length.
+The types exist in every supported database. A text that queries filter by has at most 255 characters; other texts may
+have any length.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from brokerproof.run.measurement import Measurement
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware time in UTC. SQLite has no time zones and stores it without one, always in UTC."""
+    """An aware time in UTC. SQLite has no time zones, so there it is stored in UTC without one."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Raises ValueError for a naive time, which could mean any moment of a day."""
+        """Convert the time to UTC. Raises ValueError for a naive time, because its time zone is unknown."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -33,14 +33,14 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """The same moment as an aware time in UTC."""
+        """Return the stored time as an aware time in UTC."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class Base(DeclarativeBase):
-    """Constraints have names on every database, so that a migration can change them."""
+    """The base of all tables. It names every constraint, so that migrations can change them on every database."""
 
     metadata = MetaData(
         naming_convention={
@@ -57,7 +57,10 @@ def _make_run_key() -> Mapped[int]:
 
 
 class RecordedRun(Base):
-    """One run. Its counts are None where nothing was counted, and the times of its end where it never ended."""
+    """A run. Its counts are None if it was not judged.
+
+    `finished_at`, `total_s` and `overhead_s` are None if it never ended.
+    """
 
     __tablename__ = "runs"
     __table_args__ = (Index(None, "scenario", "comparable", "started_at"),)
@@ -92,16 +95,16 @@ class RecordedRun(Base):
     run_dir: Mapped[str] = mapped_column(Text)
     report: Mapped[str] = mapped_column(Text)
     parameters: Mapped[dict[str, Any]] = mapped_column(JSON)
-    # Digest of the parameters that decide whether runs compare; see comparability.py.
+    # The digest of the parameters that must be equal for runs to compare (comparability.py).
     comparable: Mapped[str] = mapped_column(String(64))
     versions: Mapped[dict[str, str | None]] = mapped_column(JSON)
-    # When its tables of messages and its directory were deleted, and after how many days and by which setting.
+    # When its tables of messages or its directory were deleted; the reason names the days and the setting.
     tables_deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     tables_deleted_why: Mapped[str | None] = mapped_column(Text)
     run_deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     run_deleted_why: Mapped[str | None] = mapped_column(Text)
-    # What is worse in it than in the runs before: metric, subject, reason, and whether it is only suspected. None where
-    # it was recorded before this was kept.
+    # The regressions against the runs before, as mappings of `metric`, `subject`, `reason` and `suspected`. None if the
+    # run was recorded before this column existed, or could not be compared.
     marks: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
 
     checks: Mapped[list[RecordedCheck]] = relationship(
@@ -119,7 +122,7 @@ class RecordedRun(Base):
 
     @property
     def deletion(self) -> str | None:
-        """What was deleted of its directory, when and why; None where everything was kept."""
+        """When and why the directory or its tables were deleted, as a sentence; None if they were not."""
         if self.run_deleted_at is not None:
             return describe_run_deletion(self.run_deleted_at, self.run_deleted_why or "")
         if self.tables_deleted_at is not None:
@@ -127,20 +130,20 @@ class RecordedRun(Base):
         return None
 
     def count_anomaly(self, anomaly: str, *, legal: bool | None = None) -> int | None:
-        """The number of legal or illegal anomalies of a kind, or of both together; None where nothing was counted."""
+        """Return the number of legal, illegal or (None) all anomalies of a kind; None if the run has no counts."""
         if self.messages is None:
             return None
         counted = (row for row in self.anomaly_counts if row.anomaly == anomaly)
         return sum(row.count for row in counted if legal is None or row.legal == legal)
 
     def find_worst(self, metric: str) -> float | None:
-        """The highest value of a metric among its subjects; None where a subject, or all of them, have no value."""
+        """Return the highest value of a metric over its subjects; None if it has no subjects or one has no value."""
         values = [row.value for row in self.measurements if row.metric == metric]
         return None if not values or None in values else max(value for value in values if value is not None)
 
 
 class RecordedCheck(Base):
-    """One expectation of a suite; `unexpected` counts the rows that broke it."""
+    """An expectation of a suite. `unexpected` is the number of rows that broke it."""
 
     __tablename__ = "checks"
 
@@ -155,13 +158,13 @@ class RecordedCheck(Base):
     run: Mapped[RecordedRun] = relationship(back_populates="checks")
 
 
-# A recorded run has a key of its own, and the evidence of a measurement stays in the run's directory.
-_NOT_KEPT = ("run_id", "evidence", "doubt", "cut_off_by")
+# `run_key` replaces `run_id`, and the evidence of a measurement stays in the run's directory.
+_NOT_KEPT = ("run_id", "evidence", "doubt", "at_least", "at_most", "cut_off_by")
 MEASUREMENT_COLUMNS = tuple(name for name in Measurement.model_fields if name not in _NOT_KEPT)
 
 
 class RecordedMeasurement(Base):
-    """One measurement in its unit, with the scenario's bounds; `value` is None where it could not be measured."""
+    """A measurement in its unit, with the bounds in force. `value` is None if it could not be measured."""
 
     __tablename__ = "measurements"
     __table_args__ = (Index(None, "metric", "run_key"),)
@@ -180,7 +183,7 @@ class RecordedMeasurement(Base):
 
 
 class AnomalyCount(Base):
-    """The number of a run's anomalies of a kind, legal and illegal apart. A kind without a row did not occur."""
+    """The number of a run's legal or illegal anomalies of a kind. A kind without a row did not occur."""
 
     __tablename__ = "anomaly_counts"
 
@@ -194,7 +197,7 @@ class AnomalyCount(Base):
 
 
 class AnomalySample(Base):
-    """One anomaly of the run's table `anomalies`. The history holds a few of each kind, the run's table all of them."""
+    """An anomaly of the run's table `anomalies`. The history keeps a few of each kind; the run's table has all."""
 
     __tablename__ = "anomaly_samples"
 

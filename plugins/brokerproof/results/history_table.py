@@ -19,15 +19,15 @@ from brokerproof.results.regressions import RunComparison
 
 _COLOURS = {Verdict.PASSED: "green", Verdict.FAILED: "red", Verdict.UNKNOWN: "yellow", Verdict.NO_DATA: "yellow"}
 _NO_VALUE = "–"
-# The line stays short also for a scenario that was written anew and differs in everything.
+# The line stays short even if the scenario was rewritten and every parameter differs.
 _MAX_DIFFERENCES = 4
 
 
 def print_history(history: History, scenarios: Sequence[str], limit: int, console: Console) -> None:
     """Print the last runs, newest first, then the regressions of each run with their reasons.
 
-    Where the caller names scenarios whose runs have several configurations, a table compares these. RTO, RPO and the
-    longest gap in acks are those of the run's worst fault.
+    If scenarios are given and their runs have several configurations, a table compares the configurations. RTO, RPO and
+    the longest gap in acks are those of the run's worst fault.
     """
     runs = history.list_runs(scenarios, limit)
     if not runs:
@@ -40,7 +40,7 @@ def print_history(history: History, scenarios: Sequence[str], limit: int, consol
     comparisons = {run.run_id: history.compare(run) for run in runs}
     title = f"last runs of {escape(', '.join(scenarios))}" if scenarios else "last runs"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-    # On a narrow terminal only the first columns shrink, so that every number can be read on 80 columns.
+    # On a narrow terminal only the first columns shrink, so every number is readable on 80 columns.
     table.add_column("started (UTC)", min_width=10)
     if len(scenarios) != 1:
         table.add_column("scenario", overflow="fold", min_width=8)
@@ -93,7 +93,7 @@ def _explain_no_run(history: History, scenarios: Sequence[str]) -> str:
 
 
 def _format_verdict(run: RecordedRun) -> Text:
-    """The verdict, green if the outcome is the expected one: a control that fails as it must is good news."""
+    """Return the verdict, green if the outcome is the expected one, so a control that fails as expected is green."""
     if run.met:
         return Text(f"✓ {run.verdict}", style="green") + Text(" as expected" if run.verdict != Verdict.PASSED else "")
     colour = _COLOURS[Verdict(run.verdict)] if run.verdict != Verdict.PASSED else "red"
@@ -102,21 +102,20 @@ def _format_verdict(run: RecordedRun) -> Text:
 
 
 def _format_deletion(run: RecordedRun) -> str:
-    """What was deleted of the run's directory, and the day."""
     if run.run_deleted_at is not None:
         return f"all\n{run.run_deleted_at:%Y-%m-%d}"
     return f"tables\n{run.tables_deleted_at:%Y-%m-%d}" if run.tables_deleted_at is not None else ""
 
 
 def _format_worse(comparison: RunComparison) -> Text:
-    """How much got worse; where nothing is marked, how much is suspected."""
+    """Return the number of regressions or, if there is none, the number of suspicions."""
     if comparison.marks:
         return Text(f"▲ {len(comparison.marks)}", style="red")
     return Text(f"△ {len(comparison.suspicions)}", style="yellow") if comparison.suspicions else Text()
 
 
 def _print_comparison(run: RecordedRun, comparison: RunComparison, console: Console, *, newest: bool) -> None:
-    """Print the regressions of a run; for the newest run also the reasons why something was not compared."""
+    """Print the regressions of a run; for the newest run also the notes, such as why a metric was not compared."""
     heading = Text.assemble("\n", f"{run.started_at:%Y-%m-%d %H:%M} ", (run.run_id, "bold"))
     lines = [Text(f"  ▲ {mark.reason}", style="red") for mark in comparison.marks]
     lines += [Text(f"  △ {suspicion.reason}", style="yellow") for suspicion in comparison.suspicions]
@@ -131,7 +130,7 @@ def _print_comparison(run: RecordedRun, comparison: RunComparison, console: Cons
 
 
 def _print_configurations(configurations: Sequence[Configuration], console: Console) -> None:
-    """Print the parts of the recovery that differ between configurations, and how these differ."""
+    """Print the metrics of recovery that differ between configurations, and the differences of their parameters."""
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("medians by set-up", overflow="fold")
     for configuration in configurations:
@@ -148,7 +147,7 @@ def _print_configurations(configurations: Sequence[Configuration], console: Cons
 
 
 def _format_lost(run: RecordedRun) -> str:
-    """The illegal losses, and below them the losses that the scenario accepts together with a cluster's disks."""
+    """Return the number of illegal losses and, below it, of those that the scenario accepts with a cluster's disks."""
     allowed = run.count_anomaly("lost", legal=True)
     return _format_number(run.count_anomaly("lost", legal=False)) + (f"\n+{allowed:,}" if allowed else "")
 

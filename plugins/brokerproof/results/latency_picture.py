@@ -8,15 +8,15 @@ from collections.abc import Mapping
 # Milliseconds by fault or phase, then by cluster, then by quantile (`p50_ms`, `p99_ms`).
 Latencies = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 
-# The file in the run's directory.
+# The name of the file in the run's directory.
 PICTURE = "publish_latency.svg"
 
 
 def draw_picture(latencies: Latencies, title: str) -> str:
-    """An SVG with a group of bars for each fault or phase, and a bar for each cluster.
+    """Return an SVG with a group of bars for each fault or phase, and a bar for each cluster.
 
     A bar ends at the median, and a line goes from there to the 99th percentile. A value that was not measured has no
-    bar. The same numbers make the same file.
+    bar. Equal numbers give an equal file.
     """
     import matplotlib
 
@@ -43,7 +43,7 @@ def draw_picture(latencies: Latencies, title: str) -> str:
             bars = axes.bar(at, medians, width * 0.9, label=cluster, yerr=[below, above], capsize=3, ecolor="#555555")
             axes.bar_label(bars, [f"{median:.1f}" for median in medians], label_type="center", fontsize=9)
         axes.set_xticks(range(len(latencies)), [when.replace("_", " ") for when in latencies])
-        # A publish over a way of 50 ms takes twenty times as long as one without, and both bars must be readable.
+        # A publish over a link of 50 ms takes twenty times as long as a local one, and both bars must be readable.
         axes.set_yscale("log")
         axes.set_ylim(bottom=1)
         axes.yaxis.set_major_formatter("{x:g}")

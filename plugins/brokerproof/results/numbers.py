@@ -1,4 +1,4 @@
-"""How reports write numbers and times: as many digits as mean something."""
+"""How reports write numbers and times, with only the digits that are meaningful."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NOTHING = "–"
 
 
 def format_value(value: float | None, unit: str = "") -> str:
-    """A measured value: whole numbers whole, others with three digits that count; `–` where there is none."""
+    """Return a value with three significant digits, or without decimals if it is whole or at least 100; None is `–`."""
     if value is None:
         return NOTHING
     text = f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:.3g}"
@@ -16,12 +16,12 @@ def format_value(value: float | None, unit: str = "") -> str:
 
 
 def format_count(count: int | None) -> str:
-    """A count with separators; `–` where nothing was counted."""
+    """Return a count with thousands separators; None is `–`."""
     return NOTHING if count is None else f"{count:,}"
 
 
 def format_seconds(seconds: float | None) -> str:
-    """A length of time as people say it: `0.32 s`, `49.3 s`, `4 min 6 s`."""
+    """Return a duration as `0.32 s`, `49.3 s` or `4 min 6 s`; None is `–`."""
     if seconds is None:
         return NOTHING
     if seconds < 10:
@@ -33,12 +33,12 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_time(at_us: int) -> str:
-    """The time of day in UTC, to the second."""
+    """Return the time of day in UTC, to the second."""
     return f"{clock.to_utc(at_us):%H:%M:%S}"
 
 
 def format_short_time(microseconds: int) -> str:
-    """A length of time in one message's life, which may be short: `0.4 ms`, `12 ms`, `3.2 s`."""
+    """Return a duration in the life of a message, which may be short, as `0.4 ms`, `12 ms` or `3.2 s`."""
     ms = microseconds / 1000
     if abs(ms) < 10:
         return f"{ms:.1f} ms"
@@ -46,5 +46,5 @@ def format_short_time(microseconds: int) -> str:
 
 
 def format_moment(at_us: int) -> str:
-    """The time of day in UTC, to the millisecond: what one message's life is told in."""
+    """Return the time of day in UTC, to the millisecond, for the events in the life of a message."""
     return f"{clock.to_utc(at_us):%H:%M:%S.%f}"[:-3]

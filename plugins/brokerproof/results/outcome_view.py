@@ -19,9 +19,10 @@ _STYLES = {"passed": "green", "failed": "red", "unknown": "yellow", "no_data": "
 
 
 def print_outcome(outcome: Mapping[str, Any], problems: Mapping[str, str], console: Console) -> None:
-    """Print the verdict, what happened, the counts, the measurements, and the paths where more can be read.
+    """Print the verdict, the story, the counts, the measurements, and the paths of the run's directory and report.
 
-    The reasons for the verdict are printed where it is not simply `passed` as expected, which the first line says.
+    The reasons are left out if the verdict is `passed` as expected and there is a story. `problems` are sentences by
+    failed task.
     """
 
     def line(text: str) -> None:
@@ -73,7 +74,7 @@ def _format_counts(counts: Mapping[str, Any]) -> str:
 
 
 def _tabulate_recovery(recovery: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A column for each fault, a row for each metric, with the bounds that are in force beside the values."""
+    """Return a table with metrics as rows and faults as columns. The bounds in force follow the values."""
     table = Table(title="recovery", title_justify="left")
     table.add_column("metric")
     for fault in recovery:
@@ -92,7 +93,6 @@ def _tabulate_recovery(recovery: Mapping[str, Mapping[str, Any]], bounds: Mappin
 
 
 def _format_bounds(bounds: Sequence[float | None] | None) -> str:
-    """The bounds in force behind a value; nothing where there are none."""
     least, greatest = bounds or (None, None)
     parts = [
         *([] if least is None else [f"at least {format_value(least)}"]),
@@ -102,7 +102,7 @@ def _format_bounds(bounds: Sequence[float | None] | None) -> str:
 
 
 def _tabulate_latencies(latency: Mapping[str, Mapping[str, Mapping[str, Any]]], title: str) -> Table:
-    """A row for each fault or phase, a column for each cluster or way."""
+    """Return a table with faults and phases as rows, and clusters or ways as columns."""
     columns = list(dict.fromkeys(column for by_column in latency.values() for column in by_column))
     table = Table(title=title, title_justify="left")
     table.add_column("")

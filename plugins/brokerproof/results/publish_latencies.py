@@ -24,10 +24,10 @@ class _Measurement(Protocol):
 def collect_publish_latencies(
     scenario: Scenario, measurements: Iterable[_Measurement]
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """Milliseconds by fault or phase, then by cluster (`all` for a single one), then by quantile.
+    """Return milliseconds by fault or phase, then by cluster (`all` for a single one), then by quantile.
 
-    The faults are those that slow the network down, and the phases are the first and the last one. Empty for a
-    scenario without such a fault.
+    The faults are those that slow the network down, and the phases are `steady` and `recovery`. Without such a fault,
+    the result is empty.
     """
     slowing = [fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows]
     if not slowing:
@@ -46,9 +46,9 @@ def collect_publish_latencies(
 def collect_link_latencies(
     scenario: Scenario, measurements: Iterable[_Measurement]
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """The milliseconds that the emulated link added beyond its delay, for the same faults and phases.
+    """Return the milliseconds that emulated links added beyond their delay.
 
-    They are by fault or phase, then by way (`REGION>OTHER`), then by quantile.
+    They are by fault or phase, as in `collect_publish_latencies`, then by way (`REGION>OTHER`), then by quantile.
     """
     times = collect_publish_latencies(scenario, ())
     latencies: dict[str, dict[str, dict[str, Any]]] = {}

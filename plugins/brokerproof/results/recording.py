@@ -1,4 +1,4 @@
-"""Writing a run's outcome down: into the history, and into the run's own directory."""
+"""Writes the outcome of a run to the history and to the run's directory."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 
 
 def record_outcome(run: Run) -> Outcome:
-    """Record a run, in the place of what was recorded of it before.
+    """Record the outcome of a run. It replaces an earlier record of the same run.
 
-    Its outcome is in its directory also where the history cannot be written, and otherwise only when the history has
-    the run. Raises RunError or InputError where its run.json cannot be used, MachineError, and HistoryError.
+    The run's directory gets the outcome after the history, or if the history fails. Raises RunError or InputError if
+    run.json cannot be used, MachineError if the directory cannot be written, and HistoryError.
     """
     outcome = compose_outcome(run)
     if outcome.latency:
@@ -35,9 +35,9 @@ def record_outcome(run: Run) -> Outcome:
 
 
 def record_unrecorded_runs(runs: Path) -> Iterator[Outcome]:
-    """Record the runs below a directory whose outcome nobody wrote down, because Airflow was ended before.
+    """Record each run below a directory that has no outcome yet, because Airflow was stopped before.
 
-    None of them may go on. One that cannot be recorded is left and told in the log.
+    No run may still be active. A run that cannot be recorded is skipped with a warning in the log.
     """
     for facts in sorted(runs.glob("*/run.json")):
         run = Run(str(facts.parent))

@@ -1,14 +1,14 @@
-"""Whether a run is worse than the comparable runs before it (comparability.py says which runs compare).
+"""Whether a run is worse than the comparable runs before it (comparability.py defines which runs compare).
 
-**When a measurement is marked.** `RULE` says it. One run cannot tell a change from an outlier, so a mark needs
-`CONFIRMING` of the last `RECENT` runs, and the one run before that is only suspected. Neither the median nor the spread
-is moved by a few bad runs in the window. After a change that stays, the marks end when over a third of the window
-consists of new runs: they show where the line bends.
+**When a measurement is marked.** `RULE` is the rule in words. One run cannot show whether it is a change or an outlier.
+So a mark needs `CONFIRMING` of the last `RECENT` runs, and a run without this confirmation is only suspected. A few bad
+runs in the window move neither the median nor the spread. After a lasting change, the marks end when new runs are over
+a third of the window, so marks show when a change began.
 
-**What the rule can tell** depends on the usual spread. Measured on lognormal noise, with outliers in 3 to 5 of 100 runs
-and 12 to 30 runs to know the usual value from (tests/unit/results/test_regression_rule.py plants the same):
+**Which changes the rule finds** depends on the usual spread. Measured on lognormal noise, with outliers in 3 to 5 of
+100 runs and a window of 12 to 30 runs (planted in tests/unit/results/test_regression_rule.py):
 
-| usual spread, as a share of the usual value | marks in 1,000 runs of noise | told of a `STEP` in 5, 6, 12 runs |
+| usual spread / usual value | marks in 1,000 runs of noise | changes of `STEP` that are marked within 5, 6, 12 runs |
 |---|---|---|
 | 0.03, as of an RTO | 0.0 | 100 %, 100 %, 100 % |
 | 0.04 | 0.0 | 98 to 99 %, 99.8 to 100 %, 99.8 to 100 % |
@@ -16,12 +16,12 @@ and 12 to 30 runs to know the usual value from (tests/unit/results/test_regressi
 | 0.12, as of a median latency | 0.0 to 0.15 | 3 to 5 %, 8 to 12 %, 12 to 15 % |
 | 0.25, as of a 99th percentile of the latency | 0.05 to 0.25 | under 1 %, 1 %, 1 to 2 % |
 
-So from a spread of `LARGEST_TELLING_SPREAD` on, most changes of `STEP` are never told from noise, and a note says so
-with the change that is.
+So above a spread of `LARGEST_TELLING_SPREAD`, most changes of `STEP` are never marked. A note then states the smallest
+change that can be marked.
 
-**When a verdict is marked.** A verdict is marked if it is worse than that of the comparable run just before, whatever
-the amount of history: the verdict before was the expected one and this one is not, or this one is not expected and is
-more severe. So a control that expects `failed` regresses when it stops failing.
+**When a verdict is marked.** A run is marked if it does not meet its expectation and one of two conditions holds: the
+comparable run just before met it, or this verdict is more severe than that run's and is not the expected one. This
+needs no further history. So a control that expects `failed` regresses if it stops failing.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ from brokerproof.experiment.yaml_models import parse
 from brokerproof.results.comparability import list_differences, select_comparable
 from brokerproof.results.history_schema import RecordedMeasurement, RecordedRun
 
-# The newest runs that are compared, and how many of them have to be worse for a mark.
+# A mark needs a worse value in CONFIRMING of the RECENT newest runs, including the run itself.
 RECENT = 6
 CONFIRMING = 5
-# The usual value is known well enough for a mark from so many runs on, and for a suspicion.
+# The usual value needs at least this number of runs for a mark, and the next number for a suspicion.
 ENOUGH = 12
 ENOUGH_TO_SUSPECT = 5
 SPREADS = 3.0
 DEFAULT_RULE = RegressionRule()
-# A change of this share of the usual value is one that people want to know of.
+# A change by this share of the usual value matters to users.
 STEP = 0.3
 LARGEST_TELLING_SPREAD = STEP / SPREADS
 
-# The values nearest to the median, from which the spread is computed. With the factor, their mean distance from it is
-# the standard deviation where values are normally distributed. It varies less than a median absolute deviation does.
+# The spread is computed from this share of the values, those nearest to the median. Their mean distance from it, times
+# the factor, is the standard deviation of normally distributed values. It varies less than a median absolute deviation.
 _NEAREST = 0.7
 _MEAN_DISTANCE_TO_DEVIATION = 2.111
-# Exact numbers: where one was always 0, another value is no noise.
+# Units of exact counts: after counts that were always 0, any other value is no noise.
 _COUNTED_UNITS = ("messages", "ledgers")
 
 
 def describe_rule(rule: RegressionRule = DEFAULT_RULE) -> str:
-    """The rule for measurements in two sentences, with the numbers that are in force for a scenario."""
+    """Return the rule for measurements as sentences, with the numbers of a scenario's rule."""
     return (
         f"A measurement is marked if it and {CONFIRMING - 1} of the {RECENT - 1} comparable runs before it are worse "
         f"than the usual value, the median of the up to {rule.window} comparable runs before those, by at least "
         f"{rule.tolerance:.0%} of it, by {SPREADS:g} usual spreads (their standard deviation, from the "
-        f"{_NEAREST:.0%} of them nearest to it) and by the smallest difference that counts in its unit; a count that "
-        f"was 0 in each of at least {ENOUGH_TO_SUSPECT} runs is marked as soon as it is not. With under {ENOUGH} runs "
-        f"to know the usual value from nothing else is marked, and a run that is worse by as much without such company "
-        f"is only suspected, from {ENOUGH_TO_SUSPECT} runs before it on."
+        f"{_NEAREST:.0%} of them nearest to it) and by the smallest difference that counts in its unit. A count that "
+        f"was 0 in each of at least {ENOUGH_TO_SUSPECT} runs is marked as soon as it is not. With fewer than {ENOUGH} "
+        f"runs for the usual value, only such a count is marked. A run that is worse by the same margin, and not "
+        f"confirmed by the runs before it, is only suspected, if at least {ENOUGH_TO_SUSPECT} runs came before it."
     )
 
 
@@ -76,9 +76,9 @@ RULE = describe_rule()
 
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """One thing that got worse, or is suspected to be worse.
+    """A measurement or a verdict that got worse, or is suspected to be worse.
 
-    `usual` and `spread` are in `unit`, and None for a verdict; `reason` is a sentence.
+    `value`, `usual` and `spread` are in `unit`, and None for a verdict. `reason` is a sentence.
     """
 
     metric: str
@@ -92,9 +92,10 @@ class Regression:
 
 @dataclass(frozen=True, kw_only=True)
 class RunComparison:
-    """A run against the runs before it: its regressions, notes on what was not compared, and the changed versions.
+    """A run compared with the runs before it.
 
-    `suspicions` are worse by as much as a regression, and not confirmed by enough runs before.
+    `marks` are its regressions. `suspicions` are equally large, but not confirmed by enough runs. `notes` are sentences
+    about measurements that were not compared or that vary much.
     """
 
     run_id: str
@@ -107,7 +108,7 @@ class RunComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class UsualValue:
-    """What a measurement comes to in a row of runs: their median and their spread, in the unit of the measurement."""
+    """The values of a measurement in several runs, with their median and their spread, all in its unit."""
 
     values: tuple[float, ...]
     median: float
@@ -115,7 +116,7 @@ class UsualValue:
 
     @classmethod
     def compute(cls, values: Sequence[float]) -> UsualValue:
-        """The median and the spread of values. Raises StatisticsError where there is none."""
+        """Return the median and the spread of `values`. Raises StatisticsError if there are no values."""
         usual = median(values)
         distances = sorted(abs(value - usual) for value in values)
         nearest = distances[: math.ceil(_NEAREST * len(distances))]
@@ -123,14 +124,14 @@ class UsualValue:
 
 
 def read_rule(run: RecordedRun) -> RegressionRule:
-    """The rule that a run's scenario sets; the default one where it sets none. Raises InputError."""
+    """Return the rule that a run's scenario sets, or the default one. Raises InputError if it cannot be used."""
     return parse(
         RegressionRule, run.parameters["scenario"].get("regression") or {}, file=f"the history of {run.run_id}"
     )
 
 
 def count_needed_runs(rule: RegressionRule) -> int:
-    """How many comparable runs before a run its comparison reads at most."""
+    """Return the largest number of earlier comparable runs that a comparison reads."""
     return rule.window + RECENT - 1
 
 
@@ -143,10 +144,10 @@ def compare_run(
 ) -> RunComparison:
     """Compare a run with the runs before it.
 
-    `baseline` are the comparable runs that passed or failed, newest first, as many as `count_needed_runs` says.
-    `previous` is the newest comparable run, whatever its verdict. `incomparable` is the newest run of the scenario with
-    other parameters, for the note that explains why there is little history. Raises InputError where the rule in the
-    run's parameters cannot be used.
+    `baseline` are the comparable runs that passed or failed, newest first, at most `count_needed_runs`. `previous` is
+    the newest comparable run with any verdict. `incomparable` is the newest run of the scenario with other parameters;
+    a note names it to explain why there is little history. Raises InputError if the rule in the run's parameters cannot
+    be used.
     """
     marks = list(_compare_verdicts(run, previous)) if previous else []
     suspicions: list[Regression] = []
@@ -174,12 +175,12 @@ def compare_run(
 
 
 def compute_smallest_change(unit: str, usual: float) -> float:
-    """The smallest difference from the usual value that counts, in its unit, where the usual values have no spread."""
+    """Return the smallest difference from the usual value that counts, in `unit`, if the values have no spread."""
     return max(MINIMUM_CHANGE[unit], DEFAULT_RULE.tolerance * abs(usual))
 
 
 def compute_allowed_change(unit: str, usual: UsualValue, tolerance: float) -> float:
-    """The smallest difference from the usual value that is no noise, in its unit."""
+    """Return the smallest difference from the usual value that is more than noise, in `unit`."""
     return max(MINIMUM_CHANGE[unit], tolerance * abs(usual.median), SPREADS * usual.spread)
 
 
@@ -201,21 +202,21 @@ def _compare_verdicts(run: RecordedRun, previous: RecordedRun) -> Iterable[Regre
 def _describe_expectation(run: RecordedRun) -> str:
     if run.met:
         return " (as expected)"
-    # The verdict can be the expected one while an expected anomaly or an expected failed suite is missing.
+    # A run with the expected verdict can still lack an expected anomaly or an expected failed suite.
     return " (not as expected)" if run.verdict == run.expected_verdict else f" (expected {run.expected_verdict})"
 
 
 def _compare_measurements(
     run: RecordedRun, baseline: Sequence[RecordedRun], notes: list[str]
 ) -> Iterator[tuple[Regression, bool]]:
-    """What got worse among the run's measurements, and whether enough runs confirm it.
+    """Yield (regression, whether enough runs confirm it) for each measurement of the run that got worse.
 
-    Adds a note for each measurement that has too little history, or varies too much.
+    Adds to `notes` a sentence for each measurement that has too little history or varies too much.
     """
     rule = read_rule(run)
     recent, before = baseline[: RECENT - 1], baseline[RECENT - 1 :][: rule.window]
     if len(before) < ENOUGH:
-        # Too few for a mark. A suspicion is as good as the runs that there are.
+        # There are too few runs for a mark, so all of them serve as history for a suspicion.
         recent, before = (), baseline
     for row in run.measurements:
         metric = METRICS.get(row.metric)
@@ -258,7 +259,7 @@ def _explain_suspicion(values: Sequence[float], alike: int) -> str:
 
 
 def find_values(runs: Sequence[RecordedRun], row: RecordedMeasurement) -> list[float | None]:
-    """What the same measurement came to in other runs; a run that has no such row is left out."""
+    """Return the values of the same measurement in other runs. A run without this measurement is left out."""
     return [
         other.value
         for run in runs
@@ -268,7 +269,7 @@ def find_values(runs: Sequence[RecordedRun], row: RecordedMeasurement) -> list[f
 
 
 def _is_worse(metric: Metric, value: float | None, usual: UsualValue, allowed: float) -> bool:
-    """Whether a value is worse than usual by more than noise. No value is worse than any."""
+    """Whether a value is worse than usual by more than noise. A missing value is always worse."""
     if value is None:
         return True
     return (usual.median - value if metric.worse is Worse.LOWER else value - usual.median) >= allowed

@@ -1,4 +1,4 @@
-"""The nodes that ended by themselves and were started again, from the table `observations`."""
+"""The nodes that ended by themselves and their restarts, from the table `observations`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from brokerproof.run.tables import OBSERVATIONS
 
 
 def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
-    """By node, in the order in which they first ended; nothing where the table cannot be read, which judging finds."""
+    """Return the nodes that ended by themselves, in the order of their first ends.
+
+    If the table cannot be read, the result is empty, and judging reports the problem.
+    """
     times: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for source, metric, at in _read_events(run) if run.topology.restarted_after_s else ():
         times[split_name(source)[1]][metric].append(at)
@@ -34,7 +37,7 @@ def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
 
 
 def describe_restarts(restarts: NodeRestarts) -> str:
-    """One sentence about one node."""
+    """Return a sentence about the restarts of a node, without a full stop."""
     ended = f"{restarts.node} ended by itself at {clock.to_utc(restarts.first_ended_at):%H:%M:%S} UTC"
     if restarts.first_restarted_at is None:
         return f"{ended} and was not started again by its service manager"
@@ -46,8 +49,8 @@ def describe_restarts(restarts: NodeRestarts) -> str:
 
 
 def _read_events(run: Run) -> list[tuple[str, str, int]]:
-    """(source, metric, microseconds) of every end and every new start."""
-    # It brings pandas, which takes a second, and Airflow imports this module with every DAG file.
+    """Return (source, metric, microseconds) for each end and each restart that a service manager saw."""
+    # This imports pandas, which takes a second, and Airflow imports this module with every DAG file.
     import pyarrow.dataset as ds
 
     filesystem, root = fsspec.url_to_fs(run.table("observations"))

@@ -1,12 +1,12 @@
-"""How long runs are kept: which tables and directories are old enough to be deleted, and their deletion.
+"""The retention of runs: which tables and directories are old enough to be deleted, and their deletion.
 
-The history says of a run what is deleted before the first file goes, and so does a record in the run's directory
-(run/deletion.py). Where the history cannot be written, nothing is deleted. A deletion that was broken off is finished,
-whatever the settings say by then.
+Before the first file of a run is deleted, a record in its directory (run/deletion.py) and the history state the
+deletion. If the history cannot be written, no file is deleted. An interrupted deletion is always finished, even if the
+settings have changed.
 
-A run that goes on is never touched, however old: its slot is held, a process of this machine belongs to it, or, for
-runs of other machines and runs that are judged again, a file of it was written within `QUIET`. Nor is a directory that
-is no run, or one that is a link.
+An active run is never deleted, however old. A run counts as active if its slot is held, or if a process of this
+machine belongs to it. It also does if a file of it was written within `QUIET`, because another machine may run it, or
+because it may be judged again. A directory that is no run, or that is a link, is never deleted.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import RunDeletion, RunReleased, TablesDeletion, read_record, remove_record, write_record
 from brokerproof.settings import Settings, variable
 
-# A run that goes on samples its cluster all the time, and judging takes less than this.
+# An active run samples its cluster all the time, and judging takes less time than this.
 QUIET = timedelta(days=1)
 
 
 class Part(StrEnum):
-    """What is deleted of a run."""
+    """The part of a run that is deleted: its tables of messages or its directory."""
 
     TABLES = "tables"
     RUN = "run"
@@ -54,37 +54,37 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Deletion:
-    """What is deleted, or would be. `run_id` is None for what an earlier deletion left behind."""
+    """A deletion that was done, or that a dry run would do. `run_id` is None for remains of an interrupted deletion."""
 
     directory: str
     run_id: str | None
     part: Part
     size: int
     why: str
-    # Whether an earlier deletion of it was broken off.
+    # Whether it continues an earlier deletion that was interrupted.
     is_resumed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeftRun:
-    """A directory that is left although it is old enough, or nobody can say whether it is; `why` is a sentence."""
+    """A directory that a pruning left although it is old enough, or because its age is not known. `why` says why."""
 
     directory: str
     why: str
-    # Whether somebody has to look at it.
+    # Whether a person has to examine the directory.
     is_problem: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pruning:
-    """What a pruning deleted, or would delete, and what it left."""
+    """The deletions that a pruning did, or would do in a dry run, and the directories that it left."""
 
     deletions: tuple[Deletion, ...]
     left: tuple[LeftRun, ...]
 
     @property
     def size(self) -> int:
-        """The bytes of all that is deleted."""
+        """The sum of all deletions in bytes."""
         return sum(deletion.size for deletion in self.deletions)
 
 
@@ -96,10 +96,10 @@ def prune_runs(
     dry_run: bool = False,
     now: Callable[[], int] = clock.now_us,
 ) -> Pruning:
-    """Delete what is older than the settings keep, below the location `runs`; with `dry_run` only list it.
+    """Delete the tables and directories below `runs` that the settings no longer keep; with `dry_run`, only list them.
 
-    `now` gives microseconds since the epoch. Raises HistoryError where the history cannot be written: then the run in
-    question is whole.
+    `now` returns microseconds since the epoch. Raises HistoryError if the history cannot record the deletion of a run;
+    then no file of that run is deleted.
     """
     pruner = _Pruner(runs.rstrip("/"), settings, history, dry_run=dry_run, now_us=now())
     deletions: list[Deletion] = []
@@ -122,8 +122,6 @@ def prune_runs(
 
 
 class _Pruner:
-    """One pruning of the runs below a location."""
-
     def __init__(self, runs: str, settings: Settings, history: History | None, *, dry_run: bool, now_us: int) -> None:
         self._runs, self._settings, self._history, self._dry_run = runs, settings, history, dry_run
         self._now = now_us
@@ -132,7 +130,7 @@ class _Pruner:
         self._marked = [mark.directory for mark in marks]
 
     def list_directories(self) -> list[str]:
-        """The directories below the location, each of which may be a run."""
+        """Return the directories that may be runs, sorted."""
         filesystem, root = fsspec.url_to_fs(self._runs)
         if not filesystem.exists(root):
             return []
@@ -144,9 +142,9 @@ class _Pruner:
         return [f"{self._runs}/{name}" for name in sorted(names) if name != TRASH]
 
     def prune(self, directory: str) -> Deletion | LeftRun | None:
-        """Delete what has to go of a directory; None where nothing has to.
+        """Delete a run or its tables if they are old enough. Return None if the directory needs no deletion.
 
-        Raises RunError where it is damaged, and OSError where something cannot be deleted.
+        Raises RunError if the directory is damaged, and OSError if a file cannot be deleted.
         """
         run = Run(directory)
         if is_link(directory):
@@ -174,7 +172,7 @@ class _Pruner:
         return self._delete(run, run.run_id, TablesDeletion(why=why, at=self._now))
 
     def empty_trash(self) -> Iterator[Deletion]:
-        """Delete what was renamed by a deletion that was broken off."""
+        """Delete the files that an interrupted deletion renamed into `.deleted`."""
         if not has_trash(self._runs):
             return
         place = f"{self._runs}/{TRASH}"
@@ -187,7 +185,7 @@ class _Pruner:
         )  # fmt: skip
 
     def _choose(self, run: Run, *, with_tables: bool) -> tuple[Part, str] | None:
-        """What is older than it is kept, and the words for why."""
+        """Return the part that is too old and the reason as a phrase, or None."""
         age = clock.to_utc(self._now) - run.facts.created_at
         if (why := self._explain_age(run, age, "keep_runs_days")) is not None:
             return Part.RUN, why
@@ -206,7 +204,7 @@ class _Pruner:
         return f"after {days} days ({variable(setting)})"
 
     def _find_life(self, run: Run) -> str | None:
-        """What says that a run goes on; None where nothing does."""
+        """Return the evidence that the run is or may be active, as a sentence, or None."""
         filesystem, root = fsspec.url_to_fs(run.directory)
         is_local = "file" in filesystem.protocol
         if is_local:
@@ -246,13 +244,13 @@ class _Pruner:
 
 
 def _take_back(run: Run, kind: type[TablesDeletion | RunDeletion], is_resumed: bool) -> None:
-    """Nothing is deleted, so nothing may say so; unless a part of it was deleted before."""
+    """Remove the record of a deletion that did not begin. A resumed deletion began earlier, so its record stays."""
     if not is_resumed:
         remove_record(run, kind)
 
 
 def _is_as_expected(run: Run) -> bool:
-    """Whether the outcome is the expected one. A run without an outcome, or with a damaged one, is not."""
+    """Whether the outcome is the expected one. It is not if the outcome is missing or damaged."""
     try:
         outcome = read_record(run, Outcome)
     except RunError:

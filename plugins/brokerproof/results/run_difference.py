@@ -1,9 +1,9 @@
-"""Two runs side by side: what was set otherwise, what came out otherwise, and which of that is more than noise.
+"""Two runs side by side: different settings, different results, and which of these results differ by more than noise.
 
-The noise is that of the earlier runs which compare with one of the two (comparability.py). A number differs by more
-than noise if the difference is at least what regressions.py allows, with a spread that is √2 times as large, because
-each of the two runs has its own noise. A word, like a verdict, differs by more than noise unless comparable earlier
-runs came to both. With under `ENOUGH_TO_SUSPECT` such runs nobody knows, and `larger_than_noise` is None.
+Noise is estimated from the earlier runs that compare with one of the two (comparability.py). A number differs by more
+than noise if the difference reaches the allowed change of regressions.py. Its spread is taken √2 times as large,
+because each of the two runs has its own noise. A word, such as a verdict, differs by more than noise unless both words
+occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` such runs, `larger_than_noise` is None.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from brokerproof.run.counts import TOTALS
 from brokerproof.run.strict_model import StrictModel
 
 _SOURCES = ("scenario", "topology", "machine")
-# They only describe.
+# Fields that only describe the scenario and do not affect a run.
 _TEXTS = ("title", "description", "tags")
 _COUNT_UNIT = "messages"
 
 
 class SettingDifference(StrictModel):
-    """A field of the scenario, the topology or the machine, or a version, that is not the same. None is not set."""
+    """A field of the scenario, topology or machine, or a version, that differs. None means that it is not set."""
 
     field: str
     a: Any
@@ -41,21 +41,21 @@ class SettingDifference(StrictModel):
 
 
 class WordDifference(StrictModel):
-    """A result in words that is not the same: the verdict, whether it is the expected one, a suite's verdict."""
+    """A result in words that differs: the verdict, whether the outcome is as expected, or a suite's verdict."""
 
     name: str
     a: str | None
     b: str | None
     larger_than_noise: bool | None
-    # What says so.
+    # The reason for `larger_than_noise`, as a phrase.
     why: str
 
 
 class NumberDifference(StrictModel):
-    """A count or a measurement that is not the same, in its unit; None where a run has no value.
+    """A count or a measurement that differs, in its unit. `a` and `b` are None if the run has no value.
 
-    `relative` is the difference as a share of `a`, None where `a` is 0 or there is no difference. `worse` says whether
-    b is worse than a, None where neither direction is worse. `noise` is the smallest difference that is no noise.
+    `difference` is `b - a`, and `relative` is its share of `a`, None if `a` is 0. `worse` is None if neither direction
+    is worse. `noise` is the smallest difference that is more than noise, None if it is not known.
     """
 
     name: str
@@ -68,12 +68,12 @@ class NumberDifference(StrictModel):
     worse: bool | None
     noise: float | None
     larger_than_noise: bool | None
-    # What says so.
+    # The reason for `larger_than_noise`, as a phrase.
     why: str
 
 
 class RunDifference(StrictModel):
-    """All in which two runs differ. `comparable` says whether they had the same parameters but for their versions."""
+    """All differences of the runs with the ids `a` and `b`. `comparable` tells whether the two compare."""
 
     a: str
     b: str
@@ -86,9 +86,10 @@ class RunDifference(StrictModel):
 
 
 def compare_two_runs(a: RecordedRun, b: RecordedRun, earlier: Iterable[RecordedRun]) -> RunDifference:
-    """What is different in b. `earlier` are runs before the newer one; those that compare with neither are left out.
+    """Return the differences of b from a. `earlier` are runs before the newer one; they show what is noise.
 
-    Raises InputError where the rule for regressions in the parameters of b cannot be used.
+    Those that compare with neither run are ignored. Raises InputError if the rule in the parameters of b cannot be
+    used.
     """
     others = [run for run in earlier if run.run_id not in (a.run_id, b.run_id)]
     groups = [
@@ -107,7 +108,7 @@ def compare_two_runs(a: RecordedRun, b: RecordedRun, earlier: Iterable[RecordedR
 
 
 def _list_settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[SettingDifference]:
-    """What was set otherwise. A setting of the scenario that its topology repeats comes once."""
+    """Yield the settings that differ. A setting of the scenario that its topology repeats is yielded once."""
     of_scenario: list[tuple[str, Any, Any]] = []
     for source in _SOURCES:
         sides = [
@@ -130,7 +131,7 @@ def _list_changes(a: Mapping[str, Any], b: Mapping[str, Any], path: str) -> Iter
 
 
 def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The plain values by dotted field, the items of a list of mappings by index. What is empty is not set."""
+    """Yield (dotted field, plain value), with the index for items of a list of mappings. Empty values are left out."""
     if isinstance(value, Mapping):
         for name, each in value.items():
             yield from _flatten(each, f"{path}.{name}" if path else str(name))
@@ -177,7 +178,7 @@ def _list_counts(a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[Recor
         if count == counts_b[name]:
             continue
         before = [[read(run)[name] for run in group if run.verdict in DECISIVE] for group in groups]
-        # More anomalies are worse. Of the totals nobody can say.
+        # More anomalies are worse. For the totals, neither direction is worse.
         worse = None if name in TOTALS else Worse.HIGHER
         yield _compare_numbers(
             name,
@@ -222,7 +223,7 @@ def _compare_numbers(
     before: Sequence[Sequence[float | None]],
     too_few: str,
 ) -> NumberDifference:
-    """The difference of two values. `before` are those of comparable runs, in a list for each of the two set-ups."""
+    """Return the difference of two values. `before` lists the values of comparable earlier runs, by configuration."""
     difference = None if a is None or b is None else b - a
     known = [[value for value in values if value is not None] for values in before]
     usual = [UsualValue.compute(values) for values in known if len(values) >= ENOUGH_TO_SUSPECT]
@@ -233,7 +234,7 @@ def _compare_numbers(
         noise = max(compute_allowed_change(unit, _widen(each), tolerance) for each in usual)
         widest = max(usual, key=lambda each: each.spread)
         why = f"{len(widest.values)} comparable runs before: {widest.median:.6g} ± {widest.spread:.3g} {unit}"
-        # Some run has no value: that is a difference unless runs before lacked it too.
+        # If a run has no value, that is more than noise unless an earlier run also had none.
         missing_before = any(None in values for values in before)
         larger = not missing_before if difference is None else abs(difference) >= noise
     return NumberDifference(
@@ -252,12 +253,12 @@ def _compare_numbers(
 
 
 def _widen(usual: UsualValue) -> UsualValue:
-    """The same with the spread of the difference of two such values."""
+    """Return the usual value with the spread of the difference between two such values."""
     return UsualValue(values=usual.values, median=usual.median, spread=math.sqrt(2) * usual.spread)
 
 
 def _is_worse(worse: Worse | None, a: float | None, b: float | None) -> bool | None:
-    """Whether b is worse than a; a value that could not be measured is worse than any."""
+    """Whether b is worse than a; None if neither direction is worse. A missing value is worse than any other."""
     if worse is None:
         return None
     if a is None or b is None:

@@ -16,7 +16,7 @@ _NO_VALUE = "–"
 
 
 def print_difference(difference: RunDifference, console: Console) -> None:
-    """Print what was set otherwise in b, what came out otherwise, and which of that is more than noise."""
+    """Print the settings and results in which b differs from a, and whether each result differs by more than noise."""
     console.print(Text.assemble("a ", (difference.a, "bold"), "\nb ", (difference.b, "bold")), soft_wrap=True)
     if not difference.comparable:
         console.print("The two runs do not compare: what was set otherwise may be why something came out otherwise.")

@@ -1,12 +1,13 @@
-"""The runs of one scenario in groups: over versions, settings, systems or runtimes, each against the largest of them.
+"""The runs of one scenario in groups by version, settings, system or runtime, each compared with the largest group.
 
-Two groups differ in a measurement if their medians are further apart than noise moves them. The noise of a median of n
-runs is the usual spread of one run times √(π/2) / √n (the asymptotic standard error of the median of normally
-distributed values), that of a difference the root of the sum of the squares; the spread is the larger of those of the
-groups that have enough runs to know it. The difference also has to be at least the tolerance of regressions.py and the
-smallest one that counts in its unit. Where one of the groups has under `ENOUGH_TO_SUSPECT` runs, nobody knows. On
-lognormal noise of a spread of 3 to 25 %, with groups of 5 to 30 runs, up to 1 of 100 differences of nothing but noise
-is told as more (tests/unit/results/test_run_groups.py).
+Two groups differ in a measurement if their medians differ by more than noise. The standard error of a median of n runs
+is the spread of one run times √(π/2) / √n (asymptotic, for normally distributed values). The error of a difference is
+the root of the sum of both squares, with the larger spread of the two groups. The difference must be at least `SPREADS`
+of these errors, the tolerance of regressions.py, and the smallest change that counts in the unit.
+
+If one of the groups has fewer than `ENOUGH_TO_SUSPECT` runs, `larger_than_noise` is None. At most 1 in 100 differences
+by noise alone is taken for more. This was measured on lognormal noise with a spread of 3 to 25 % and groups of 5 to 30
+runs (tests/unit/results/test_run_groups.py).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from brokerproof.results.regressions import (
 )
 from brokerproof.run.strict_model import StrictModel
 
-# How many of the last runs are grouped, unless more are asked for.
+# The number of last runs that are grouped by default.
 GROUPED_RUNS = 200
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 GROUP_RULE = (
@@ -42,7 +43,7 @@ GROUP_RULE = (
 
 
 class GroupBy(StrEnum):
-    """What the runs of a group have in common."""
+    """The property that the runs of a group have in common."""
 
     VERSION = "version"
     SETTINGS = "settings"
@@ -51,10 +52,10 @@ class GroupBy(StrEnum):
 
 
 class GroupedMeasurement(StrictModel):
-    """A measurement in the runs of a group that passed or failed: how many have it, and their median and range.
+    """A measurement in the judged runs of a group: the number of values `n`, and their median, least and greatest.
 
-    The rest is against the largest group, and None in that one: `difference` of the medians in the unit, and whether it
-    is more than noise and for the worse; `why` is a sentence.
+    The other fields compare it with the largest group and are None in that one. `difference` is the group's median
+    minus that of the largest group. `why` is a phrase that gives the reason for `larger_than_noise`.
     """
 
     metric: str
@@ -71,15 +72,15 @@ class GroupedMeasurement(StrictModel):
 
 
 class RunGroup(StrictModel):
-    """Runs of one scenario that have something in common.
+    """Runs of one scenario with a common property.
 
-    Groups by settings are numbered from 1, the largest, on; `differences` say how their parameters differ from its.
+    Groups by settings are named by numbers, and 1 is the largest. `differences` are those of their parameters from it.
     """
 
     name: str
     differences: tuple[str, ...] = ()
     run_ids: tuple[str, ...]
-    # The number of runs of each verdict.
+    # The number of runs by verdict.
     verdicts: dict[str, int]
     measurements: tuple[GroupedMeasurement, ...]
 
@@ -88,9 +89,9 @@ _Name = tuple[str, str, str]
 
 
 def group_runs(runs: Sequence[RecordedRun], by: GroupBy) -> list[RunGroup]:
-    """The runs of one scenario in groups, the largest first.
+    """Return the runs of one scenario in groups, the largest first.
 
-    Raises InputError for runs of several scenarios, and where the rule in the parameters of the newest run cannot be
+    Raises InputError if the runs are of several scenarios, or if the rule in the parameters of the newest run cannot be
     used.
     """
     if len(scenarios := sorted({run.scenario for run in runs})) > 1:
@@ -145,7 +146,7 @@ def _collect_values(group: Sequence[RecordedRun]) -> dict[_Name, list[float]]:
 def _summarize(
     name: _Name, values: Sequence[float], reference: Sequence[float] | None, rule: RegressionRule
 ) -> GroupedMeasurement:
-    """A measurement of a group; `reference` are its values in the largest group, None in that one itself."""
+    """Return a measurement of a group. `reference` are its values in the largest group; None for that group itself."""
     metric, subject, unit = name
     summary = GroupedMeasurement(
         metric=metric,
@@ -176,7 +177,7 @@ def _summarize(
 
 
 def _compute_noise(unit: str, values: Sequence[float], reference: Sequence[float], tolerance: float) -> float:
-    """The smallest difference of the two medians that is no noise, in the unit."""
+    """Return the smallest difference of the two medians that is more than noise, in the unit."""
     usual = UsualValue.compute(reference)
     spread = max(usual.spread, UsualValue.compute(values).spread)
     error = spread * _MEDIAN_ERROR * math.sqrt(1 / len(values) + 1 / len(reference))

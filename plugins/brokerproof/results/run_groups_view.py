@@ -14,7 +14,7 @@ from brokerproof.results.run_groups import GroupBy, GroupedMeasurement, RunGroup
 
 
 def print_groups(groups: Sequence[RunGroup], by: GroupBy, console: Console) -> None:
-    """Print a column for each group: its verdicts, and the median of each measurement with what it tells."""
+    """Print a column for each group: its verdicts, and each measurement's median, number of runs and change."""
     if not groups:
         console.print("No run of it is recorded yet.")
         return

@@ -1,7 +1,7 @@
 """The outcome of a run, composed from its records.
 
-A record that is missing, damaged or contradicts itself makes the verdict at least `unknown`, with the reason. So a
-missing record can never make a run `met`.
+If a record is missing, damaged or contradicts itself, the verdict is at least `unknown`, and `why` gives the reason. So
+a missing record can never make an outcome `met`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from brokerproof.run.step_record import list_step_problems
 
 
 def compose_outcome(run: Run) -> Outcome:
-    """The outcome of a run.
+    """Return the outcome of a run.
 
-    Raises RunError where run.json is missing or damaged, and InputError where its scenario cannot be used.
+    Raises RunError if run.json is missing or damaged, and InputError if its scenario cannot be used.
     """
     scenario = run.scenario
     judgement: Judgement | None = None
@@ -43,7 +43,7 @@ def compose_outcome(run: Run) -> Outcome:
     verdict = judgement.worst if judgement else Verdict.UNKNOWN
     if doubts:
         verdict = merge_verdicts([verdict, Verdict.UNKNOWN])
-    # The judgement tells the problems that it knew.
+    # `judgement.why` already gives the problems that the judgement knew.
     told = judgement.problems if judgement else ()
     untold = [doubt for doubt in doubts if doubt not in told]
     shortfalls = list_shortfalls(scenario.expect, verdict, judgement, doubts)
@@ -68,13 +68,13 @@ def compose_outcome(run: Run) -> Outcome:
         restarts=collect_restarts(run),
         seconds=compute_durations(run, judgement.seconds if judgement else {}),
         run_dir=run.directory,
-        # The address that the run was given, else the page in its directory.
+        # The address in run.json or, if it has none, the page in the run's directory.
         report=run.facts.report or run.path(RUN_REPORT),
     )
 
 
 def _tell(run: Run, judgement: Judgement | None) -> str:
-    """The story of the run. Where nobody can read what was done to it, the story says so."""
+    """Return the story of the run, or a sentence that says why its faults cannot be read."""
     try:
         return tell_story(read_fault_spans(run), judgement)
     except (BrokerproofError, OSError, ValueError) as error:
@@ -90,7 +90,7 @@ def _list_bounds(judgement: Judgement) -> dict[str, dict[str, tuple[float | None
 
 
 def _list_counts(judgement: Judgement | None) -> dict[str, Any]:
-    """The numbers of messages, and each anomaly under `legal` and `illegal`; None where there is no judgement."""
+    """Return the totals and, under `legal` and `illegal`, the count of each anomaly; all None without a judgement."""
     names = (*TOTALS, "not_sent")
     if judgement is None:
         nothing = {str(anomaly): None for anomaly in Anomaly}

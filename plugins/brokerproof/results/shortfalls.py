@@ -1,4 +1,4 @@
-"""The shortfalls of a run against the expectation of its scenario, and the sentence that explains its outcome."""
+"""The shortfalls of a run against its scenario's expectation, and the sentence that explains its outcome."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from brokerproof.run.judgement import Judgement
 def list_shortfalls(
     expect: ExpectedOutcome, verdict: Verdict, judgement: Judgement | None, doubts: Sequence[str]
 ) -> list[str]:
-    """The differences from the expected outcome; empty if the run meets it."""
+    """Return a phrase for each difference from the expected outcome; empty if the run meets it."""
     if verdict is not expect.verdict:
         shortfalls = [f"{verdict} instead of {expect.verdict}"]
-    # A control does not want to show that a run breaks down, whether it expects `failed` or `unknown`.
+    # A control must not pass because its run broke down. It may pass if the judgement itself is `unknown`.
     elif doubts and not (verdict is Verdict.UNKNOWN and judgement and judgement.worst is Verdict.UNKNOWN):
         shortfalls = [f"{verdict} as expected, but the run does not prove it"]
     else:
@@ -38,7 +38,7 @@ def explain_outcome(
     shortfalls: Sequence[str],
     doubts: Sequence[str],
 ) -> str:
-    """One line: whether the outcome is the expected one, and the reasons for the verdict."""
+    """Return one line: whether the outcome is the expected one, and the reasons for the verdict."""
     parts = list(shortfalls)
     if not shortfalls:
         parts.append(f"{verdict}, as expected")

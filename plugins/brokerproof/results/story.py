@@ -1,4 +1,4 @@
-"""What happened in a run, in one sentence that is made from its evidence."""
+"""The story of a run: one sentence about its faults and messages, made from its evidence."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from brokerproof.run.counts import Counts
 from brokerproof.run.judgement import Judgement
 from brokerproof.run.tables import FaultState
 
-# So many faults are told one by one.
+# Further faults are only counted.
 _MOST_FAULTS = 3
 
-# What is told of an anomaly besides `lost`, which is told always.
+# The words for an anomaly that occurred. `lost` is not here, because the story always counts it.
 _WORDS = {
     Anomaly.NOT_REPLICATED: "not replicated",
     Anomaly.UNDELIVERED: "not delivered",
@@ -36,9 +36,9 @@ _WORDS = {
 
 
 def tell_story(spans: Sequence[FaultSpan], judgement: Judgement | None) -> str:
-    """What was done to whom and when, how long acks stopped, and what became of the messages.
+    """Return the story: the faults, their targets and times, the longest pause in acks, and the counts of messages.
 
-    What was not measured is said to be unknown; nothing is left out because it is.
+    It says so if the pause in acks or the order is not known.
     """
     parts = [*_tell_faults(spans)]
     if judgement is None:
@@ -50,8 +50,8 @@ def tell_story(spans: Sequence[FaultSpan], judgement: Judgement | None) -> str:
 
 
 def _begins_with_name(spans: Sequence[FaultSpan]) -> bool:
-    """Whether the sentence begins with the name of a node or a region, which keeps its spelling."""
-    first = next(iter(spans), None)
+    """Whether the sentence begins with the name of a node, region or cluster, which must keep its spelling."""
+    first = next((span for span in spans if not span.helps), None)
     return first is not None and FaultState.EFFECTIVE in first.at
 
 
@@ -81,15 +81,15 @@ def _tell_pause(spans: Sequence[FaultSpan], judgement: Judgement) -> str:
     values = [row.value for row in rows if row.value is not None]
     if not values or len(values) < len(rows):
         return "the longest time without an ack is not known"
-    # Of one producer in one partition: others may have got acks meanwhile.
+    # The value is of one producer in one partition. Others may have received acks in that time.
     return f"a producer got no ack for up to {format_seconds(max(values))}"
 
 
 def _tell_interruption(judgement: Judgement) -> str:
-    """Return the longest interruption and RTO, or an empty text for a run that was judged before they were measured."""
+    """Return the longest interruption and RTO as a phrase, or an empty text if the run has no row about either."""
     unavailable = [row.value for row in judgement.measurements if row.metric == "unavailable_s"]
     measured = [value for value in unavailable if value is not None]
-    if not measured:
+    if not unavailable:
         return ""
     if len(measured) < len(unavailable):
         return "it is not known how long clients were interrupted"
@@ -108,7 +108,7 @@ def _tell_messages(judgement: Judgement) -> str:
     if not counts.publishes:
         return "nothing was published"
     told = [f"{counts.acked:,} messages acked", _tell_anomaly(counts, Anomaly.LOST, "lost")]
-    # What the client does not know of is as much a part of what happened.
+    # Messages without an answer belong to the story as much as acked ones.
     told += [f"{counts.unknown:,} without an answer"] if counts.unknown else []
     told += [f"{counts.failed:,} refused"] if counts.failed else []
     told += [f"{counts.not_sent:,} not sent"] if counts.not_sent else []
@@ -119,7 +119,6 @@ def _tell_messages(judgement: Judgement) -> str:
 
 
 def _tell_anomaly(counts: Counts, anomaly: Anomaly, words: str) -> str:
-    """How many there are, and whether they are allowed."""
     count, legal = counts.count_anomaly(anomaly), counts.legal.get(anomaly, 0)
     if anomaly is Anomaly.LOST and not count and counts.count_anomaly(Anomaly.UNPROVEN):
         return "none of them proven to be lost"

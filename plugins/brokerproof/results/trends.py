@@ -1,7 +1,7 @@
-"""The last runs of every scenario, with the few values that people follow from run to run.
+"""The last runs of every scenario, with the few values that users follow from run to run.
 
-Only what is shown is read: neither the parameters of all runs nor all of their measurements, so that a history of
-10,000 runs answers at once.
+Only the values that are shown are read, not all parameters and measurements. So a history of 10,000 runs answers at
+once.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from brokerproof.results.regressions import DEFAULT_RULE, ENOUGH_TO_SUSPECT, Usu
 
 @dataclass(frozen=True, kw_only=True)
 class TrendValue:
-    """A value that is followed: where it comes from, and how it is called."""
+    """A value that users follow, and the metric that it is read from, if any."""
 
     name: str
     title: str
     unit: str
     metric: str | None = None
-    # The one subject that counts; None for the worst of all.
+    # The only subject that counts; None for the worst of all subjects.
     subject: str | None = None
 
 
@@ -58,20 +58,20 @@ _REPEATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class TrendRun:
-    """One run: its verdict, and the values by the names of TREND_VALUES, None where one could not be measured."""
+    """A run with its verdict. `values` are by the names of TREND_VALUES; None if a value could not be measured."""
 
     run_id: str
     started_at: datetime
     verdict: str
     met: bool
     values: dict[str, float | None] = field(default_factory=dict)
-    # What is worse than in the runs before: by metric, the sentence.
+    # By metric, the sentence about its regression against the runs before.
     worse: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioTrend:
-    """A scenario with its last runs, oldest first; all else is that of the newest."""
+    """A scenario with its last runs, oldest first. The other fields are those of the newest run."""
 
     scenario: str
     topology: str
@@ -84,7 +84,7 @@ class ScenarioTrend:
 
 
 def find_usual_range(runs: Sequence[TrendRun], value: TrendValue) -> tuple[float, float] | None:
-    """From where to where a value is no more than noise, by the rule of regressions.py; None with too few runs."""
+    """Return (least, greatest) of the values that are only noise by the default rule; None if too few runs have one."""
     known = [found for run in runs if (found := run.values.get(value.name)) is not None]
     if len(known) < ENOUGH_TO_SUSPECT:
         return None
@@ -96,7 +96,7 @@ def find_usual_range(runs: Sequence[TrendRun], value: TrendValue) -> tuple[float
 def select_trends(
     session: Session, *, per_scenario: int, scenarios: Sequence[str] | None = None
 ) -> list[ScenarioTrend]:
-    """The trends of all scenarios or of some, in the order of their names."""
+    """Return the trends of `scenarios`, or of all if it is None, by name, each with at most `per_scenario` runs."""
     number = (
         func.row_number()
         .over(partition_by=RecordedRun.scenario, order_by=(RecordedRun.started_at.desc(), RecordedRun.id.desc()))
@@ -162,12 +162,12 @@ def select_trends(
     return trends
 
 
-# So many keys in one query; SQLite takes 32,766 values, older ones 999.
+# The number of keys in one query. SQLite accepts 32,766 values, and older versions 999.
 _KEYS_AT_ONCE = 900
 
 
 def _select_values(session: Session, keys: Sequence[int]) -> dict[int, dict[str, float | None]]:
-    """By run, the followed values: the worst subject, and None where a subject has no value."""
+    """Return the followed values by run key and name, each of the worst subject; None if a subject has no value."""
     found: dict[int, dict[str, float | None]] = defaultdict(dict)
     measured = RecordedMeasurement
     wanted = or_(

@@ -1,4 +1,4 @@
-"""A run's directory: the schemas of its tables, what steps leave for each other, and what it shows while it goes on.
+"""A run's directory: the schemas of its tables, the records that steps leave for each other, and its live status.
 
-Everybody above `experiment` may import it. It must not know what a system, a runtime or a fault is.
+Every package above `experiment` may import it. It must not know what a system, a runtime or a fault is.
 """

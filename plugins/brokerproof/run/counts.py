@@ -1,4 +1,4 @@
-"""How much of everything a run had. The names of what is counted are defined here and nowhere else."""
+"""The counts of a run: messages, copies, deliveries and anomalies. Only this module defines their names."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class Totals(StrictModel):
-    """What is counted, anomalies set aside."""
+    """All counts except those of anomalies."""
 
     publishes: Count = Field(description="attempts to publish")
     messages: Count = Field(description="different messages that a producer tried to publish")
-    acked: Count = Field(description="messages of which an attempt was acknowledged")
-    failed: Count = Field(description="messages of which every attempt failed for certain")
-    unknown: Count = Field(description="messages of which nobody knows whether they were written")
+    acked: Count = Field(description="messages with an acknowledged attempt")
+    failed: Count = Field(description="messages whose attempts all failed for certain")
+    unknown: Count = Field(description="messages whose producer does not know whether they were written")
     recovered: Count = Field(description="unknown messages that were found in their home's log")
     stored: Count = Field(description="copies in the logs of all clusters")
     deliveries: Count = Field(description="deliveries to all subscriptions")
 
 
-# Their names, in the order in which they are shown.
+# The names of the totals, in the order of display.
 TOTALS = tuple(Totals.model_fields)
 
 
 class Counts(Totals):
-    """The totals, and anomalies by kind, legal and illegal apart. A kind that is left out did not occur."""
+    """The totals, and the number of anomalies by kind, legal and illegal ones apart. Kinds that are left out have 0."""
 
-    # It is no total, because the history has a column for each of those.
+    # Not in `Totals`, because the history has a column for each total and none for this count.
     not_sent: Count | None = Field(
         None,
         description="messages that a full `max_pending` held back until the end; null if they were not recorded",
@@ -42,5 +42,5 @@ class Counts(Totals):
     illegal: dict[Anomaly, Count]
 
     def count_anomaly(self, anomaly: Anomaly) -> int:
-        """How many there were, legal or not."""
+        """Return the number of these anomalies, legal or not."""
         return self.legal.get(anomaly, 0) + self.illegal.get(anomaly, 0)

@@ -1,11 +1,12 @@
-"""The deletion of a run's tables of messages, or of its whole directory: said first, then done, and finished later.
+"""Deletes a run's tables of messages, or its whole directory, so that an interrupted deletion can be finished.
 
-A record in the run's directory says what is deleted before the first file goes. On a local disk, what goes is renamed
-first, into a directory `.deleted` beside it, so that no reader meets half of it. Elsewhere renaming would copy, and the
-files go one by one, those that make the directory a run last. Whatever ends the process in between, the record or the
-directory `.deleted` is still there, and the next deletion does the rest. No link is followed.
+A record in the run's directory announces the deletion before the first file is deleted. On a local disk the data is
+first renamed into a directory `.deleted`, so that no reader finds half of it. Elsewhere renaming would copy, so the
+files are deleted one by one, `run.json` and the record last. If the process is ended in between, the record or
+`.deleted` remains, and the next deletion does the rest. No link is followed.
 
-The small tables stay: faults, samples, places of copies and measurements, which reports are drawn from.
+The deletion of the tables keeps the small ones, from which reports are drawn: faults, samples, places of copies and
+measurements.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from brokerproof.errors import InputError, RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.records import RunDeletion, TablesDeletion, read_record
 
-# The tables with a row for every message, or for every anomaly of one.
+# The tables with one or more rows per message, or a row per anomaly.
 MESSAGE_TABLES = ("publishes", "deliveries", "stored", "messages", "anomalies")
 TRASH = ".deleted"
-# What says that a directory is a run, and that it is being deleted, in the order in which they go.
+# The files that are deleted last, in this order: the one that makes the directory a run, and the deletion's record.
 _LAST = ("run.json", f"state/{RunDeletion.KIND}.json")
 
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file below a directory. `modified` is None where its filesystem does not say."""
+    """A file below a directory. `size` is in bytes. `modified` is None if the filesystem does not know it."""
 
     path: str
     size: int
@@ -43,7 +44,7 @@ class FoundFile:
 
 
 def describe_deletion(run: Run) -> str | None:
-    """What was deleted of a run's directory, when and why; None where everything was kept. Raises RunError."""
+    """Return what was deleted from a run's directory, when and why, or None if nothing was. Raises RunError."""
     if (whole := read_record(run, RunDeletion)) is not None:
         return describe_run_deletion(clock.to_utc(whole.at), whole.why)
     tables = read_record(run, TablesDeletion)
@@ -51,23 +52,23 @@ def describe_deletion(run: Run) -> str | None:
 
 
 def require_tables(run: Run) -> None:
-    """Raises InputError where the run's tables of messages were deleted, and RunError where nobody can say."""
+    """Raises InputError if the run's tables of messages were deleted, and RunError if the record of that is damaged."""
     if (deletion := describe_deletion(run)) is not None:
         raise InputError(deletion, file=run.directory, remedy="`brokerproof history` has what the run came to")
 
 
 def describe_tables_deletion(at: datetime, why: str) -> str:
-    """The sentence for a run whose tables of messages were deleted."""
+    """Return the description of a deletion of a run's tables of messages."""
     return f"its tables were deleted on {at:%Y-%m-%d}, {why}"
 
 
 def describe_run_deletion(at: datetime, why: str) -> str:
-    """The sentence for a run whose directory was deleted."""
+    """Return the description of a deletion of a run's directory."""
     return f"its directory was deleted on {at:%Y-%m-%d}, {why}"
 
 
 def list_files(location: str) -> Iterator[FoundFile]:
-    """The files below a location; none where nothing is there. Links are listed, and not followed."""
+    """Yield the files below a location; none if the location does not exist. Links are listed but not followed."""
     filesystem, root = fsspec.url_to_fs(location)
     if isinstance(filesystem, LocalFileSystem):
         for directory, below, names in os.walk(root):
@@ -84,27 +85,27 @@ def list_files(location: str) -> Iterator[FoundFile]:
 
 
 def list_message_files(run: Run) -> Iterator[FoundFile]:
-    """The files that `delete_tables` deletes: of the tables of messages, and the records of clients behind them."""
+    """Yield the files that `delete_tables` deletes: the tables of messages, the records of clients, and the trash."""
     for parts in _list_message_places():
         yield from list_files(run.path(*parts))
     yield from list_files(run.path(TRASH))
 
 
 def is_link(location: str) -> bool:
-    """Whether a location is a link to another place. Only a local disk has links."""
+    """Whether a location is a symbolic link. Only a local disk has links."""
     filesystem, root = fsspec.url_to_fs(location)
     return isinstance(filesystem, LocalFileSystem) and Path(root).is_symlink()
 
 
 def require_own_directory(run: Run) -> None:
-    """Raises RunError where the run, or what is deleted of it, is a link to another place."""
+    """Raises RunError if the run's directory, or a part of it that a deletion touches, is a symbolic link."""
     for parts in ((), ("state",), ("tables",), (TRASH,), *_list_message_places()):
         if is_link(run.path(*parts)):
             raise RunError(f"{run.path(*parts)} is a link: what it points to is not deleted; delete it by hand")
 
 
 def delete_tables(run: Run) -> None:
-    """Delete the tables of messages. The record `TablesDeletion` must be there. Raises OSError where it cannot."""
+    """Delete the tables of messages and the records of clients. `TablesDeletion` must exist. Raises OSError."""
     filesystem, root = fsspec.url_to_fs(run.directory)
     for parts in _list_message_places():
         _delete(filesystem, root, "/".join(parts))
@@ -112,7 +113,7 @@ def delete_tables(run: Run) -> None:
 
 
 def delete_run(directory: str) -> None:
-    """Delete a run's directory. The record `RunDeletion` must be there. Raises OSError where it cannot."""
+    """Delete a run's directory. `RunDeletion` must exist. Raises OSError."""
     filesystem, root = fsspec.url_to_fs(directory.rstrip("/"))
     parent, _, name = root.rpartition("/")
     if isinstance(filesystem, LocalFileSystem):
@@ -127,18 +128,18 @@ def delete_run(directory: str) -> None:
         if filesystem.exists(path):
             filesystem.rm_file(path)
     if filesystem.exists(root):
-        # What is left are empty directories, on a filesystem that has such.
+        # Some filesystems keep the empty directories.
         filesystem.rm(root, recursive=True)
 
 
 def has_trash(location: str) -> bool:
-    """Whether a deletion was broken off below a location, after the renaming."""
+    """Whether a deletion below a location was interrupted after it had renamed something."""
     filesystem, root = fsspec.url_to_fs(f"{location}/{TRASH}")
     return bool(filesystem.exists(root))
 
 
 def empty_trash(location: str) -> None:
-    """Delete what was renamed and not deleted yet. Raises OSError where it cannot."""
+    """Delete the data that an interrupted deletion has renamed. Raises OSError."""
     _empty_trash(*fsspec.url_to_fs(location))
 
 
@@ -158,7 +159,7 @@ def _delete(filesystem: fsspec.AbstractFileSystem, root: str, name: str) -> None
     trash.mkdir(exist_ok=True)
     target = trash / name.replace("/", "-")
     if target.exists():
-        # An earlier deletion of the same name was broken off.
+        # An earlier deletion of the same name was interrupted.
         shutil.rmtree(target)
     try:
         Path(root, name).rename(target)
@@ -168,12 +169,12 @@ def _delete(filesystem: fsspec.AbstractFileSystem, root: str, name: str) -> None
 
 def _empty_trash(filesystem: fsspec.AbstractFileSystem, root: str) -> None:
     if isinstance(filesystem, LocalFileSystem) and Path(root, TRASH).is_dir():
-        # It follows no link.
+        # `rmtree` follows no link.
         shutil.rmtree(Path(root, TRASH))
 
 
 def _find_modification(facts: dict[str, Any]) -> datetime | None:
-    """When a file was written, under the name that its filesystem has for it."""
+    """Return when a file was last written. Each filesystem has its own key for this time."""
     for name in ("mtime", "LastModified", "last_modified", "modified", "updated", "created"):
         found = facts.get(name)
         if isinstance(found, datetime):

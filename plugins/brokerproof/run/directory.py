@@ -1,20 +1,21 @@
-"""A run's directory: what was asked for, what happened, and who holds it.
+"""A run's directory, which holds everything about the run.
 
-    run.json               what is known before the run begins, see facts.py; written once by `reserve`
-    state/                 what steps leave for each other, proofs among it, see records.py
+    run.json               the facts known before the run begins, see facts.py; written once by `reserve`
+    state/                 the records that steps leave for each other, including proofs, see records.py
     tables/<table>/        Parquet, see tables.py
     progress/              counters that parts rewrite while they work, for people only, see live_status.py
     nodes/<node>/          pid file, configuration and log of a node of the process runtime; its data until `release`
-    nodes/restarts.jsonl   what the service managers of such nodes saw and did, see runtimes/restarts.py
+    nodes/restarts.jsonl   the ends and restarts of nodes that service managers recorded, see runtimes/restarts.py
     monitor.json           the process that watches over the run and holds its slot
     logs/                  logs of jobs and of the monitor
     report/                report.html, Data Docs and the like
 
-The directory may be any fsspec location; nodes always live on the local disk.
+The directory may be at any fsspec location; nodes always live on the local disk.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,19 +34,19 @@ from brokerproof.run.facts import RunFacts
 from brokerproof.run.strict_model import load_object, parse_strictly
 from brokerproof.run.tables import SCHEMAS
 
-# The report that a person opens.
+# The page for people.
 RUN_REPORT = "report/report.html"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run, by the location of its directory."""
+    """One run, identified by the location of its directory."""
 
     directory: str
 
     @classmethod
     def create(cls, directory: str, *, run_id: str, scenario: Scenario, topology: Topology, **facts: Any) -> Run:
-        """Make the directory and write run.json. Raises RunError where a run is there already."""
+        """Make the directory and write run.json. Raises RunError if the directory already holds a run."""
         run = cls(directory.rstrip("/"))
         if run.exists("run.json"):
             raise RunError(f"{directory} holds a run already; choose another run id")
@@ -61,7 +62,7 @@ class Run:
 
     @cached_property
     def facts(self) -> RunFacts:
-        """The content of run.json. Raises RunError where there is none, or where it breaks its model."""
+        """The content of run.json. Raises RunError if the file is missing or breaks its model."""
         file = self.path("run.json")
         try:
             text = self.read_text("run.json")
@@ -69,38 +70,43 @@ class Run:
             raise RunError(f"{file} is missing; is {self.directory} a run?") from None
         return parse_strictly(RunFacts, load_object(text, file=file), file=file)
 
+    def with_facts(self, **changes: Any) -> Run:
+        """Return this run as if run.json had other values. Nothing is written."""
+        changed = copy(self)
+        vars(changed)["facts"] = self.facts.model_copy(update=changes)
+        return changed
+
     @property
     def run_id(self) -> str:
-        """The run's id."""
         return self.facts.run_id
 
     @cached_property
     def scenario(self) -> Scenario:
-        """The scenario as it was in force."""
+        """The run's scenario with all overrides and defaults."""
         return parse(Scenario, self.facts.scenario, file=self.path("run.json"))
 
     @cached_property
     def topology(self) -> Topology:
-        """The topology as it was in force."""
+        """The run's topology with all overrides and defaults."""
         return parse(Topology, self.facts.topology, file=self.path("run.json"))
 
     def path(self, *parts: str) -> str:
-        """Location of something in the directory."""
+        """Return the location of a file or directory below the run's directory."""
         return "/".join([self.directory, *parts])
 
     def table(self, name: str) -> str:
-        """Location of a table. Raises KeyError for a name that tables.py does not know."""
+        """Return the location of a table's directory. Raises KeyError for a name without a schema in tables.py."""
         if name not in SCHEMAS:
             raise KeyError(name)
         return self.path("tables", name)
 
     def exists(self, *parts: str) -> bool:
-        """Whether something is there."""
+        """Whether a file or directory exists below the run's directory."""
         filesystem, root = fsspec.url_to_fs(self.path(*parts))
         return bool(filesystem.exists(root))
 
     def read_text(self, *parts: str) -> str:
-        """The content of a file. Raises FileNotFoundError where there is none, RunError where it is no text."""
+        """Return the content of a file. Raises FileNotFoundError if it is missing, RunError if it is not UTF-8 text."""
         try:
             with fsspec.open(self.path(*parts), "r", encoding="utf-8") as file:
                 return str(file.read())
@@ -108,12 +114,12 @@ class Run:
             raise RunError(f"{self.path(*parts)} is damaged: {error}") from None
 
     def write_text(self, name: str, content: str) -> None:
-        """Write a file, whole or not at all. Raises MachineError where it cannot be written."""
+        """Write a file so that no reader sees half of it. Raises MachineError if it cannot be written."""
         with stage_object(self.path(name), "w") as file:
             file.write(content)
 
     def append(self, table: str, rows: list[dict[str, Any]]) -> None:
-        """Add rows to a table as one Parquet file; columns left out are null. Times may be microseconds."""
+        """Add rows to a table as one Parquet file. Columns that are left out are null. Times may be microseconds."""
         if not rows:
             return
         schema = SCHEMAS[table]

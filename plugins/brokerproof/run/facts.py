@@ -1,4 +1,4 @@
-"""What is known of a run before it begins: run.json, which `reserve` writes once."""
+"""The facts about a run that are known before it begins: run.json, which `reserve` writes once."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from brokerproof.run.strict_model import StrictModel
 
 
 class TimeAxis(StrictModel):
-    """The axis of a run's times: CLOCK_MONOTONIC of one boot, and what turns it into microseconds since the epoch."""
+    """The axis of a run's times: CLOCK_MONOTONIC of one boot, and the offset from it to the time since the epoch."""
 
     boot_id: str = Field(description="the boot, as Linux names it")
     offset_us: int = Field(description="microseconds from CLOCK_MONOTONIC to the time since the epoch")
 
 
 class RunFacts(StrictModel):
-    """The run's name, what was asked for, and what it holds of the machine. Moments are microseconds."""
+    """The run's id, its scenario and topology, and its slot and addresses. `triggered_at` is in microseconds."""
 
     version: Literal[1] = 1
     run_id: str
     created_at: datetime
-    triggered_at: int | None = Field(None, description="when somebody asked for it; null where nobody says")
+    triggered_at: int | None = Field(None, description="when the run was requested; null if this is unknown")
     scenario: dict[str, Any] = Field(description="as it was in force, with every default")
     topology: dict[str, Any] = Field(description="as it was in force, with every default")
     overrides: dict[str, Any] = Field(
         default_factory=dict, alias="settings", description="what was changed for this run, by dotted path"
     )
     time_axis: TimeAxis | None = Field(
-        None, description="what the run's times are taken from; null where that is the wall clock, as in older runs"
+        None, description="the axis of the run's times; null if they are of the wall clock, as in older runs"
     )
-    # All processes of one machine have one time axis.
-    clock_error_us: int = Field(0, description="how far the clocks of the run's processes may be apart")
-    slot: int | None = Field(None, description="the slot of the machine; null where the run holds none")
+    clock_error_us: int = Field(
+        0, description="the most by which the clocks of the run's machines differ; 0 if there is one, or nothing says"
+    )
+    slot: int | None = Field(None, description="the slot of the machine; null if the run holds none")
     addresses: dict[str, str] = Field(default_factory=dict, description="the address of each node")
     views: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="by node: the address at which it sees each node of another region"
@@ -42,10 +43,10 @@ class RunFacts(StrictModel):
     host_ports: dict[str, list[int]] = Field(
         default_factory=dict, description="by node: ports of this machine's loopback that may lead to it"
     )
-    machine: dict[str, Any] | None = Field(None, description="the machine, where that is not the one that records it")
+    machine: dict[str, Any] | None = Field(None, description="the machine, if that is not the one that records it")
     versions: dict[str, str | None] = Field(
         default_factory=dict,
-        description="of all software that the run uses; empty where it was recorded before runs kept them",
+        description="of all software that the run uses; empty if it was recorded before runs kept them",
     )
     sealed: bool = Field(False, description="whether every job seals the tables that it writes")
     report: str | None = Field(None, description="where a person looks; null for the page in the run's directory")

@@ -18,39 +18,40 @@ from brokerproof.run.strict_model import StrictModel
 
 
 class Check(StrictModel):
-    """One expectation of a suite, and the rows that it is about."""
+    """The result of one expectation of a suite, and the number of rows that it is about."""
 
     name: str
     description: str
-    # The table that a standard expectation of Great Expectations is about; empty for Brokerproof's own kinds.
+    # The table that a standard expectation of Great Expectations checks; empty for Brokerproof's own kinds.
     table: str = ""
     verdict: Verdict
-    # Why it does not apply to the run's messaging system; empty where it does.
+    # Why it does not apply to the run's messaging system; empty if it applies.
     why: str = ""
     rows: Count
-    # Rows that broke it, that nothing decides, and that only the guarantee or the scenario allows.
+    # Rows that break it, rows that the evidence does not decide, and rows that it finds but that the guarantee or the
+    # scenario allows.
     unexpected: Count
     undecided: Count
     legal: Count
-    # Some of the rows that broke it.
+    # Some of the rows that break it.
     samples: tuple[dict[str, Any], ...]
 
 
 class SuiteJudgement(StrictModel):
-    """A suite's verdict, and how many of the expectations that apply were written and evaluated."""
+    """A suite's verdict, and how many of its applicable expectations are in its file and were evaluated."""
 
     verdict: Verdict
     why: str
     evaluated: Count
     written: Count
     expectations: tuple[Check, ...]
-    # Where the suites' pages are, or why there are none.
+    # The location of the suites' pages, or why there are none.
     data_docs: str | None = None
     data_docs_error: str | None = None
 
     @property
     def worst(self) -> Verdict:
-        """The suite's verdict, or that of one of its expectations where it is worse."""
+        """The suite's verdict, or that of one of its expectations if that is worse."""
         return merge_verdicts([self.verdict, *(check.verdict for check in self.expectations)])
 
 
@@ -61,11 +62,11 @@ class Judgement(Record):
 
     verdict: Verdict
     why: str
-    # What the evidence lacks, in sentences.
+    # A sentence for each gap in the evidence.
     problems: tuple[str, ...]
-    # What a reader has to know of how it was judged.
+    # Sentences about how the run was judged, for the reader of the verdict.
     notes: tuple[str, ...] = ()
-    # The five, and those of users.
+    # The five suites, and those of users.
     suites: dict[SuiteName, SuiteJudgement]
     counts: Counts
     # By fault and metric, from the measurements.
@@ -82,12 +83,12 @@ class Judgement(Record):
 
     @property
     def worst(self) -> Verdict:
-        """The verdict, or that of one of its suites where it is worse."""
+        """The verdict, or that of one of its suites or expectations if that is worse."""
         return merge_verdicts([self.verdict, *(suite.worst for suite in self.suites.values())])
 
 
 class JudgingFailure(Record):
-    """Why a run could not be judged. It takes the place of an earlier judgement, which no longer counts."""
+    """Why a run could not be judged. This record replaces an earlier judgement, which no longer counts."""
 
     KIND = "judgement"
 
@@ -97,7 +98,10 @@ class JudgingFailure(Record):
 
 
 def read_judgement(run: Run) -> Judgement:
-    """The judgement that `verify` left. Raises RunError where it is missing, damaged, another run's, or a failure."""
+    """Return the judgement that `verify` left.
+
+    Raises RunError if it is missing, damaged or of another run, or if the run could not be judged.
+    """
     try:
         judgement = read_record(run, Judgement)
     except RunError as error:
@@ -111,7 +115,7 @@ def read_judgement(run: Run) -> Judgement:
 
 
 def _read_failure(run: Run) -> str:
-    """Why the run could not be judged; empty where there is no record of a failure."""
+    """Return why the run could not be judged; empty if there is no record of a failure."""
     try:
         failure = read_record(run, JudgingFailure)
     except RunError:

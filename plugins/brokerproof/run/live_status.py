@@ -1,6 +1,6 @@
-"""What a run shows of itself while it goes on: counters and phases below `progress/`, for people to look at.
+"""The live status of a run: counters and phases below `progress/`, for people to look at while the run goes on.
 
-They prove nothing: a part rewrites its own as often as it likes, and nobody waits for it. Proofs are records.
+It is no evidence: each part rewrites its own file at any time, and no step waits for one. Evidence is in records.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from brokerproof.run.strict_model import load_object
 
 
 class LiveStatus:
-    """What one part of a run shows, in `progress/<part>.json`."""
+    """The live status of one part of a run, in `progress/<part>.json`."""
 
     def __init__(self, run: Run, part: str) -> None:
         self._run, self._part = run, part
         self._content: dict[str, Any] = {}
 
     def show(self, *, fault: dict[str, Any] | None = None, **content: Any) -> None:
-        """Show some values; those shown before under other names stay. `fault` replaces the fault of its name."""
+        """Write these values. Earlier values under other names stay. `fault` replaces the fault of the same name."""
         self._content |= content
         if fault is not None:
             others = [one for one in self._content.get("faults", []) if one["fault"] != fault["fault"]]
@@ -35,7 +35,7 @@ class LiveStatus:
 
 
 def read_live_status(run: Run, part: str) -> dict[str, Any]:
-    """What a part showed last; empty where it has shown nothing, or where that cannot be read."""
+    """Return the live status of a part; empty if there is none or it cannot be read."""
     try:
         return load_object(run.read_text("progress", f"{part}.json"), file=run.path("progress", f"{part}.json"))
     except (FileNotFoundError, RunError):
@@ -43,7 +43,7 @@ def read_live_status(run: Run, part: str) -> dict[str, Any]:
 
 
 def read_every_live_status(run: Run) -> dict[str, dict[str, Any]]:
-    """What each part showed last, by part."""
+    """Return the live status of every part that has one, by part."""
     filesystem, root = fsspec.url_to_fs(run.path("progress"))
     parts = sorted(PurePosixPath(file).stem for file in filesystem.glob(f"{root}/*.json"))
     return {part: read_live_status(run, part) for part in parts}

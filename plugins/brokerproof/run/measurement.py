@@ -1,7 +1,7 @@
-"""A measurement: the row of the table `measurements`, of the judgement and of the history.
+"""A measurement: one row in the table `measurements`, in the judgement and in the history.
 
-Its columns are defined here and nowhere else. The table's schema is made from them, and the columns of the history's
-database are checked against them.
+Only this module defines its columns. The table's schema is made from them, and the columns of the history's database
+are checked against them.
 """
 
 from __future__ import annotations
@@ -19,26 +19,30 @@ def _drop_non_finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# NaN and infinity, which JSON does not have, become what they mean: not measured.
+# NaN and infinity, which JSON does not have, become None: not measured.
 FiniteOrNone = Annotated[float | None, BeforeValidator(_drop_non_finite)]
 
 
 class Measurement(StrictModel):
-    """One measured thing, with the bounds that the scenario sets."""
+    """One measured value of a metric, with the bounds in force."""
 
     run_id: str
     suite: Suite
     metric: str = Field(description="name of the metric, see measurements.md")
     subject: str = Field(description="the fault, phase, region, … that was measured")
-    value: FiniteOrNone = Field(
-        description="null where it could not be measured: with a bound `unknown`, never `passed`"
-    )
+    value: FiniteOrNone = Field(description="null if it could not be measured: with a bound `unknown`, never `passed`")
     unit: str
     minimum: FiniteOrNone = Field(description="the bound from below that is in force")
     maximum: FiniteOrNone = Field(description="the bound from above that is in force")
     evidence: str = Field(description="what the value rests on, or why there is none")
     doubt: str | None = Field(
         None, description="why no bound of the value is claimed, of a fault whose targets were known only from before"
+    )
+    at_least: FiniteOrNone = Field(
+        None, description="what it is at least: the wait for its end was cut off, or clients themselves added to it"
+    )
+    at_most: FiniteOrNone = Field(
+        None, description="what it is at most, because clients themselves added to it; null for an exact value"
     )
     cut_off_by: str | None = Field(
         None,

@@ -1,7 +1,7 @@
-"""What is sampled while a run goes on: one vocabulary for the system, the link, the monitor and judging.
+"""The samples that are taken while a run goes on: the names that systems, links, the monitor and judging share.
 
-A sample is a row of the table `observations`. Its source is `KIND:NAME`, or `link` for the process of the link as a
-whole. Its metric is a name of `SampledMetric`, or `METRIC:SUBJECT` where a source has several values of it.
+A sample is a row of the table `observations`. Its source is `KIND:NAME`, or `link` for the process that carries all
+links. Its metric is a name of `SampledMetric`, or `METRIC:SUBJECT` if the source has several values of it.
 `translate_names` gives the samples of older runs these names.
 """
 
@@ -23,30 +23,30 @@ class Source(StrEnum):
     CLUSTER = "cluster"
     TOPIC = "topic"
     NODE = "node"
-    # From one region to another, `REGION>OTHER`; without a name, the process that carries all links.
+    # The traffic from one region to another, `REGION>OTHER`; without a name, the process that carries all links.
     LINK = "link"
-    # What starts a node again that ended by itself, by the node's name.
+    # The service manager that restarts a node after it ended by itself; its name is the node's.
     SERVICE_MANAGER = "service_manager"
     # A sampler that got no answer.
     SAMPLER = "sampler"
 
     def join_name(self, name: str) -> str:
-        """The source of this kind that has a name."""
+        """Return the source of this kind with this name."""
         return f"{self}:{name}"
 
 
 class SampledMetric(StrEnum):
-    """What can be sampled. A value is a number, a name, or a JSON list of names."""
+    """The metrics that can be sampled. A value is a number, a name, or a JSON list of names."""
 
-    # Of a cluster. Nodes that the cluster itself lists as alive, by role (JSON list).
+    # Of a cluster. The nodes that the cluster itself lists as alive, by role (JSON list).
     ALIVE = "alive"
-    # Segments of the log that wait for another copy.
+    # The number of segments of logs that lack a copy.
     UNDER_REPLICATED = "under_replicated"
 
-    # Of a topic, by partition if it has any: the node that serves it, empty if no node does, null if no node answered
-    # who does. Runs that were recorded before null was written have an empty value for both.
+    # Of a topic, by partition if it has any: the node that serves it, empty if no node serves it, null if no node
+    # answered the question. Runs that were recorded before null was written have an empty value in both cases.
     OWNER = "owner"
-    # Messages that the topic's owners took in since they own it.
+    # The messages that the topic's owners have taken in since they own it.
     PUBLISHED = "published"
     # By subscription.
     BACKLOG = "backlog"
@@ -55,46 +55,48 @@ class SampledMetric(StrEnum):
     REPLICATION_BACKLOG = "replication_backlog"
     REPLICATION_DELAY_S = "replication_delay_s"
 
-    # Of a node that stores. Counters since it started.
+    # Of a node that stores: counters since its start.
     BYTES_READ = "bytes_read"
     BYTES_WRITTEN = "bytes_written"
 
-    # Of a link, since the sample before: traffic, connections, and what the link added to the delay that was ordered.
+    # Of a link: traffic and connections. `bytes`, `opened` and `refused` are counters since the link's start.
     BYTES = "bytes"
     HELD_BYTES = "held_bytes"
     OPEN = "open"
     OPENED = "opened"
     REFUSED = "refused"
+    # Of a link, since the previous sample: how often a delay was timed, and the time above the delay that was ordered.
     TIMED = "timed"
     ADDED_P50_MS = "added_p50_ms"
     ADDED_P99_MS = "added_p99_ms"
     ADDED_MAX_MS = "added_max_ms"
-    # Of the process that carries all links.
+    # Of the process that carries all links: CPU time since its start, and the longest wait of a socket for its turn
+    # since the previous sample.
     CPU_S = "cpu_s"
     LONGEST_TURN_MS = "longest_turn_ms"
 
-    # Of a service manager, when it happens: its node ended by itself, and was started again; the value is how often by
-    # then.
+    # Of a service manager, one sample per event: its node ended by itself, or was restarted. The value is how often
+    # this has happened so far.
     ENDED = "ended"
     RESTARTED = "restarted"
 
-    # Of a sampler: the error where nobody answered.
+    # Of a sampler: the error if it failed.
     NO_ANSWER = "no_answer"
 
     def join_subject(self, subject: str) -> str:
-        """The metric of one subject: a role, a subscription, a way."""
+        """Return the metric of one subject: a role, a subscription or a way."""
         return f"{self}:{subject}"
 
     def join_partition(self, number: int) -> str:
-        """The metric of one partition, or of a topic without partitions, whose number is -1."""
+        """Return the metric of one partition; -1 is the number of a topic without partitions."""
         return str(self) if number < 0 else self.join_subject(str(number))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One sampled value of `source`; `at` is when the answer arrived, in microseconds.
+    """One sampled value of `source`. `at` is when the answer arrived, in microseconds.
 
-    The value is None if there was no answer, which is recorded only of what must not look as it did before.
+    The value is None if there was no answer. This is recorded only if the previous value must not count as still valid.
     """
 
     at: int
@@ -103,32 +105,32 @@ class Sample:
     value: str | None
 
     def row(self, run_id: str) -> dict[str, Any]:
-        """The sample as a row of the table `observations`."""
+        """Return the sample as a row of the table `observations`."""
         return {"run_id": run_id, "at": self.at, "source": self.source, "metric": self.metric, "value": self.value}
 
 
 def make_topic_source(topic: str, cluster: str | None = None) -> str:
-    """The source of a topic; with the cluster where the run has several, because each of them may hold the topic."""
+    """Return the source of a topic. `cluster` is given if the run has several, because each may hold the topic."""
     return Source.TOPIC.join_name(topic if cluster is None else f"{topic}@{cluster}")
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """(kind, name) of a source, or (metric, subject) of a metric. The second is empty where there is none."""
+    """Return (kind, name) of a source or (metric, subject) of a metric. The second part may be empty."""
     first, _, second = name.partition(":")
     return first, second
 
 
 def format_names(names: Iterable[str]) -> str:
-    """A value that lists names."""
+    """Return the value of a sample that lists names."""
     return json.dumps(sorted(names))
 
 
 def parse_names(value: str) -> list[str]:
-    """The names in a value that lists them."""
+    """Return the names in a value that `format_names` made."""
     return [str(name) for name in json.loads(value)]
 
 
-# The names that runs recorded before this vocabulary use.
+# The names in runs that were recorded before the names of today.
 _OLD_METRICS: Mapping[str, str] = {
     "alive_brokers": SampledMetric.ALIVE.join_subject("broker"),
     "alive_bookies": SampledMetric.ALIVE.join_subject("bookie"),
@@ -138,7 +140,7 @@ _OLD_SOURCES: Mapping[str, Source] = {"bookie": Source.NODE}
 
 
 def translate_names(source: str, metric: str) -> tuple[str, str]:
-    """The source and the metric of a stored sample under the names of today."""
+    """Return (source, metric) of a stored sample under the names of today."""
     kind, name = split_name(source)
     if kind in _OLD_SOURCES:
         source = _OLD_SOURCES[kind].join_name(name)
@@ -146,6 +148,6 @@ def translate_names(source: str, metric: str) -> tuple[str, str]:
 
 
 def list_stored_names(metrics: Collection[SampledMetric]) -> list[str]:
-    """The names, up to a colon, under which a stored run may hold samples of these metrics."""
+    """Return the names, without subjects, under which stored runs may hold samples of these metrics."""
     old = [name for name, metric in _OLD_METRICS.items() if split_name(metric)[0] in metrics]
     return [*map(str, metrics), *old]

@@ -1,4 +1,4 @@
-"""A run's outcome: whether the run is what its scenario expects. The command line prints it, `record` leaves it."""
+"""A run's outcome: whether its result is what its scenario expects. The command line prints it, `record` stores it."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from brokerproof.run.measurement import FiniteOrNone
 from brokerproof.run.records import Moment, Record
 from brokerproof.run.strict_model import StrictModel
 
-# By time, then by cluster or by way between two regions, then by quantile: milliseconds.
+# Milliseconds by phase or fault, then by cluster or by way between two regions, then by quantile.
 LatenciesByTime = dict[str, dict[str, dict[str, FiniteOrNone]]]
 
 
 class Durations(StrictModel):
     """Seconds of wall time."""
 
-    # From the trigger to the verdict, None while there is no verdict.
+    # From the trigger to the verdict; None while there is no verdict.
     total: float | None
-    # The part of it that the scenario's phases take, and the rest.
+    # The part of `total` that the scenario's phases take, and the rest of it.
     phases: float
     overhead: float | None
-    # Of each step, None where its record cannot be read, and of each part of judging.
+    # Of each step, None if its record cannot be read, and of each part of judging.
     steps: dict[str, float | None]
     judging: dict[str, float]
 
 
 class NodeRestarts(StrictModel):
-    """How often a node ended by itself, and was started again by its service manager."""
+    """How often a node ended by itself and how often its service manager restarted it."""
 
     node: str
     ended: int
     restarted: int
     first_ended_at: Moment
-    # None where it was never started again.
+    # None if it was never restarted.
     first_restarted_at: Moment | None
 
 
@@ -52,21 +52,21 @@ class Outcome(Record):
     expected: ExpectedOutcome
     met: bool
     why: str
-    # What was done to whom and when, and what became of the messages, in one sentence.
+    # One sentence: the faults with their targets and times, and what happened to the messages.
     story: str = ""
-    # What a reader has to know of how it was judged.
+    # Sentences about how the run was judged, for the reader of the verdict.
     notes: tuple[str, ...] = ()
     suites: dict[SuiteName, Verdict]
-    # By anomaly and metric, why the messaging system cannot be asked for it.
+    # By anomaly and metric, why it does not apply to the messaging system.
     not_applicable: dict[str, str] = Field(default_factory=dict)
-    # The totals, and every anomaly under `legal` and under `illegal`; None where nothing was counted.
+    # The totals, `not_sent`, and every anomaly under `legal` and under `illegal`; None if there is no judgement.
     counts: dict[str, int | dict[str, int | None] | None]
     recovery: dict[str, dict[str, FiniteOrNone]]
-    # By fault and metric, the bounds in force, as (least, greatest); a metric without bounds is left out.
+    # By fault and metric, the bounds in force, as (minimum, maximum); a metric without bounds is left out.
     bounds: dict[str, dict[str, tuple[FiniteOrNone, FiniteOrNone]]] = Field(default_factory=dict)
     latency: LatenciesByTime
     link: LatenciesByTime
-    # Of the nodes that have a service manager and ended by themselves.
+    # Only nodes that have a service manager and ended by themselves.
     restarts: tuple[NodeRestarts, ...] = ()
     seconds: Durations
     run_dir: str

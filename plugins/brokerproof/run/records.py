@@ -1,11 +1,11 @@
-"""What the steps of a run leave for each other: one model a kind, one file a record, below `state/`.
+"""Records: what the steps of a run leave for each other, one model per kind and one file per record, in `state/`.
 
-A record is written whole and read typed. Whoever reads it gets the model, nothing where no step left it, or a RunError
-that names the file and the field. A record says with which version of its model it was written. One without a version
-is of a run that was recorded before there were versions, and `upgrade` brings it into today's shape.
+A record is written whole. A reader gets its model, None if no step left it, or a RunError that names the file and the
+field. Each record contains the version of its model. Records of older runs have no version, and `upgrade` brings them
+into today's shape.
 
-Spark tasks may run on other machines. What one of them proves is a record too, because only the run's directory is
-shared. What a person watches while a run goes on is not here but in live_status.py, and proves nothing.
+Spark tasks may run on other machines that share only the run's directory, so their proofs are records too. The live
+status for people is in live_status.py and is no proof.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Moment = int
 class Record(StrictModel):
     """Base of every kind of record."""
 
-    # The name of the file; of a kind with several records, `KIND-KEY`, where the key is the value of one field.
+    # The name of the file. A kind with several records also names the field `KEY`, and the files are `KIND-VALUE`.
     KIND: ClassVar[str]
     KEY: ClassVar[str | None] = None
     VERSION: ClassVar[int] = 1
 
     @classmethod
     def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """The content of a record without a version, in today's shape. Fields that exist today stay as they are."""
+        """Return the content of a record without a version, in today's shape. Fields that still exist are unchanged."""
         return _only_known(cls, {cls.KEY: key, **content} if cls.KEY else content)
 
 
@@ -45,9 +45,9 @@ RecordModel = TypeVar("RecordModel", bound=Record)
 
 
 def write_record(run: Run, record: Record) -> None:
-    """Leave a record, in the place of an earlier one. A reader never sees half of it.
+    """Write a record, which replaces an earlier one with the same key. A reader never sees half of it.
 
-    Raises MachineError where it cannot be written.
+    Raises MachineError if it cannot be written.
     """
     content = {"version": record.VERSION, **record.model_dump(mode="json", by_alias=True)}
     key = None if record.KEY is None else str(getattr(record, record.KEY))
@@ -55,7 +55,7 @@ def write_record(run: Run, record: Record) -> None:
 
 
 def read_record(run: Run, kind: type[RecordModel], key: str | int | None = None) -> RecordModel | None:
-    """The record of a kind, None where no step left it. Raises RunError where it breaks its model."""
+    """Return the record of a kind, or None if no step left it. Raises RunError if it breaks its model."""
     path = _path(kind, key)
     try:
         text = run.read_text(*path)
@@ -68,7 +68,10 @@ def read_record(run: Run, kind: type[RecordModel], key: str | int | None = None)
 def parse_record(
     kind: type[RecordModel], content: Mapping[str, Any], *, file: str, key: str | None = None
 ) -> RecordModel:
-    """`content`, as JSON has it, as a record. Raises RunError that names `file` and the field."""
+    """Return the JSON object `content` as a record. Raises RunError, which names `file` and the first wrong field.
+
+    A record without a version gets the value of its field `KEY` from `key`.
+    """
     version = content.get("version")
     if version is None:
         return parse_strictly(kind, kind.upgrade(content, key), file=file)
@@ -81,11 +84,11 @@ def parse_record(
 
 
 def record_keys(run: Run, kind: type[Record]) -> list[str]:
-    """The keys under which records of a kind are there, in the order of the alphabet."""
+    """Return the keys of all records of a kind, sorted."""
     filesystem, root = fsspec.url_to_fs(run.path("state"))
     if not filesystem.exists(root):
         return []
-    # Listed, not globbed: a run's id may hold characters that mean something in a pattern.
+    # Listed, not globbed: a run's id may contain characters that are special in a glob pattern.
     names = (path.rsplit("/", 1)[-1] for path in filesystem.ls(root, detail=False))
     prefix, suffix = f"{kind.KIND}-", ".json"
     return sorted(
@@ -94,7 +97,7 @@ def record_keys(run: Run, kind: type[Record]) -> list[str]:
 
 
 def remove_record(run: Run, kind: type[Record], key: str | int | None = None) -> None:
-    """Remove a record if it is there."""
+    """Remove a record if it exists."""
     filesystem, root = fsspec.url_to_fs(run.path(*_path(kind, key)))
     with suppress(FileNotFoundError):
         filesystem.rm_file(root)
@@ -115,7 +118,7 @@ def _only_known(model: type[StrictModel], content: Mapping[str, Any]) -> dict[st
 
 
 class StepSeconds(Record):
-    """When a step started and when it ended, however it ended."""
+    """When a step started and when it ended, whether or not it succeeded."""
 
     KIND, KEY = "seconds", "step"
 
@@ -134,17 +137,17 @@ class StepProblem(Record):
 
 
 class ClustersConfigured(Record):
-    """The clusters are as the topology wants them. From here on they are sampled, and worth learning from."""
+    """The clusters have the configuration of the topology. The monitor samples them from now on."""
 
     KIND = "configured"
 
     at: Moment
-    # Nodes that had to start again for it.
+    # Nodes that were restarted for the configuration.
     restarted: tuple[str, ...]
 
 
 class RunReleased(Record):
-    """The run is over; the monitor ends itself."""
+    """The run is over, and its monitor has to end."""
 
     KIND = "released"
 
@@ -152,7 +155,7 @@ class RunReleased(Record):
 
 
 class ObservationsRequested(Record):
-    """A step reads the table `observations` next and waits for the samples up to this moment."""
+    """A step is about to read the table `observations`. It waits for the samples up to this moment."""
 
     KIND = "observe_until"
 
@@ -160,7 +163,7 @@ class ObservationsRequested(Record):
 
 
 class ObservationsWritten(Record):
-    """The samples up to the moment of the request are in the table."""
+    """The samples up to the moment of the request are in the table `observations`."""
 
     KIND = "observed"
 
@@ -168,57 +171,58 @@ class ObservationsWritten(Record):
 
 
 class NotificationAttempt(Record):
-    """What became of telling one notifier of the run's result; who was told is not told again."""
+    """Whether one notifier sent the run's result. A notifier that did is not used again for this run."""
 
     KIND, KEY = "notification", "rule"
 
-    # Its place in the list of the settings.
+    # The notifier's index in the list of the settings.
     rule: int
-    # Its class.
+    # The notifier's class.
     notifier: str
     sent: bool
-    # The kind of the error. Its text may hold a secret, so only the log of the task has it.
+    # The type of the error. Its text may contain a secret, so only the task's log has it.
     problem: str | None
     at: Moment
 
 
 class WallClockStep(StrictModel):
-    """A step of a wall clock: between two notes, it moved against the run's time axis."""
+    """A step of a wall clock against the run's time axis, found between two notes."""
 
-    # On the run's axis: the note that found it.
+    # The time of the later note, on the run's time axis.
     at: Moment
     # Microseconds; negative if the clock was set back.
     size_us: int
 
 
 class WallClockNote(Record):
-    """The wall clock of a process beside the run's time axis, noted once a second, with its steps until then."""
+    """A process's wall clock against the run's time axis, noted once a second, with all steps of the clock so far."""
 
     KIND, KEY = "wall_clock", "process"
 
-    # A client by its name in the run's directory, or the monitor.
+    # The name of a client in the run's directory, or the monitor's.
     process: str
-    # The boot whose CLOCK_MONOTONIC the process reads.
+    # The boot whose CLOCK_MONOTONIC the process reads, and the other boots on which earlier processes did its work.
     boot_id: str
+    earlier_boot_ids: tuple[str, ...] = ()
     at: Moment
-    # Microseconds that the wall clock was ahead of the axis.
+    # Microseconds by which the wall clock was ahead of the axis.
     lead_us: int
     steps: tuple[WallClockStep, ...]
 
 
 class SealedFile(StrictModel):
-    """One Parquet file of a table; its name is below the table's directory."""
+    """One Parquet file of a table. `name` is its path below the table's directory."""
 
     name: str
     rows: int
     # Bytes.
     size: int
-    # XXH3 of 128 bits over its bytes.
+    # 128-bit XXH3 of its bytes.
     checksum: str
 
 
 class TableSeal(Record):
-    """The files of a table when the job that wrote it had ended."""
+    """The files of a table as they were when the job that wrote it had ended."""
 
     KIND, KEY = "seal", "table"
 
@@ -228,7 +232,7 @@ class TableSeal(Record):
 
 
 class TablesDeletion(Record):
-    """The tables with a row for every message are being deleted, or were. It is written before the first one goes."""
+    """The tables of messages are being deleted, or were deleted. Written before the first one is deleted."""
 
     KIND = "tables_deletion"
 
@@ -238,7 +242,7 @@ class TablesDeletion(Record):
 
 
 class RunDeletion(Record):
-    """The whole directory is being deleted. It is written before the first file goes, and goes last."""
+    """The run's directory is being deleted. Written before the first file is deleted, and deleted last."""
 
     KIND = "run_deletion"
 
@@ -252,19 +256,19 @@ class RunDeletion(Record):
 
 
 class TimelineProcess(Record):
-    """The process that does the timeline. Where it is gone and left no `FaultsUndone`, it was killed."""
+    """The process that executes the timeline. If it is gone and left no `FaultsUndone`, it was killed."""
 
     KIND = "timeline_process"
 
     pid: int
-    # Seconds since the machine's boot: a pid is given again.
+    # When it started, in seconds since the machine's boot. It is needed because the kernel reuses pids.
     created: float
-    # The machine: nobody else can look whether the process lives.
+    # The machine. Only a process of the same machine can check whether it is alive.
     host: str
 
 
 class PhaseTimes(Record):
-    """When each phase begins and the load ends. There is none while the load is not steady."""
+    """When each phase begins and when the load ends. Written as soon as the load is steady."""
 
     KIND = "timeline"
 
@@ -275,7 +279,7 @@ class PhaseTimes(Record):
 
 
 class FaultEffective(Record):
-    """A fault took effect. Clients that the scenario lets react to it wait for this."""
+    """A fault took effect. The consumers of a subscription that moves after this fault wait for this record."""
 
     KIND, KEY = "effective", "fault"
 
@@ -284,26 +288,26 @@ class FaultEffective(Record):
 
 
 class FaultTargets(Record):
-    """A fault was done to targets that were known only from an earlier answer, because none came when it was due."""
+    """A fault was injected into targets known from an earlier answer, because no node answered when it was due."""
 
     KIND, KEY = "targets", "fault"
 
     fault: str
     targets: tuple[str, ...]
-    # The moment of the earlier answer.
+    # When the earlier answer came.
     known_at: Moment
-    # Why there was none when the fault was due.
+    # Why there was no answer when the fault was due.
     why: str
     at: Moment
 
     @property
     def age_s(self) -> float:
-        """The seconds from the answer to the injection."""
+        """Seconds from the earlier answer to the injection."""
         return (self.at - self.known_at) / 1e6
 
 
 class EarlyEnd(Record):
-    """The timeline broke. Load and consumers end at once and keep what they recorded."""
+    """The timeline failed or was killed. Load and consumers end at once and keep what they have recorded."""
 
     KIND = "early_end"
 
@@ -318,7 +322,7 @@ class FaultsUndone(Record):
 
     undone: bool
     problems: tuple[str, ...]
-    # Whether nobody outside the run ended a node, as far as the runtime can tell; older runs were not asked.
+    # False if the runtime found that a node was ended from outside the run. True in older runs, which did not check.
     undisturbed: bool = True
     at: Moment
 
@@ -327,9 +331,9 @@ class FaultsUndone(Record):
 
 
 class ProducerEnd(Record):
-    """The end of one producer. Each message that it scheduled is acked, failed, unknown or not sent.
+    """The end of one producer. Each message that was due is acked, failed, unknown or not sent.
 
-    The numbers are the producer's own. They are None if it was killed, so that its task left its end.
+    The producer itself counted the numbers. They are None if it was killed and its Spark task wrote this record.
     """
 
     KIND, KEY = "load", "task"
@@ -340,24 +344,26 @@ class ProducerEnd(Record):
     acked: int | None
     failed: int | None
     unknown: int | None
-    # Messages that a full `max_pending` held back until the end, the producer's process, and how many segments of its
-    # record it wrote. They are None in runs that were recorded without them.
+    # The messages that a full `max_pending` held back until the end, the number of the producer's process, and the
+    # number of segments that it wrote of its record. None in runs that were recorded before these fields.
     not_sent: int | None = None
     epoch: int | None = None
     segments: int | None = None
-    # None where it did all that the schedule asked for.
+    # The times (from, to) in which the producer itself did nothing, although it had not ended.
+    standstills: tuple[tuple[Moment, Moment], ...] = ()
+    # None if the producer completed its schedule.
     problem: str | None
     at: Moment
 
     @property
     def counts(self) -> dict[str, int] | None:
-        """Its own numbers of rows by outcome, None if it left none."""
+        """By outcome, the number of rows that the producer counted; None if a number is missing."""
         counts = {str(outcome): getattr(self, outcome) for outcome in AttemptOutcome}
         return None if None in counts.values() else counts
 
 
 class LoadEnd(Record):
-    """The end of the load: whether every producer went through its whole schedule, and why not."""
+    """The end of the load: whether every producer completed its schedule, and if not, why."""
 
     KIND = "load"
 
@@ -369,7 +375,7 @@ class LoadEnd(Record):
 
     @classmethod
     def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """In such runs producers had no number, and two fields said whether they finished."""
+        """Such runs have no field `task`, and two fields of each producer, now dropped, said whether it finished."""
         content = super().upgrade(content, key)
         return content | {"producers": _numbered(ProducerEnd, content.get("producers"))}
 
@@ -380,54 +386,57 @@ class LoadEnd(Record):
 class ConsumerEnd(Record):
     """The end of one consumer.
 
-    The numbers are the consumer's own. They are None if it was killed, so that its task left its end.
+    The consumer itself counted the numbers. They are None if it was killed and its Spark task wrote this record.
     """
 
     KIND, KEY = "consume", "task"
 
     task: int
     consumer: str
-    # None, too, if it was told to end and a call of its system's client did not return, so that it still counted.
+    # Also None if the consumer had to end while a call of the system's client did not return: its count was not final.
     delivered: int | None
-    # Its process, and how many segments of its record it wrote; None in runs that were recorded without them.
+    # The number of its process, and the number of segments that it wrote of its record. None in runs that were recorded
+    # before these fields.
     epoch: int | None = None
     segments: int | None = None
+    # The times (from, to) in which the consumer's process did nothing.
+    standstills: tuple[tuple[Moment, Moment], ...] = ()
     problem: str | None
     at: Moment
 
     @property
     def counts(self) -> dict[str, int] | None:
-        """Its own number of rows, None if it left none."""
+        """The number of rows that the consumer counted, as {"delivered": number}; None if it is missing."""
         return None if self.delivered is None else {"delivered": self.delivered}
 
 
 class ConsumersStop(Record):
-    """The consumers may end: everything is drained, or has had its time."""
+    """The consumers may end: every subscription has drained, or the time for draining is over."""
 
     KIND = "consume_stop"
 
     at: Moment
 
 
-# The position behind an entry: its segment, and the offset after its own.
+# The position after a message: (segment, offset after the message's own).
 Behind = tuple[int, int]
 
 
 class SubscriptionDrain(StrictModel):
-    """Whether a subscription has got everything of a partition, and what says so; partition -1 is the whole topic."""
+    """Whether a subscription has received all messages of a partition (-1: of the whole topic), with the reason."""
 
     cluster: str
     topic: str
     partition: int
     subscription: str
     drained: bool
-    backlog: int | None = Field(None, description="messages not acknowledged; null where nobody could be asked")
+    backlog: int | None = Field(None, description="messages not acknowledged; null if no node answered")
     end: Behind | None = Field(None, description="the end of the log up to which this is known; null if it is of all")
     why: str = Field(description="what says so")
 
 
 class SubscriptionDrains(Record):
-    """What the clusters said about every subscription when consuming ended."""
+    """Whether each subscription had drained when consuming ended."""
 
     KIND = "consume"
 
@@ -439,18 +448,18 @@ class SubscriptionDrains(Record):
 
 
 class EpochRead(StrictModel):
-    """What was read of a client's record of one epoch, which is one process."""
+    """What was read of the record of one epoch, which is one process of a client."""
 
     epoch: int
     segments: int
-    # Rows of the client's table that were made of it, those of attempts without an outcome among them.
+    # Rows of the client's table that come from this epoch, including those of attempts without an outcome.
     rows: int
-    # The numbers of segments that are not there although later ones are.
+    # The numbers of segments that are missing although later ones exist.
     missing: tuple[int, ...]
 
 
 class ClientRecordRead(Record):
-    """What the client's table was made of. The records themselves are removed when the table is sealed."""
+    """What was read of a client's own record to make its table. Sealing the table removes that record."""
 
     KIND, KEY = "client_record", "client"
 
@@ -463,13 +472,13 @@ class ClientRecordRead(Record):
 
 
 class ReplicationDrain(StrictModel):
-    """Whether everything that is in the log of `sender` is in that of `receiver`, and what says so."""
+    """Whether the log of `receiver` has everything that the log of `sender` has, with the reason."""
 
     topic: str
     sender: str = Field(alias="from")
     receiver: str = Field(alias="to")
     drained: bool
-    backlog: int | None = Field(None, description="messages to send; null where nobody could be asked")
+    backlog: int | None = Field(None, description="messages to send; null if no node answered")
     ends: dict[int, Behind] = Field(
         default_factory=dict, description="by partition, the end of the sender's log up to which this is known"
     )
@@ -477,7 +486,7 @@ class ReplicationDrain(StrictModel):
 
 
 class ReplicationDrains(Record):
-    """What the clusters said about replication before their logs were read."""
+    """Whether each way of replication had drained before the logs were read."""
 
     KIND = "replication"
 
@@ -486,7 +495,7 @@ class ReplicationDrains(Record):
 
 
 class UnreadablePart(StrictModel):
-    """A part of a log that no reader can read although every node that should run is healthy; `end` is behind it."""
+    """A part of a log that no reader can read although every node that should run is healthy. `end` is excluded."""
 
     start: Behind
     end: Behind
@@ -501,19 +510,19 @@ class LogRead(Record):
     cluster: str
     topic: str
     partition: int
-    # The position behind its last message, in words; None for an empty log.
+    # The position after its last message, in words; None for an empty log.
     end: str | None
     read_to_end: bool
     why: str
-    # Read from it, None where nobody tried.
+    # Messages read from it; None if no reader tried.
     messages: int | None
-    # The position before which the reader read everything but the unreadable parts; None before it read anything.
+    # The position up to which the reader read everything except the unreadable parts; None if it read nothing.
     passed: Behind | None = None
     unreadable: tuple[UnreadablePart, ...] = ()
 
 
 class LogsRead(Record):
-    """What became of every log that had to be read back."""
+    """Whether each log that had to be read back was read to its end."""
 
     KIND = "read_back"
 
@@ -523,7 +532,7 @@ class LogsRead(Record):
 
     @classmethod
     def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """In such runs logs had no number, and their end was the position of the last message."""
+        """Such runs have no field `task`, and the field `last_confirmed`, the last message's position, for `end`."""
         content = super().upgrade(content, key)
         logs = content.get("logs")
         if isinstance(logs, list):
@@ -532,7 +541,7 @@ class LogsRead(Record):
 
 
 def _numbered(model: type[StrictModel], rows: Any) -> Any:
-    """Rows of a record without a version, each with the number of the task that left it."""
+    """Return the rows of a record without a version, each with its index as `task` and without unknown fields."""
     if not isinstance(rows, list):
         return rows
     return [

@@ -1,7 +1,7 @@
-"""Seals: for each table that was recorded, its files with their rows and checksums, left by the job that wrote them.
+"""Seals: the files of each recorded table with their rows and checksums, written by the table's writer.
 
-Judging compares before it judges. A file that is missing, added, shorter or changed is named, and the verdict is
-`unknown`. The checksums find what a disk, a copy or a person changed by mistake; they are no signature.
+Judging first compares tables with their seals. If a file is missing, added or changed, a sentence names it and the
+verdict is `unknown`. The checksums find accidental changes by a disk, a copy or a person. They are no signature.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from brokerproof.run.records import (
     write_record,
 )
 
-# By table, what writes and seals it, and the record that the same job leaves. `monitor` is the process that samples.
+# By table: the step or process that writes and seals it, and the record that it leaves at its end.
 WRITERS: Mapping[str, tuple[str, type[Record]]] = {
     "publishes": ("load", LoadEnd),
     "deliveries": ("consume", SubscriptionDrains),
@@ -44,8 +44,8 @@ WRITERS: Mapping[str, tuple[str, type[Record]]] = {
     "ledgers": ("break_it", FaultsUndone),
     "observations": ("the monitor", ObservationsWritten),
 }
-# The record from which on a table is being written although no job leaves a trace of its own: a writer that is killed
-# before its first row leaves neither a file nor a word.
+# By table: the record that shows that its writer has begun. Without it, a writer that was killed before its first row
+# would leave no trace.
 _BEGUN: Mapping[str, type[Record]] = {
     "faults": TimelineProcess,
     "ledgers": TimelineProcess,
@@ -56,16 +56,16 @@ _READERS = 4
 
 
 def seal_tables(run: Run, *tables: str) -> None:
-    """Leave the seals of tables that are whole now, in the place of earlier ones. Raises RunError, MachineError."""
+    """Write the seals of tables that are complete now, replacing earlier ones. Raises RunError or MachineError."""
     for table in tables:
         write_record(run, TableSeal(table=table, files=tuple(_read_files(run, table)), at=clock.now_us()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SealCheck:
-    """The tables that do not agree with their seals, or have none, and a sentence for everything that is wrong.
+    """The tables that differ from their seals or have none (`broken`), and a sentence for each problem.
 
-    A table that no job ever began has no seal and no sentence: other records say what became of the job.
+    A table whose writer never began is broken but has no sentence, because other records tell what happened to its job.
     """
 
     broken: frozenset[str]
@@ -73,9 +73,9 @@ class SealCheck:
 
 
 def check_seals(run: Run, tables: Iterable[str] = tuple(WRITERS), *, checksums: bool = True) -> SealCheck:
-    """Compare recorded tables with their seals. All agree in a run that was recorded before there were seals.
+    """Compare recorded tables with their seals. A run that was recorded before there were seals has no broken table.
 
-    Without `checksums` only the sizes and rows of files are compared, which reads no file but its footer.
+    Without `checksums`, only the names, sizes and rows of files are compared, which reads only the files' footers.
     """
     broken: set[str] = set()
     problems: list[str] = []
@@ -123,12 +123,12 @@ def _describe_difference(sealed: SealedFile, found: SealedFile) -> str:
 
 
 def has_files(run: Run, table: str) -> bool:
-    """Whether a table has a file, sealed or not."""
+    """Whether a table has a file, sealed or unsealed."""
     return bool(_list_files(*fsspec.url_to_fs(run.table(table))))
 
 
 def _list_files(filesystem: fsspec.AbstractFileSystem, directory: str) -> list[str]:
-    """The names of a table's files, below its directory. Readers skip the others: marks of Spark, unfinished files."""
+    """Return the paths of a table's files below its directory, without Spark's markers and unfinished files."""
     if not filesystem.exists(directory):
         return []
     names = (path.removeprefix(directory).lstrip("/") for path in filesystem.find(directory))
@@ -136,7 +136,7 @@ def _list_files(filesystem: fsspec.AbstractFileSystem, directory: str) -> list[s
 
 
 def _read_files(run: Run, table: str, checksums: bool = True) -> list[SealedFile]:
-    """The table's files as they are, by name. Raises RunError for one that cannot be read."""
+    """Return the table's files as they are now, by name. Raises RunError if one cannot be read."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     with ThreadPoolExecutor(max_workers=_READERS) as pool:
         return list(
@@ -147,7 +147,7 @@ def _read_files(run: Run, table: str, checksums: bool = True) -> list[SealedFile
 
 
 def _read_file(filesystem: fsspec.AbstractFileSystem, directory: str, name: str, checksum: bool) -> SealedFile:
-    """A file as it is; its checksum is empty where none is wanted."""
+    """Return a file as it is now. Its checksum is empty if `checksum` is false. Raises RunError."""
     try:
         with filesystem.open(f"{directory}/{name}", "rb") as file:
             digest = _digest(file) if checksum else ""
@@ -171,7 +171,7 @@ def _read_blocks(file: IO[bytes]) -> Iterable[bytes]:
 
 
 def _count_rows(file: IO[bytes]) -> int:
-    """From the footer; none for a file without one, which is not what was sealed, and whose size or checksum differ."""
+    """Return the number of rows in the footer, 0 without a footer. Such a file also has another size or checksum."""
     try:
         return int(pq.read_metadata(file).num_rows)
     except (pa.ArrowException, OSError):

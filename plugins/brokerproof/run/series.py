@@ -1,7 +1,7 @@
-"""How a run went over time, step by step: what its page draws. `verify` makes it once, for all who read.
+"""The course of a run over time, in steps of equal length, for the charts of its page. `verify` computes it once.
 
-Nothing is judged by it. All series of a run have the same steps: step `n` begins `n * step_s` seconds after `start`. A
-value is None where nothing was measured in the step.
+It is not used for judging. All series of a run have the same steps: step `n` begins `n * step_s` seconds after `start`.
+A value is None if the step has no measured value.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from brokerproof.run.strict_model import StrictModel
 
 
 class PublishSeries(StrictModel):
-    """Messages to one cluster.
+    """Messages published to one cluster.
 
-    `acked` are counted in the step of their acknowledgement. All others, and the latencies from schedule to
-    acknowledgement, belong to the step that the message was scheduled in.
+    An acked message is counted in the step of its ack. All other counts, and the latencies from schedule to ack, belong
+    to the step in which the message was scheduled.
     """
 
     cluster: str
@@ -32,7 +32,7 @@ class PublishSeries(StrictModel):
 
 
 class DeliverySeries(StrictModel):
-    """Deliveries to one subscription, repeated ones among them, and the latencies from schedule to first delivery.
+    """Deliveries to one subscription, including repeated ones, and the latencies from schedule to first delivery.
 
     Both belong to the step of the delivery.
     """
@@ -45,9 +45,9 @@ class DeliverySeries(StrictModel):
 
 
 class SampleSeries(StrictModel):
-    """One sampled metric of one source, by its names in observations.py: the last value of each step.
+    """One sampled metric of one source, with the names of observations.py: the last value of each step.
 
-    Of a counter it is what was added in the step, per second.
+    For a counter it is the increase per second, for a list its length.
     """
 
     source: str
@@ -56,9 +56,9 @@ class SampleSeries(StrictModel):
 
 
 class OwnerChange(StrictModel):
-    """From a moment on, a node serves a topic or a partition of it.
+    """From `at` on, the node `owner` serves a topic or one partition of it.
 
-    `owner` is empty if no node does, and None if no node answered who does.
+    `owner` is empty if no node serves it, and None if no node answered the question.
     """
 
     topic: str
@@ -67,7 +67,7 @@ class OwnerChange(StrictModel):
 
 
 class RunSeries(Record):
-    """All series of a run. `problem` says why there are none."""
+    """All series of a run, or in `problem` the reason why there are none."""
 
     KIND = "series"
 
@@ -81,7 +81,7 @@ class RunSeries(Record):
     owners: tuple[OwnerChange, ...] = ()
 
     def find_samples(self, metric: str) -> Iterator[tuple[str, str, SampleSeries]]:
-        """(name of the source, subject, series) of a metric; the subject is empty where the metric has none."""
+        """Yield (name of the source, subject, series) for each series of a metric. The subject may be empty."""
         for one in self.samples:
             name, _, subject = one.metric.partition(":")
             if name == metric:

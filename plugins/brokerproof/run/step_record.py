@@ -1,4 +1,4 @@
-"""What every step leaves besides its work: its wall time, and why it could not be done."""
+"""The records that every step leaves about itself: its wall time, and the problem if it failed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from brokerproof.run.time_axis import follow_time_axis
 
 @contextmanager
 def record_step(run: Run, step: str) -> Iterator[None]:
-    """Leave the step's seconds and, where it raises, its problem; the problem of an earlier attempt is removed."""
+    """Write the step's `StepSeconds` and, if the block raises, its `StepProblem`.
+
+    The problem of an earlier try is removed first. From then on, this process follows the run's time axis.
+    """
     with suppress(RunError):
-        # A step that needs run.json says itself that it cannot be read.
+        # If run.json cannot be read, a step that needs it raises the error itself.
         follow_time_axis(run)
     started_at = clock.now_us()
     remove_record(run, StepProblem, step)
@@ -40,7 +43,7 @@ def _leave_problem(run: Run, step: str, problem: str) -> None:
 
 
 def list_step_problems(run: Run) -> dict[str, str]:
-    """By step, a sentence for each that could not do its work."""
+    """Return a sentence for each step that failed, by step."""
     return {step: f"step {step} failed: {_read_problem(run, step)}" for step in record_keys(run, StepProblem)}
 
 

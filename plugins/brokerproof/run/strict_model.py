@@ -1,4 +1,4 @@
-"""The base of what the parts of a run write for each other, and how it is read."""
+"""The base model of the files that the parts of a run write for each other, and how such a file is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof.errors import RunError
 
 
 class StrictModel(BaseModel):
-    """Frozen, without unknown fields, and with values as they are: `"yes"` is no bool, and `"1"` is no number."""
+    """A frozen model that refuses unknown fields and converts no value: `"yes"` is no bool, and `"1"` is no number."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True)
 
@@ -21,7 +21,7 @@ Strict = TypeVar("Strict", bound=StrictModel)
 
 
 def load_object(text: str, *, file: str) -> dict[str, Any]:
-    """The object in a JSON text. Raises RunError that names `file` where there is none."""
+    """Return the object in a JSON text. Raises RunError, which names `file`, if there is none."""
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -32,9 +32,9 @@ def load_object(text: str, *, file: str) -> dict[str, Any]:
 
 
 def parse_strictly(model: type[Strict], content: Mapping[str, Any], *, file: str) -> Strict:
-    """`content`, as JSON has it, as a model. Raises RunError that names `file` and the first field that is wrong."""
+    """Return the JSON object `content` as a model. Raises RunError, which names `file` and the first wrong field."""
     try:
-        # As JSON, because a strict model takes an array for a tuple and a word for an enum only from there.
+        # From JSON text, because only then a strict model accepts an array for a tuple and a string for an enum.
         return model.model_validate_json(json.dumps(content))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

@@ -1,4 +1,4 @@
-"""The rows of a run's small tables, without Spark: faults, samples, places of copies, measurements."""
+"""Reads the rows of a run's small tables without Spark: faults, samples, places of copies, measurements."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def iterate_rows(run: Run, table: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of a table that has few; no row where there is no table.
+    """Yield the rows of a small table; none if the table does not exist.
 
-    Times come as microseconds since the epoch. A part of the table at a time is in memory.
+    Times are microseconds since the epoch. Only one batch of rows is in memory at a time.
     """
     content = _open_table(run, table)
     if content is None:
@@ -29,20 +29,20 @@ def iterate_rows(run: Run, table: str, columns: Sequence[str] | None = None) -> 
 
 
 def count_rows(run: Run, table: str) -> int:
-    """The number of rows of a table, from Parquet's footers. No row is read."""
+    """Return the number of rows of a table. Only the footers of its files are read."""
     content = _open_table(run, table)
     return 0 if content is None else int(content.count_rows())
 
 
 def read_first_rows(run: Run, table: str, count: int) -> list[dict[str, Any]]:
-    """Some rows of a table, as many as `count`, whatever its size; none where there is no table."""
+    """Return the first rows of a table of any size, at most `count`; none if the table does not exist."""
     content = _open_table(run, table)
     rows: list[dict[str, Any]] = [] if content is None else content.head(count, batch_size=count).to_pylist()
     return rows
 
 
 def _open_table(run: Run, table: str) -> Dataset | None:
-    # It brings pandas along, for half a second, which whoever parses DAGs does not need.
+    # Imported here, because it also imports pandas, which takes half a second. Parsing of DAG files does not need it.
     from pyarrow.dataset import dataset
 
     filesystem, directory = fsspec.url_to_fs(run.table(table))

@@ -1,7 +1,7 @@
-"""The schemas of a run's tables, stated once, used by every job, report and test.
+"""The schemas of a run's tables, defined once for every job, report and test.
 
-Parquet under the run's directory, `tables/<name>/`. Times are UTC timestamps in microseconds. A message is identified
-by `(producer, seq)`; `seq` starts at 0 and has no gaps; a key belongs to one producer.
+The tables are Parquet, in `tables/<name>/` of the run's directory. Times are UTC timestamps in microseconds. A message
+is identified by `(producer, seq)`; `seq` starts at 0 and has no gaps. A key belongs to one producer.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Batches = Iterator[pa.RecordBatch]
 
 
 class AttemptOutcome(StrEnum):
-    """What a producer knows about an attempt, or about a message that it was not able to attempt."""
+    """What a producer knows about an attempt, or about a message that it did not send."""
 
     ACKED = "acked"
     FAILED = "failed"
     UNKNOWN = "unknown"
-    # So many messages had no answer that none could be sent before the load was over.
+    # It was not sent before the end of the load, because `max_pending` earlier messages still had no answer.
     NOT_SENT = "not_sent"
 
 
 class FaultState(StrEnum):
-    """The states of a fault, in the order in which they come."""
+    """The states of a fault, in the order of time."""
 
     INJECTING = "injecting"
     EFFECTIVE = "effective"
@@ -101,7 +101,7 @@ OBSERVATIONS = pa.schema(
     ]
 )
 
-# One row per segment of a log and stretch of it with the same holders, as the cluster said at one moment of the run.
+# One row per part of a log's segment with the same holders throughout, as the cluster reported it at one moment.
 LEDGERS = pa.schema(
     [
         *_PLACE,
@@ -112,12 +112,13 @@ LEDGERS = pa.schema(
         ("state", pa.string()),
         ("bookies", pa.list_(pa.string())),
         ("regions", pa.list_(pa.string())),
-        # Regions that had at least one node to take a copy at that moment, hence that the segment has to span.
+        # The regions that the segment has to span: those with a node that could take a copy at that moment.
         ("regions_required", pa.list_(pa.string())),
     ]
 )
 
-# One row per message and place it had to reach: a cluster's log (subscription null) or a subscription.
+# One row per message and place that it had to reach or was found at: a cluster's log (subscription null) or a
+# subscription.
 MESSAGES = pa.schema(
     [
         *_PLACE,
@@ -131,14 +132,14 @@ MESSAGES = pa.schema(
         ("scheduled_at", _TIME),
         ("sent_at", _TIME),
         ("settled_at", _TIME),
-        # In a log: distinct positions stored. At a subscription: distinct positions delivered.
+        # The number of distinct positions: in a log, those that store it; at a subscription, those that delivered it.
         ("copies", pa.int32()),
         ("deliveries", pa.int32()),
         ("first_received_at", _TIME),
         *_POSITION,
-        # True where an unknown attempt turned up in the log.
+        # True if the message's outcome is unknown and this log stores it.
         ("recovered", pa.bool_()),
-        # Names of the anomalies found here, and those of them that the guarantee forbids.
+        # The names of the anomalies found here, and the names of the illegal ones.
         ("anomalies", pa.list_(pa.string())),
         ("illegal", pa.list_(pa.string())),
     ]
@@ -163,7 +164,7 @@ ANOMALIES = pa.schema(
 
 
 def _make_schema(model: type[BaseModel]) -> pa.Schema:
-    """The columns of a table whose rows are a model."""
+    """Return the schema of a table whose rows are a model."""
     return pa.schema([(name, _arrow_type(field.annotation)) for name, field in model.model_fields.items()])
 
 
@@ -175,7 +176,7 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     raise TypeError(f"no column has the type {annotation}")
 
 
-# What placement and recovery come to: one row per measured thing.
+# The measurements of placement and recovery: one row per metric and subject.
 MEASUREMENTS = _make_schema(Measurement)
 
 SCHEMAS: Mapping[str, pa.Schema] = {
@@ -192,7 +193,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 
 
 def make_batch(table: str, rows: Sequence[Mapping[str, Any]], constant: Mapping[str, Any]) -> pa.RecordBatch:
-    """Rows of a table as Arrow has them. `constant` has the columns that are the same in all rows."""
+    """Return rows of a table as an Arrow batch. `constant` has the columns with the same value in all rows."""
     columns = [
         pa.array(
             [constant[field.name]] * len(rows) if field.name in constant else [row[field.name] for row in rows],

@@ -1,4 +1,4 @@
-"""The time axis of a run: how a process that works on the run comes to it, and how far the wall clock keeps to it."""
+"""The time axis of a run: how a process takes its times from it, and how its wall clock is compared with it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from brokerproof.run.directory import Run
 from brokerproof.run.facts import TimeAxis
 from brokerproof.run.records import WallClockNote, WallClockStep, read_record, write_record
 
-# The name of the monitor among the processes that note their wall clocks; clients have names of their own.
+# The name of the monitor in its wall-clock notes. Clients use their own names.
 MONITOR = "monitor"
 _NOTE_EVERY_S = 1.0
-# Less than this between two notes is no step: a clock that is set right slowly moves by less.
+# A smaller move between two notes is no step: a clock that is corrected gradually moves by less.
 _STEP_US = 100_000
 
 
 def make_time_axis() -> TimeAxis:
-    """Return an axis that begins with the wall clock's time of this moment."""
+    """Return a new axis whose time is, at this moment, that of the wall clock."""
     return TimeAxis(boot_id=clock.read_boot_id(), offset_us=clock.measure_offset_us())
 
 
 def follow_time_axis(run: Run) -> None:
-    """Take this process's times from the run's axis; from the wall clock if the run has none, as older runs.
+    """Take this process's times from the run's axis from now on. If an older run has none, use the wall clock.
 
     Raises RunError if run.json cannot be read.
     """
@@ -39,7 +39,7 @@ def follow_time_axis(run: Run) -> None:
 def note_wall_clock(run: Run, process: str) -> Iterator[None]:
     """Note the wall clock of this process once a second while the block runs, and at its end.
 
-    An error ends the notes and not the process, and stderr has it.
+    An error ends only the notes and is printed on stderr.
     """
     ending = threading.Event()
 
@@ -60,18 +60,20 @@ def note_wall_clock(run: Run, process: str) -> Iterator[None]:
 
 
 class WallClockNotes:
-    """The wall-clock notes of one process. The last note has all steps so far."""
+    """Writes the wall-clock notes of one process. Each note replaces the last one and has all steps so far."""
 
     def __init__(self, run: Run, process: str, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
-        """`process` may be the name of an earlier process whose work this one does again.
+        """`process` may be the name of an earlier process whose work is repeated. Its steps and its boots are kept.
 
-        Raises RunError if that one's note is damaged.
+        Raises RunError if the earlier process's note is damaged.
         """
         self._run, self._process, self._time = run, process, time
         earlier = read_record(run, WallClockNote, process)
+        self._boot_id = clock.read_boot_id()
         self._steps = earlier.steps if earlier else ()
-        is_same_boot = earlier is not None and earlier.boot_id == clock.read_boot_id()
-        self._lead_us = earlier.lead_us if earlier and is_same_boot else None
+        boot_ids = {*earlier.earlier_boot_ids, earlier.boot_id} if earlier else set()
+        self._earlier_boot_ids = tuple(sorted(boot_ids - {self._boot_id}))
+        self._lead_us = earlier.lead_us if earlier and earlier.boot_id == self._boot_id else None
 
     def add(self) -> None:
         """Note the wall clock as it is now. Raises MachineError."""
@@ -82,6 +84,11 @@ class WallClockNotes:
         write_record(
             self._run,
             WallClockNote(
-                process=self._process, boot_id=clock.read_boot_id(), at=at, lead_us=lead_us, steps=self._steps
+                process=self._process,
+                boot_id=self._boot_id,
+                earlier_boot_ids=self._earlier_boot_ids,
+                at=at,
+                lead_us=lead_us,
+                steps=self._steps,
             ),
         )

@@ -1,5 +1,5 @@
-"""What will happen in a run of a scenario that its author may not want, told before anything starts.
+"""Warnings, before a run starts, about effects of its scenario that the author may not want.
 
-Commands and orchestration import it. It refuses nothing, opens no database, and knows a messaging system only by the
-seam; the history's own warnings are made in `results/held_rates.py`.
+Commands and orchestration may import it. It refuses no scenario and opens no database, and knows a messaging system
+only by the seam. The warnings that need the history are in `results/held_rates.py`.
 """

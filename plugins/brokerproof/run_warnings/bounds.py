@@ -1,6 +1,6 @@
-"""Warnings about bounds that nothing measures, that no run can meet, or that no run can break.
+"""Warnings about bounds that have no measurement, that no run can meet, or that no run can break.
 
-What a metric can be stands in its row in `experiment/metrics.py`.
+`experiment/metrics.py` defines the range of each metric's values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECONDS = {"s": 1.0, "ms": 0.001}
 
 @dataclass(frozen=True, kw_only=True)
 class _BoundInScenario:
-    """One line of `bounds`."""
+    """A bound of a scenario. `key` is `METRIC` or `METRIC/SUBJECT`."""
 
     key: str
     bound: Bound
@@ -36,12 +36,12 @@ class _BoundInScenario:
     topology: Topology
 
     def applies_to(self, fault: str) -> bool:
-        """Whether it bounds the metric of a fault."""
+        """Whether it is the bound in force for the metric of a fault."""
         return self.subject in ("", fault) and self.scenario.bound(self.key.partition("/")[0], fault) == self.bound
 
 
 def list_bound_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """At most one warning for each bound."""
+    """Yield at most one warning for each bound."""
     for key, bound in scenario.bounds.items():
         name, _, subject = key.partition("/")
         line = _BoundInScenario(
@@ -88,7 +88,7 @@ def _check_range(line: _BoundInScenario) -> RunWarning | None:
 
 
 def _check_failover(line: _BoundInScenario) -> RunWarning | None:
-    """A time that contains a session is no shorter than what is left of the session."""
+    """Warn if the maximum is below the shortest possible failover after a fault that silences the topic's owner."""
     if line.bound.max is None or not line.metric.waits_for_failover:
         return None
     for each in list_failovers(line.scenario, line.topology):
@@ -105,7 +105,7 @@ def _check_failover(line: _BoundInScenario) -> RunWarning | None:
 
 
 def _check_detection(line: _BoundInScenario) -> RunWarning | None:
-    """Nobody notices a failure that is none."""
+    """Warn about `detect_s` of a fault without a failure to detect."""
     if line.key.partition("/")[0] != "detect_s":
         return None
     for fault in line.scenario.faults:
@@ -145,7 +145,7 @@ def _check_round_trip(line: _BoundInScenario) -> RunWarning | None:
 
 
 def _find_round_trip_s(scenario: Scenario, topology: Topology) -> float:
-    """The shortest way from the producers to a node that serves, and back."""
+    """Return the seconds of the shortest way from the producers to a node that serves, and back."""
     here = scenario.workload.region
     homes = scenario.workload.list_homes(topology)
     if here is None:
@@ -183,7 +183,7 @@ def _check_messages(line: _BoundInScenario) -> RunWarning | None:
 
 
 def _check_load_end(line: _BoundInScenario) -> RunWarning | None:
-    """A wait that is cut off proves a violation only if it already lasted longer than the bound."""
+    """Warn if the load ends before a wait could exceed the maximum, because the end of the load cuts the wait off."""
     bound = line.bound
     if not line.metric.ends_with_load or bound.max is None or (bound.min or 0) > line.metric.least:
         return None
@@ -203,17 +203,20 @@ def _check_load_end(line: _BoundInScenario) -> RunWarning | None:
 
 
 def _check_open_ends(line: _BoundInScenario) -> RunWarning | None:
-    """Both ends are outside of what the metric can be."""
+    """Warn if the bound allows every value that the metric can have."""
     least, greatest, bound = line.metric.least, line.metric.greatest, line.bound
     open_below = bound.min is None or bound.min <= least
     open_above = bound.max is None or (greatest is not None and bound.max >= greatest)
     if not (open_below and open_above):
         return None
+    if line.metric.required and bound.max is None:
+        # It says that the value need not be known: a wait that was cut off holds it.
+        return None
     span = f"at least {least:g}" if greatest is None else f"from {least:g} to {greatest:g}"
     return _warn(line, f"every value is {span} anyway, so that it cannot fail", "set a stricter one, or leave it out")
 
 
-# The first one that finds something speaks.
+# The first check that finds a problem gives the only warning about the bound.
 _CHECKS: tuple[Callable[[_BoundInScenario], RunWarning | None], ...] = (
     _check_subject,
     _check_range,

@@ -1,4 +1,4 @@
-"""Warnings about conditions of faults that do not come true, so that the timeline ends where it waits for them."""
+"""Warnings about conditions of faults that never become true, so that the timeline waits for them in vain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from brokerproof.faults.registry import FAULT_KINDS
 
 
 def list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
-    """At most one for each fault."""
+    """Yield at most one warning for each fault."""
     kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
     for index, fault in enumerate(scenario.faults):
         waited_for = fault.when.unhealthy if fault.when else None

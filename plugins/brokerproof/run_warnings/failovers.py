@@ -1,4 +1,4 @@
-"""Which faults make nodes silent, and what the system's time-outs make of it."""
+"""The faults that make nodes silent, and how long acks stay away until the system's time-outs have ended."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from brokerproof.systems.roles import list_nodes_that, serves
 
 @dataclass(frozen=True, kw_only=True)
 class FailoverOfFault:
-    """What a fault does to acks: how soon and how late they come again, from its effect."""
+    """A fault and its failover: how soon and how late acks come again after its effect."""
 
     harm: HarmfulFault
     failover: Failover
-    # Clusters that are published to of which no node that serves is left, for as long as the fault lasts.
+    # The clusters that are published to and have no serving node left while the fault lasts.
     without_nodes: tuple[str, ...]
-    # How long the fault lasts, math.inf where it is not healed while the load goes on.
+    # Seconds from the injection to the healing, math.inf if the fault has no `heal_at_s`.
     lasts_s: float
-    # Whether the owner of every topic that is published to is silent for certain.
+    # Whether the owner of the topic is certain to be silent in every cluster that is published to.
     owner_is_silent: bool
 
 
 def list_failovers(scenario: Scenario, topology: Topology) -> list[FailoverOfFault]:
-    """The faults after which somebody has to take over, or may have to."""
+    """Return the faults after which another node has to take over, or may have to."""
     found = []
     for number, harm in enumerate(list_fault_times(scenario)):
         fault, kind = harm.fault, FAULT_KINDS[harm.fault.kind]
-        # What the scenario expects of the owner in the steady phase holds until the first fault.
+        # The owner is in the region that the scenario expects in the steady phase only until the first fault.
         owners_region = scenario.owner.steady if number == 0 else None
         silent = _list_silent(fault, scenario, topology)
         if _spares_owner(fault, topology, silent, owners_region):
@@ -60,7 +60,7 @@ def list_failovers(scenario: Scenario, topology: Topology) -> list[FailoverOfFau
 
 
 def _list_silent(fault: Fault, scenario: Scenario, topology: Topology) -> set[str]:
-    """The nodes of clusters that are published to which may fall silent."""
+    """Return the nodes that may fall silent in the clusters that are published to."""
     possible = list_possible_targets(fault.targets, topology)
     silent = set(FAULT_KINDS[fault.kind].list_silenced(fault, possible, topology))
     homes = scenario.workload.list_homes(topology)
@@ -75,7 +75,10 @@ def _estimate(scenario: Scenario, topology: Topology, silent: set[str], *, not_b
 
 
 def _list_without_nodes(scenario: Scenario, topology: Topology, silent: set[str]) -> tuple[str, ...]:
-    """A node on standby counts as left where a fault of the scenario starts it."""
+    """Return the clusters that are published to and have no serving node left.
+
+    A node that a helping fault starts counts as left.
+    """
     started = {
         name
         for fault in scenario.faults
@@ -92,7 +95,7 @@ def _list_serving(topology: Topology, cluster: str, started: set[str]) -> set[st
 
 
 def _spares_owner(fault: Fault, topology: Topology, silent: set[str], owners_region: str | None) -> bool:
-    """Whether all who fall silent only serve, elsewhere than where the topic's owner is."""
+    """Whether every silent node is in another region than the topic's owner and stores no copies."""
     if fault.targets.now is not None or owners_region is None:
         return False
     roles = find_system(topology).roles
@@ -105,7 +108,7 @@ def _is_owner_silent(
 ) -> bool:
     homes = scenario.workload.list_homes(topology)
     if len(homes) > 1:
-        # Acks of the other clusters go on.
+        # The other clusters still send acks.
         return False
     if fault.targets.now is not None:
         return fault.targets.now == "topic_owner"

@@ -1,4 +1,4 @@
-"""When the faults of a scenario take effect, as far as its file tells, in seconds after the impact phase began."""
+"""The times of a scenario's harmful faults, as far as its file tells them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from brokerproof.faults.registry import list_harmful_faults
 
 @dataclass(frozen=True, kw_only=True)
 class HarmfulFault:
-    """A fault whose recovery is looked for; `index` is its place in the scenario's list."""
+    """A fault whose recovery is measured. `index` is its place in the scenario's list of faults, from 0."""
 
     index: int
     fault: Fault
-    # The longest time from its injection to the load's end.
+    # Seconds from its injection to the load's end. The real time is shorter if a condition delays the injection.
     load_end_s: float
 
 
 def list_fault_times(scenario: Scenario) -> list[HarmfulFault]:
-    """The harmful faults in the order in which they are injected. A condition may delay one of them."""
+    """Return the harmful faults in the order of their `at_s`. A condition may delay the injection of one."""
     harmful = set(list_harmful_faults(scenario))
     indexes = [index for index, fault in enumerate(scenario.faults) if fault.name in harmful]
-    # The timeline injects them in this order too.
+    # The timeline injects faults in this order.
     ordered = sorted(indexes, key=lambda index: (scenario.faults[index].at_s, index))
     found = []
     for index in ordered:

@@ -1,4 +1,4 @@
-"""All warnings about a scenario that need nothing but its file and its topology."""
+"""All warnings about a scenario that need only its file and its topology."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof.systems.registry import find_system
 
 
 def list_warnings(scenario: Scenario, topology: Topology) -> list[RunWarning]:
-    """The warnings about a scenario that `load_scenario` accepted."""
+    """Return the warnings about a scenario that `load_scenario` accepted."""
     return [
         *find_system(topology).list_warnings(scenario, topology),
         *list_condition_warnings(scenario),

@@ -15,7 +15,7 @@ from brokerproof.systems.roles import list_roles_that, serves
 
 
 def list_outage_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """At most one warning for each fault."""
+    """Yield at most one warning for each fault."""
     for each in list_failovers(scenario, topology):
         if (
             each.without_nodes
@@ -37,7 +37,7 @@ def _warn_of_nobody(each: FailoverOfFault, scenario: Scenario, topology: Topolog
 
 
 def _warn_of_load_end(each: FailoverOfFault, scenario: Scenario) -> RunWarning:
-    # The load has to go on after the last possible end of the outage, or nothing shows that it has ended.
+    # The load must continue after the latest end of the outage. Otherwise no ack shows that the outage has ended.
     impact_s = math.floor(each.harm.fault.at_s + each.failover.latest_s - scenario.phases.recovery_s) + 1
     return RunWarning(
         field="phases.impact_s",
@@ -52,7 +52,10 @@ def _describe_outage(each: FailoverOfFault) -> str:
 
 
 def _name_verdict(each: FailoverOfFault, scenario: Scenario) -> str:
-    """What the run comes to: a wait that was cut off breaks a bound that it already exceeds."""
+    """Return the phrase that names the run's verdict.
+
+    It is `failed` if the wait for acks exceeds the bound of `rto_s` before the load ends.
+    """
     bound = scenario.bound("rto_s", each.harm.fault.name)
     failed = bound is not None and bound.max is not None and each.harm.load_end_s > bound.max
     return f"the verdict is `{Verdict.FAILED}`" if failed else f"the verdict is at best `{Verdict.UNKNOWN}`"

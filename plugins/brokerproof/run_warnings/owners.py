@@ -1,4 +1,4 @@
-"""Warnings about the region that a topic's owner must be in, where nobody who could own the topic is."""
+"""Warnings about a region that the topic's owner must be in, but that has no node which could own the topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PHASES = ("steady", "recovery")
 
 
 def list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """At most one for each phase. The topic has an owner in every cluster that its messages reach."""
+    """Yield at most one warning for each phase. The topic has an owner in every cluster that its messages reach."""
     roles = " or ".join(list_roles_that(find_system(topology), serves))
     for phase in _PHASES:
         region = getattr(scenario.owner, phase)

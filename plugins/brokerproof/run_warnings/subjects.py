@@ -1,4 +1,4 @@
-"""What the values of a metric belong to in a run of a scenario, by the word for it in the metric's row."""
+"""The subjects of a metric's values in a run of a scenario, such as its faults, phases or subscriptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PHASES = ("steady", "impact", "recovery")
 
 
 def list_subjects(metric: Metric, scenario: Scenario, topology: Topology) -> Collection[str] | None:
-    """The subjects of which there will be a value, None where a scenario does not tell them."""
+    """Return the subjects for which a run measures the metric, or None if the scenario does not determine them."""
     find = _SUBJECTS.get(metric.subject)
     return None if find is None else find(scenario, topology)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from brokerproof.errors import MachineError
 from brokerproof.experiment.topology import Topology
 
-# 127.<first + slot>.x.y; 127.0 and its neighbours are left to others.
+# The second octet of slot 0; 127.0 to 127.9 are left to other programs.
 _FIRST_OCTET = 10
-# A node that is seen across a link has an address from 127.<first + slot>.<first view>.x on, beyond the regions'.
+# The third octets of the addresses at which nodes are seen across links; smaller ones are those of regions.
 _FIRST_VIEW, _LAST_VIEW = 101, 254
 
 
 def assign_addresses(topology: Topology, slot: int) -> dict[str, str]:
-    """An address for each node, `127.<slot>.<region>.<node>`, so that a region is a subnet."""
+    """Return {node: address}, with addresses `127.<10 + slot>.<region>.<node>`, so that each region is a subnet.
+
+    Raises MachineError if a region has more than 250 nodes.
+    """
     assigned: dict[str, str] = {}
     for number, region in enumerate(topology.regions, start=1):
         members = [name for name, node in topology.nodes.items() if node.region == region]
@@ -24,10 +27,10 @@ def assign_addresses(topology: Topology, slot: int) -> dict[str, str]:
 
 
 def assign_views(topology: Topology, slot: int) -> dict[str, dict[str, str]]:
-    """The address at which each node or place sees each node of another region: {viewer: {node: address}}.
+    """Return the address at which each node or place sees each node of another region: {viewer: {node: address}}.
 
-    A viewer is a subnet, so that the target address of a connection shows who made it. Empty for a topology without
-    links.
+    Each viewer has a subnet of its own, so that a connection's target address shows its viewer. Without links, the
+    result is empty. Raises MachineError if there are too many nodes or places.
     """
     if not topology.links:
         return {}

@@ -1,8 +1,8 @@
 """The addresses of a run's containers, from the number of the slot that the run holds.
 
-Each slot has a range of its own, and in it each region has a subnet, which is the network of its nodes: first the nodes
-themselves, then the addresses at which they see nodes of other regions across links, then what the engine gives to
-whoever joins the network.
+Each slot has a range of its own, with one subnet for each region. A subnet holds, in this order: the addresses of the
+region's nodes, the addresses at which these see nodes of other regions across links, and the addresses that the engine
+gives to other containers.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.runtimes.protocols import Addresses
 
 _SLOT_PREFIX, _REGION_PREFIX, _JOINING_PREFIX = 16, 20, 21
-# The first is the engine's own.
+# Offsets in a region's subnet; offset 1 is the engine's own address.
 _FIRST_NODE = 11
 _FIRST_VIEW = 256
-# Of this machine's loopback: for all slots, for each slot, and in it for each node. With the settings' own first port,
-# they end below those that connections get by themselves.
+# Numbers of loopback ports: for all slots, for each slot, and for each node. With the default first port, the last of
+# them is 31,999, below Linux's default range of ephemeral ports.
 _HOST_PORTS, _HOST_PORTS_OF_SLOT, _HOST_PORTS_OF_NODE = 11_000, 500, 2
 _LAST_PORT = 65_535
-# Where the engine's own addresses begin.
+# The offset of the first address that the engine chooses itself.
 _FIRST_JOINING = 2048
 
 
@@ -35,7 +35,7 @@ class Subnet:
 
     @classmethod
     def around(cls, address: str) -> Subnet:
-        """The subnet that an assigned address is in."""
+        """Return the subnet that contains an assigned address."""
         return cls(IPv4Network((address, _REGION_PREFIX), strict=False))
 
     @property
@@ -45,18 +45,18 @@ class Subnet:
 
     @property
     def joining(self) -> IPv4Network:
-        """The part from which the engine gives addresses to whoever joins."""
+        """The part from which the engine gives addresses to containers that have none assigned."""
         return IPv4Network((self.whole[_FIRST_JOINING], _JOINING_PREFIX))
 
     def take(self, first: int, count: int, last: int, what: str) -> Iterator[str]:
-        """So many addresses from `first` on. Raises MachineError where they reach `last`."""
+        """Return `count` addresses, from the offset `first` on. Raises MachineError if they reach the offset `last`."""
         if first + count > last:
             raise MachineError(f"{what}; the network of a region has room for {last - first}")
         return (str(self.whole[first + number]) for number in range(count))
 
 
 def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Network, first_port: int) -> Addresses:
-    """Addresses out of `subnets`, ports from `first_port` on. Raises MachineError where the addresses are too few."""
+    """Return addresses from `subnets`, and ports from `first_port` on. Raises MachineError if there are too few."""
     ranges = 2 ** (_SLOT_PREFIX - subnets.prefixlen)
     if slot >= ranges:
         raise MachineError(
@@ -79,7 +79,7 @@ def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Netwo
 
 
 def _assign_host_ports(topology: Topology, slot: int, first_port: int) -> dict[str, list[int]]:
-    """None at all where there are too few: nobody needs them to run a scenario."""
+    """Return {node: ports}, empty if there are too few ports, because a scenario runs without them."""
     first, count = first_port + slot * _HOST_PORTS_OF_SLOT, len(topology.nodes) * _HOST_PORTS_OF_NODE
     if count > _HOST_PORTS_OF_SLOT or first + count > min(first_port + _HOST_PORTS, _LAST_PORT):
         return {}

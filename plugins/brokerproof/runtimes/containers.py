@@ -1,9 +1,9 @@
 """The `docker` runtime: nodes are containers of the official image, each region is a network of its own.
 
-A node has its address in the network of its region, and a leg in the network of each other region: that is the way
-between them. It is called like itself there. Its directory is /node of the container; what it stores is on volumes.
-The directory `nodes/<name>/` of the run keeps its configuration, and its log when the run has ended. `containers.json`
-says that the engine was asked for something, so that a run of another runtime needs no engine.
+A node has its address in the network of its region. Unless the run has links, it also joins the network of each other
+region, under the same name, so that regions reach each other. Its directory is /node of the container, and its data is
+on volumes. The directory `nodes/<name>/` of the run keeps its configuration, and its log when the run has ended. The
+file `containers.json` exists if the run has used an engine, so that ending a run of another runtime needs no engine.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ from brokerproof.settings import from_environment
 log = logging.getLogger(__name__)
 
 _PROGRAM_TIMEOUT_S = 60.0
-# What the engine says where another network has some of the addresses.
+# The engine's words if another network has some of the addresses.
 _TAKEN = ("overlaps", "already in use")
-# Enough to find the errors before the last lines.
+# Enough lines to find the errors above the last 15.
 _TAIL_LINES_READ = 400
-# Statuses of a program that SIGKILL, SIGTERM or SIGINT ended.
+# Exit statuses of a program that SIGKILL, SIGTERM or SIGINT ended.
 _ENDED_BY_SIGNAL = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGINT})
-# What a connection to nobody comes to.
+# The errors of a connection to an address at which no process listens.
 _SILENCE = frozenset({errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ETIMEDOUT})
-# In a node's directory, how somebody outside the run ended it before it was started again.
+# A file in a node's directory. It says how the kernel or a person ended the node before its restart.
 _INTERFERENCE = "interference"
 
 
 class ContainerRuntime(SupervisedRuntime):
     """The nodes of one run as containers, which outlive the process that started them."""
 
-    # Each look is a request to the engine.
+    # Less often than for processes, because each look is a request to the engine.
     look_every_s = 0.25
 
     def __init__(self, nodes: Path) -> None:
@@ -76,12 +76,12 @@ class ContainerRuntime(SupervisedRuntime):
 
     @staticmethod
     def assign_addresses(topology: Topology, slot: int) -> Addresses:
-        """Out of the subnets that the settings leave to containers."""
+        """Assign addresses from `container_subnets` of the settings, and ports from `container_ports` on."""
         settings = from_environment()
         return assign_container_addresses(topology, slot, settings.container_subnets, settings.container_ports)
 
     def read_image_file(self, image: str, path: str) -> str:
-        """From a container that is made for it and never started."""
+        """Read the file from a container that is made for this purpose and never started."""
         self._mine.begin()
         with self._made(Container(name="read", image=image, command=("true",))) as container:
             return engine.read_text_file(self._mine.client, container, path)
@@ -100,27 +100,27 @@ class ContainerRuntime(SupervisedRuntime):
             self._make_node(spec)
 
     def _start(self, spec: NodeSpec) -> None:
-        """Start the container, after the node's `format` program where its volumes are empty."""
+        """Start the container. If all its volumes are empty, run the node's `format` program first."""
         client, name = self._mine.client, self._mine.name(spec.name)
         with translate_errors(f"node {spec.name} cannot be started"):
             state = self._state(spec.name)
             if self._wanted(spec.name).exists() and (how := _tell_interference(state)):
-                # The engine forgets that when the service manager starts it again.
+                # Recorded now, because the engine forgets how the container ended once it is started again.
                 write_whole(self.nodes / spec.name / _INTERFERENCE, how)
             if not state:
-                # Somebody removed its container; what it stored is on its volumes.
+                # Somebody removed the container; the node's data is still on its volumes.
                 self._require_volumes(spec)
                 self._make_node(spec)
             folders = (f"{engine.HOME}/{folder}" for folder in spec.data)
             if spec.format is not None and all(engine.is_empty(client, name, folder) for folder in folders):
                 self._run_for(spec, spec.format, "formats its empty volumes")
-            # Across links, the way to other regions is the link alone.
+            # With links, the link process is the only way to other regions.
             if not has_link(self.nodes):
                 self._mine.join_all_networks(name)
             client.start(name)
 
     def stop(self, name: str, *, grace_s: float) -> None:
-        """SIGTERM, and SIGKILL after `grace_s` seconds."""
+        """Send SIGTERM, and SIGKILL after `grace_s` seconds."""
         with self._lock(name), translate_errors(f"node {name} cannot be stopped"):
             self._want_no_more(name)
             self._unpause(name)
@@ -129,7 +129,7 @@ class ContainerRuntime(SupervisedRuntime):
         self._wait_for_death(name)
 
     def kill(self, name: str) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         with self._lock(name), translate_errors(f"node {name} cannot be killed"):
             self._want_no_more(name)
             try:
@@ -140,7 +140,7 @@ class ContainerRuntime(SupervisedRuntime):
                     return
                 if not state.get("Paused"):
                     raise error
-                # The engine kills no frozen container; it is killed in the moment in which it thaws.
+                # The engine does not kill a frozen container, so it is thawed and killed at once.
                 self._unpause(name)
                 try:
                     self._mine.client.kill(self._mine.name(name))
@@ -155,16 +155,16 @@ class ContainerRuntime(SupervisedRuntime):
             self._mine.client.pause(self._mine.name(name))
 
     def resume(self, name: str) -> None:
-        """Thaw it."""
+        """Thaw the container's control group."""
         with translate_errors(f"node {name} cannot go on"):
             self._unpause(name)
 
     def is_paused(self, name: str) -> bool:
-        """Whether the engine says that it is frozen."""
+        """Return whether the engine reports the container as frozen."""
         return bool(self._state(name).get("Paused"))
 
     def wipe(self, spec: NodeSpec) -> None:
-        """Remove the container with its volumes, and make both anew."""
+        """Remove the container and its volumes, and make new ones."""
         if self.is_alive(spec.name):
             raise NodeError(f"node {spec.name} still runs; its data is not wiped under it")
         client = self._mine.client
@@ -181,7 +181,7 @@ class ContainerRuntime(SupervisedRuntime):
                 self._run_for(spec, spec.reset, "makes the cluster accept it after its disks were wiped")
 
     def execute(self, program: Program) -> None:
-        """Run the program in a container of its own that is in every network of the run."""
+        """Run the program in a container of its own, which joins every network of the run."""
         problem = f"{program.purpose} failed"
         with translate_errors(problem):
             wanted = Container(
@@ -192,11 +192,11 @@ class ContainerRuntime(SupervisedRuntime):
             raise NodeError(f"{problem}: {failure}")
 
     def is_alive(self, name: str) -> bool:
-        """Whether the engine says that the container runs."""
+        """Return whether the engine reports the container as running."""
         return bool(self._state(name).get("Running"))
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
-        """The engine says that the container has ended, or there is none, and nothing answers at the first port."""
+        """Return how the container ended, if it has ended or is missing and its first port does not answer."""
         state = self._state(spec.name)
         if state.get("Running"):
             return None
@@ -207,7 +207,7 @@ class ContainerRuntime(SupervisedRuntime):
         return f"{said}, {spec.address}:{port} does not answer" if not _answers(spec.address, port) else None
 
     def check_nobody_interfered(self) -> None:
-        """A container that was to run is there, and neither the kernel nor a person ended it, at any time."""
+        """Raises NodeError if the kernel or a person ended a wanted node's container, even if it was restarted."""
         for path in sorted(self.nodes.glob(f"*/{_INTERFERENCE}")):
             raise _blame_others(path.parent.name, path.read_text(encoding="utf-8"))
         for name in sorted(path.parent.name for path in self.nodes.glob("*/wanted")):
@@ -216,16 +216,16 @@ class ContainerRuntime(SupervisedRuntime):
                 raise _blame_others(name, how)
 
     def start_links(self, plan: Plan) -> Link:
-        """Start the link process in a container that is in the network of every region."""
+        """Start the link process in a container that joins the network of every region."""
         with translate_errors("the link between the regions cannot be started"):
             return start_gateway(self._mine, self.nodes, plan)
 
     def network(self) -> Link:
-        """The link process of the run."""
+        """The link process of the run. Raises RunError if none was started."""
         return Link(self.nodes)
 
     def log_tail(self, name: str, lines: int = 15) -> str:
-        """The last lines that the engine kept of what the container printed."""
+        """Return the last lines of the container's log in the engine, with the last errors above them."""
         with translate_errors(f"the log of node {name} cannot be read"):
             try:
                 text: bytes = self._mine.client.logs(self._mine.name(name), tail=_TAIL_LINES_READ)
@@ -234,9 +234,12 @@ class ContainerRuntime(SupervisedRuntime):
         return pick_last_lines(text.decode(errors="replace"), lines)
 
     def release(self) -> list[str]:
-        """Keep the logs, remove every container and network of the run; the names of the nodes that still ran."""
+        """Save the nodes' logs, and remove every container and network of the run.
+
+        Returns the names of the nodes that still ran.
+        """
         if not self._mine.has_begun():
-            # Of a run whose directory is gone, labels tell.
+            # If the run's directory is gone, its containers can only be found by their labels.
             return [] if self.nodes.parent.exists() else self.remove_left(self.nodes.parent)
         self.end_supervision()
         with translate_errors("what the run left in the engine cannot be removed"):
@@ -254,14 +257,14 @@ class ContainerRuntime(SupervisedRuntime):
 
     @staticmethod
     def require(topology: Topology) -> None:
-        """An engine answers, and the image is here that links need."""
+        """Raises MachineError if no engine answers, or if the topology has links and their image is missing."""
         client = engine.find_engine()
         if topology.links:
             engine.provide_image(client, from_environment().image, is_ours=True)
 
     @staticmethod
     def remove_left(below: Path | None) -> list[str]:
-        """By labels, also where the run's directory is gone."""
+        """Remove what runs left in the engine. It is found by labels, even if a run's directory is gone."""
         if not engine.is_there():
             return []
         with translate_errors("what runs left in the engine cannot be removed"):
@@ -274,7 +277,7 @@ class ContainerRuntime(SupervisedRuntime):
             ]
 
     def _state(self, name: str) -> Mapping[str, Any]:
-        """What the engine says of the container, nothing where there is none."""
+        """Return the engine's description of the container's state, empty if there is no container."""
         with translate_errors(f"the state of node {name} cannot be read"):
             try:
                 state: Mapping[str, Any] = self._mine.client.inspect_container(self._mine.name(name))["State"]
@@ -287,7 +290,7 @@ class ContainerRuntime(SupervisedRuntime):
             try:
                 self._mine.client.unpause(self._mine.name(name))
             except APIError:
-                # It may have ended meanwhile.
+                # The node may have ended meanwhile.
                 if self._state(name).get("Paused"):
                     raise
 
@@ -321,7 +324,7 @@ class ContainerRuntime(SupervisedRuntime):
         log.info("network %s is %s", name, subnet.whole)
 
     def _remove_who_had(self, subnet: Subnet) -> bool:
-        """Remove what a run left that had these addresses before and is dead; whether there was one."""
+        """Remove what a dead run left in the engine if it has these addresses. Returns whether there was such a run."""
         going_on = {str(Path(run).absolute() / "nodes") for run in slots.list_held_runs()}
         for directory in engine.list_runs():
             other = RunInEngine(Path(directory))
@@ -336,7 +339,7 @@ class ContainerRuntime(SupervisedRuntime):
         return False
 
     def _require_volumes(self, spec: NodeSpec) -> None:
-        """Raises NodeError where a volume of the node is gone: nobody may take an empty one for what it stored."""
+        """Raises NodeError if a volume of the node is gone, because a new, empty one would hide the lost data."""
         for volume in (self._volume(spec.name, folder) for folder in spec.data):
             try:
                 self._mine.client.inspect_volume(volume)
@@ -358,7 +361,7 @@ class ContainerRuntime(SupervisedRuntime):
         )
 
     def _describe(self, spec: NodeSpec, command: Sequence[str]) -> Container:
-        """A container with what a node has: its files, volumes and limits."""
+        """Return a container with the node's image, environment, files, volumes and memory limit."""
         return Container(
             name=spec.name,
             image=spec.image,
@@ -372,7 +375,7 @@ class ContainerRuntime(SupervisedRuntime):
 
     @contextmanager
     def _made(self, wanted: Container) -> Iterator[str]:
-        """A container that is removed in the end."""
+        """Make a container, yield its id, and remove it at the end of the block."""
         with translate_errors(f"a container of {wanted.image} cannot be made"):
             engine.remove_container(self._mine.client, self._mine.name(wanted.name))
             container = self._mine.create(wanted)
@@ -387,7 +390,7 @@ class ContainerRuntime(SupervisedRuntime):
             raise NodeError(f"the program of node {spec.name} that {purpose} failed: {failure}")
 
     def _run(self, program: Container, *, timeout_s: float) -> str:
-        """Run a program in every network of the run to its end: why it failed, nothing where it did not."""
+        """Run a program that joins every network of the run. Returns why it failed, "" if it did not."""
         client = self._mine.client
         networks = [network["Name"] for network in self._mine.list_networks()]
         with self._made(replace(program, network=networks[0])) as container:
@@ -403,20 +406,20 @@ class ContainerRuntime(SupervisedRuntime):
             return f"it ended with status {status} and says\n{last_lines}"
 
     def _end(self, container: Mapping[str, Any]) -> None:
-        """End and remove a container, and keep the log of a node."""
+        """Kill and remove a container. If it is a node, save its log first."""
         try:
             if container["State"] == "paused":
                 self._mine.client.unpause(container["Id"])
             if container["State"] in RUNNING:
                 self._mine.client.kill(container["Id"])
         except APIError as error:
-            # It may have ended meanwhile; where it has not, its removal below ends it or fails.
+            # It may have ended meanwhile. If it has not, its removal below ends it or fails.
             log.info("%s could not be killed: %s", container["Id"], error)
         if node := container["Labels"].get(NODE):
             try:
                 self._keep_log(container["Id"], node)
             except OSError as error:
-                # The disk is full, for example; the container has to go all the same.
+                # The disk may be full. The container must be removed even then.
                 log.warning("the log of %s is not kept: %s", node, error)
         engine.remove_container(self._mine.client, container["Id"])
 
@@ -436,14 +439,14 @@ def _label_metrics(spec: NodeSpec) -> dict[str, str]:
 
 
 def _describe_end(state: Mapping[str, Any]) -> str:
-    """How a container that does not run ended, from what the engine says of it; nothing where there is none."""
+    """Return how a container ended, from the engine's state of it, which is empty if there is no container."""
     if not state:
         return "no container"
     return "container not started" if state["Status"] == "created" else f"container ended with {state['ExitCode']}"
 
 
 def _remove_all(run: RunInEngine) -> list[str]:
-    """Remove what the engine holds of a run; the names of the nodes that still ran."""
+    """Remove a run's containers, networks and volumes. Returns the names of the nodes that still ran."""
     running = list_running_nodes(run.list_containers())
     run.remove_containers()
     run.remove_networks()
@@ -465,7 +468,7 @@ def _check_of(health: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _tell_interference(state: Mapping[str, Any]) -> str | None:
-    """How somebody else ended a container that does not run, from what the engine says of it; None for its own end."""
+    """Return how the kernel or a person ended a container that does not run; None if it ended by itself."""
     if not state:
         return "its container was removed"
     if state.get("OOMKilled"):
@@ -479,7 +482,7 @@ def _blame_others(name: str, how: str) -> NodeError:
 
 
 def _answers(address: str, port: int) -> bool:
-    """Raises OSError where nobody knows, as without a way to the address."""
+    """Return whether a process accepts a connection. Raises OSError if that is unknown, such as without a route."""
     try:
         socket.create_connection((address, port), timeout=0.5).close()
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Docker's engine, as far as a run uses it: what belongs to the run, told by labels.
+"""The containers, networks and volumes of a run in Docker's engine.
 
-Everything that is made here carries the labels of its run, so that whoever comes after a crash finds it, and nothing of
-anybody else is ever touched.
+Each of them has the labels of its run. So they are found again after a crash, and objects of other programs are never
+touched.
 """
 
 from __future__ import annotations
@@ -34,26 +34,27 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LABEL = "org.brokerproof."
-# Whose slots its run took one of (machine/slots.py), and which run's it is: the directory of its nodes.
+# The directory of the slots from which the run took its own (machine/slots.py), and the directory of the run's nodes.
 SLOTS, RUN = f"{_LABEL}slots", f"{_LABEL}run"
 NODE, ROLE, REGION = f"{_LABEL}node", f"{_LABEL}role", f"{_LABEL}region"
-# Where a node's files are in its container.
+# The directory of a node's files in its container.
 HOME = "/node"
-# Where Prometheus scrapes a node (deploy/prometheus.yaml reads these labels).
+# The address and path at which Prometheus scrapes a node (deploy/prometheus.yaml reads these labels).
 METRICS_ADDRESS, METRICS_PATH = f"{_LABEL}metrics.address", f"{_LABEL}metrics.path"
-# Containers of no run that have to reach the nodes of all, because Brokerproof or its clients run in them. The value is
-# that of the label for slots.
+# Marks containers in which Brokerproof or its clients run. They belong to no run, and join the networks of every run
+# whose label `SLOTS` has the same value.
 CLIENTS = f"{_LABEL}clients"
-# States of a container that has not ended.
+# States of a container that was started and has not ended.
 RUNNING = frozenset({"running", "paused"})
 _TIMEOUT_S = 60
 _MIB = 2**20
-# What the engine answers, with various statuses, while something goes or where it has just gone.
+# The engine's words, with various statuses, about an object that it is removing or has just removed.
 _GOES = ("already in progress", "marked for removal", "is not connected to")
-# What it answers where a container is in a network, and how long one may take to leave or to go.
+# The engine's words if a network that it should remove still has containers.
 _IN_USE = "has active endpoints"
+# Seconds that a container may take to leave a network, and all containers of a run to be removed.
 _GO_S = 20.0
-# Requests to the engine at a time.
+# The most requests to the engine at the same time.
 _AT_ONCE = 8
 SOCKET = "/var/run/docker.sock"
 _REMEDY = "start Docker, or say in DOCKER_HOST where it listens"
@@ -61,7 +62,10 @@ _REMEDY = "start Docker, or say in DOCKER_HOST where it listens"
 
 @lru_cache(maxsize=8)
 def connect(host: str | None = None) -> docker.APIClient:
-    """The engine at `host`, written as in `DOCKER_HOST`, or of this machine. Raises MachineError where none answers."""
+    """Return the engine at `host`, written as in `DOCKER_HOST`, or this machine's engine if `host` is empty.
+
+    Raises MachineError if it does not answer.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
     if host:
         environment["DOCKER_HOST"] = host
@@ -70,13 +74,13 @@ def connect(host: str | None = None) -> docker.APIClient:
 
 
 def find_engine() -> docker.APIClient:
-    """The engine that the environment names now."""
+    """Return the engine that the environment names now."""
     return connect(os.environ.get("DOCKER_HOST"))
 
 
 @contextmanager
 def translate_errors(problem: str) -> Iterator[None]:
-    """Raises MachineError where the engine does not answer, NodeError where it refuses something."""
+    """Raises MachineError if the engine does not answer in the block, NodeError if it refuses a request."""
     try:
         yield
     except APIError as error:
@@ -86,7 +90,7 @@ def translate_errors(problem: str) -> Iterator[None]:
 
 
 def _find_reason(error: BaseException) -> str:
-    """What the operating system said, which the libraries wrap several times; else what they say."""
+    """Return the operating system's message, which libraries wrap several times, or else the library's own message."""
     wrapped: BaseException | None = error
     while wrapped is not None:
         if isinstance(wrapped, OSError) and wrapped.strerror:
@@ -97,34 +101,34 @@ def _find_reason(error: BaseException) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """A container to be made. `{node}` in its command and files stands for its directory, `{host}` for its name."""
+    """A container to be made. In its command and files, `{node}` is replaced by its directory, `{host}` by its name."""
 
-    # As it is called in its run, and calls itself.
+    # Its name in the run, which is also its host name.
     name: str
     image: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
-    # Content by path, and directories, below its directory.
+    # {path: content} of files, and directories; all below its directory.
     files: Mapping[str, str] = field(default_factory=dict)
     folders: Sequence[str] = ()
-    # Directories below its directory, by volume.
+    # {volume: directory below its directory}
     volumes: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    # The network that it is made in, and its address there, which the engine chooses where none is given.
+    # The network that it is made in, and its address there. If no address is given, the engine chooses one.
     network: str | None = None
     address: str | None = None
     # {port of this machine's loopback: port of the container}
     published: Mapping[int, int] = field(default_factory=dict)
     memory_mb: int | None = None
     healthcheck: Mapping[str, Any] | None = None
-    # It was built here, and nobody else's of its name is fetched.
+    # The image is built on this machine, and is never fetched from a registry.
     is_ours: bool = False
-    # As root it has these; without, it is the user of the image.
+    # With capabilities it runs as root, without any as the image's user.
     capabilities: Sequence[str] = ()
 
 
 class RunInEngine:
-    """What the engine holds of one run."""
+    """The containers, networks and volumes of one run in the engine."""
 
     def __init__(self, nodes: Path) -> None:
         """`nodes` is the directory of the run's nodes."""
@@ -135,7 +139,7 @@ class RunInEngine:
 
     @property
     def client(self) -> docker.APIClient:
-        """The engine that the run began in, whichever the environment names now."""
+        """The engine that the run began in, even if the environment names another one now."""
         return connect(self._host)
 
     @cached_property
@@ -147,23 +151,23 @@ class RunInEngine:
         return host
 
     def has_begun(self) -> bool:
-        """Whether the engine was ever asked for something of the run."""
+        """Return whether the run has used the engine."""
         return self._record.exists()
 
     def begin(self) -> None:
-        """Record that the engine is asked for something, and which engine that is."""
+        """Record that the run uses the engine, and at which host. Raises MachineError if the engine does not answer."""
         if not self.has_begun():
-            # One that does not answer holds nothing of the run, and must not be asked for it later.
+            # An engine that does not answer is not recorded: it has no objects of the run to be removed later.
             connect(self._host)
             self._record.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self._record, json.dumps({**self.labels, "host": self._host}))
 
     def name(self, of: str) -> str:
-        """What a container, network or volume of the run is called."""
+        """Return the engine's name for a container, network or volume of the run."""
         return f"{self.prefix}-{of}"
 
     def create(self, wanted: Container) -> str:
-        """Make a container and put its files into it; its id. Raises MachineError where its image cannot be had."""
+        """Make a container with its files and return its id. Raises MachineError if its image cannot be provided."""
         client = self.client
         described = provide_image(client, wanted.image, is_ours=wanted.is_ours)
         owner = 0 if wanted.capabilities else _find_owner(described)
@@ -173,7 +177,7 @@ class RunInEngine:
         container: str = client.create_container(
             wanted.image,
             command=[fill(part, wanted.name) for part in wanted.command],
-            # The command is whole; an image may have an entry point of its own.
+            # The command is complete, but the image may have an entry point of its own.
             entrypoint=[],
             name=self.name(wanted.name),
             hostname=wanted.name,
@@ -199,14 +203,14 @@ class RunInEngine:
         return container
 
     def join_all_networks(self, container: str) -> None:
-        """Connect a container to the networks that it is not in."""
+        """Connect a container to the networks of the run that it is not in."""
         joined = self.client.inspect_container(container)["NetworkSettings"]["Networks"]
         for network in self.list_networks():
             if network["Name"] not in joined:
                 self.client.connect_container_to_network(container, network["Id"])
 
     def create_network(self, name: str, *, pool: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Make a network that containers of clients are in from the beginning. Raises APIError."""
+        """Make a network and connect the containers of clients to it. Raises APIError if the engine refuses."""
         made = self.client.create_network(
             self.name(name), driver="bridge", ipam={"Config": [pool]}, labels={**self.labels, **labels}
         )
@@ -214,17 +218,17 @@ class RunInEngine:
             self.client.connect_container_to_network(container["Id"], made["Id"])
 
     def list_containers(self) -> list[dict[str, Any]]:
-        """All of them, also those that do not run."""
+        """Return the engine's descriptions of the run's containers, including those that do not run."""
         found: list[dict[str, Any]] = self.client.containers(all=True, filters=self._filters)
         return found
 
     def list_networks(self) -> list[dict[str, Any]]:
-        """All of them."""
+        """Return the engine's descriptions of the run's networks."""
         found: list[dict[str, Any]] = self.client.networks(filters=self._filters)
         return found
 
     def remove_containers(self) -> None:
-        """End and remove all containers, those included that the engine was still making for somebody who is dead."""
+        """End and remove all containers, including those that the engine was still making for a process that died."""
         wait_until(self._remove_containers, timeout_s=_GO_S, what="the run's containers to go")
 
     def _remove_containers(self) -> bool:
@@ -232,9 +236,9 @@ class RunInEngine:
         return not self.list_containers()
 
     def remove_networks(self) -> None:
-        """Remove all networks; whoever is still in one, as clients are, leaves it.
+        """Remove all networks, after every container in them, such as those of clients, is disconnected.
 
-        A client that does not run now could never start again with a network that is gone.
+        Stopped containers of clients are disconnected too, because they could not start again without the network.
         """
         for network in self.list_networks():
             wait_until(
@@ -244,7 +248,7 @@ class RunInEngine:
             )
 
     def _remove_network(self, network: Mapping[str, Any]) -> bool:
-        """Remove a network that nobody is in any more; False where somebody still is, or came meanwhile."""
+        """Disconnect all containers and remove the network. Returns False if a container is still in it."""
         clients = self.client.containers(all=True, filters={"label": [f"{CLIENTS}={self.labels[SLOTS]}"]})
         stopped = [one["Id"] for one in clients if network["Name"] in one["NetworkSettings"]["Networks"]]
         with allow_absence():
@@ -261,31 +265,30 @@ class RunInEngine:
         return True
 
     def remove_volumes(self) -> None:
-        """Remove all volumes."""
         for volume in self.client.volumes(filters=self._filters)["Volumes"] or []:
             with allow_absence():
                 self.client.remove_volume(volume["Name"], force=True)
 
 
 def ask_for_each(containers: Iterable[T], ask: Callable[[T], None]) -> None:
-    """Ask the engine for something for each container, some at a time. Raises the first error."""
+    """Call `ask` with each container, up to `_AT_ONCE` at the same time. Raises the first error."""
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         list(pool.map(ask, containers))
 
 
 def fill(text: str, host: str) -> str:
-    """A text of a node with its directory, and the name of the machine as it sees it."""
+    """Return a text of a node with `{node}` replaced by its directory, and `{host}` by its host name."""
     return text.replace("{node}", HOME).replace("{host}", host)
 
 
 def _find_owner(image: Mapping[str, Any]) -> int:
-    """The user of the image's programs, who has to own what they write; root where the image names none by number."""
+    """Return the id of the image's user, who must own the files, or 0 (root) if the image gives no numeric id."""
     user = (image["Config"].get("User") or "0").split(":")[0]
     return int(user) if user.isdigit() else 0
 
 
 def is_there() -> bool:
-    """Whether the environment names an engine, or this machine has one that this user may ask; perhaps none answers."""
+    """Return whether the environment names an engine or this user may open Docker's socket; it may still not answer."""
     return "DOCKER_HOST" in os.environ or os.access(SOCKET, os.R_OK | os.W_OK)
 
 
@@ -294,7 +297,7 @@ def _name_slots() -> str:
 
 
 def list_running_nodes(containers: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The names of the nodes among containers that run or are frozen."""
+    """Return the sorted names of those containers that are nodes and run or are frozen."""
     return sorted(one["Labels"][NODE] for one in containers if one["State"] in RUNNING and NODE in one["Labels"])
 
 
@@ -305,7 +308,7 @@ def remove_container(client: docker.APIClient, container: str) -> None:
 
 
 def list_runs() -> list[str]:
-    """The directories of the nodes of every run that had one of these slots and that the engine holds something of."""
+    """Return the `nodes` directory of every run that used these slots and still has objects in the engine."""
     client, filters = find_engine(), {"label": [f"{SLOTS}={_name_slots()}", RUN]}
     held = [
         *client.containers(all=True, filters=filters),
@@ -316,7 +319,10 @@ def list_runs() -> list[str]:
 
 
 def provide_image(client: docker.APIClient, image: str, *, is_ours: bool = False) -> Mapping[str, Any]:
-    """The image's description; one that is not ours is fetched where the engine lacks it. Raises MachineError."""
+    """Return the image's description. Unless it is ours, a missing image is fetched.
+
+    Raises MachineError if the image is missing and cannot be fetched.
+    """
     try:
         return _inspect(client, image)
     except ImageNotFound:
@@ -341,7 +347,10 @@ def _inspect(client: docker.APIClient, image: str) -> Mapping[str, Any]:
 
 
 def pack(directory: str, owner: int, folders: Sequence[str], files: Mapping[str, str]) -> bytes:
-    """An archive for `put_archive` at `/`: a directory with folders and text files below it, all of one owner."""
+    """Return a tar archive for `put_archive` at `/`: a directory with folders and text files, all of one owner.
+
+    `files` is {path below the directory: content}, `owner` a user id.
+    """
     buffer = io.BytesIO()
     made: set[str] = set()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -369,7 +378,7 @@ def pack(directory: str, owner: int, folders: Sequence[str], files: Mapping[str,
 
 
 def read_text_file(client: docker.APIClient, container: str, path: str) -> str:
-    """The content of a file in a container that need not run. Raises NodeError where there is none."""
+    """Return the content of a file in a container, which need not run. Raises NodeError if the file is missing."""
     with translate_errors(f"{path} cannot be read"):
         blocks, _ = client.get_archive(container, path)
         with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as tar:
@@ -378,9 +387,9 @@ def read_text_file(client: docker.APIClient, container: str, path: str) -> str:
 
 
 def is_empty(client: docker.APIClient, container: str, directory: str) -> bool:
-    """Whether a directory in a container that need not run holds nothing. Only the beginning of it is read."""
+    """Return whether a directory in a container, which need not run, is empty. Only the archive's beginning is read."""
     blocks, _ = client.get_archive(container, directory)
-    # The directory itself is one entry of 512 bytes, and two blocks of zeros end the archive.
+    # The archive's first 512 bytes are the directory's own entry. Two blocks of zeros end the archive.
     head = b"".join(islice(blocks, 4))
     blocks.close()
     return head[512:1024].strip(b"\0") == b""
@@ -388,7 +397,7 @@ def is_empty(client: docker.APIClient, container: str, directory: str) -> bool:
 
 @contextmanager
 def allow_absence() -> Iterator[None]:
-    """What is asked for may be gone, because somebody else removed it or does so now."""
+    """Ignore the engine's error if the object of the request is gone, or is being removed."""
     try:
         yield
     except NotFound:

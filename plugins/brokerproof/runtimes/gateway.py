@@ -1,7 +1,8 @@
 """The link process in a container of its own: the only way between the networks of the regions.
 
-It is in each of them, and listens at the addresses at which nodes of one region see nodes of the others. It is asked at
-its address in the first of them, with a secret that only it and the run's directory hold.
+It joins each of these networks, and listens at the addresses at which nodes of one region see nodes of the others.
+Requests go to its address in the first network. They need a secret, which only the container and the run's directory
+hold.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from brokerproof.runtimes.engine import NODE, Container, RunInEngine
 from brokerproof.settings import from_environment
 
 NAME = "link"
-# No system listens there.
+# The port for requests, on which no node of a system listens.
 _PORT = 7999
 _START_TIMEOUT_S = 60.0
 _TAIL_LINES = 15
 
 
 def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> Link:
-    """Start it and wait until it answers.
+    """Start the link process in a container and wait until it answers.
 
-    Raises MachineError where its image is not here or an address is taken, NodeError where it does not start.
+    Raises MachineError if its image is missing or an address is taken, NodeError if it does not start.
     """
     client, secret = mine.client, secrets.token_urlsafe(32)
     first = mine.list_networks()[0]["Name"]
@@ -40,7 +41,7 @@ def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> Link:
             files={f"{NAME}/{file}": text for file, text in list_files_of_link(plan, inside).items()},
             labels={NODE: NAME},
             network=first,
-            # To take the addresses that it listens on.
+            # Needed to add the addresses that it listens on to its interfaces.
             capabilities=("NET_ADMIN",),
         )
     )

@@ -1,4 +1,4 @@
-"""The end of a node's log, as far as it says why the node is in trouble."""
+"""The lines of a node's log that show why the node failed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _ERROR = re.compile(r" (ERROR|FATAL) |^Caused by: |^\S*(Exception|Error)\b")
 
 
 def pick_last_lines(text: str, lines: int) -> str:
-    """The last lines, after the last errors that stand before them.
+    """Return the last `lines` lines, preceded by the last errors above them, up to a third of `lines`.
 
-    A node may end with a page of usage, and the reason above it.
+    A program may print why it ends first, and then a page about its usage.
     """
     all_lines = text.splitlines()
     errors = [line for line in all_lines[:-lines] if _ERROR.search(line)]

@@ -1,7 +1,8 @@
 """The `process` runtime: nodes are processes of this machine, each on a loopback address of its own.
 
-A node's directory is `nodes/<name>/` of the run: its files, its data directories, `node.json`, which names them for
-a caller without the spec, `log/node.log` and `pid.json`, the record of its process (machine/processes.py).
+A node's directory is `nodes/<name>/` of the run. It holds the node's files, its data directories, `log/node.log`, and
+`pid.json`, the record of its process (machine/processes.py). `node.json` names the data directories, for callers
+without the spec.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from brokerproof.runtimes.protocols import Addresses, NodeSpec, Program
 from brokerproof.runtimes.supervised_runtime import SupervisedRuntime
 
 _PROGRAM_TIMEOUT_S = 60.0
-# The directory, and in marks the name, of programs that belong to no node.
+# The directory of programs that belong to no node, and their name in marks.
 _PROGRAMS = "initialize"
 
 
@@ -50,15 +51,14 @@ class ProcessRuntime(SupervisedRuntime):
 
     @staticmethod
     def assign_addresses(topology: Topology, slot: int) -> Addresses:
-        """Loopback addresses."""
+        """Assign loopback addresses."""
         return Addresses(nodes=assign_addresses(topology, slot), views=assign_views(topology, slot))
 
     def directory(self, name: str) -> Path:
-        """The node's directory."""
         return self.nodes / name
 
     def prepare(self, spec: NodeSpec) -> None:
-        """Write the node's files and check that its ports are free; nobody needs `tmp` after the run."""
+        """Write the node's files, make its directories and check that its ports are free."""
         directory = self.directory(spec.name)
         try:
             for folder in ("log", "tmp", *spec.data):
@@ -73,7 +73,7 @@ class ProcessRuntime(SupervisedRuntime):
             _check_free(spec.name, spec.address, port)
 
     def _start(self, spec: NodeSpec) -> None:
-        """Start the process, after the node's `format` program where it has no data; output goes to log/node.log."""
+        """Start the process, with its output in log/node.log. If it has no data, run its `format` program first."""
         directory = self.directory(spec.name)
         if spec.format is not None and not any(any((directory / folder).iterdir()) for folder in spec.data):
             self._run_for(spec, spec.format, "formats its empty data directories")
@@ -87,7 +87,7 @@ class ProcessRuntime(SupervisedRuntime):
         )
 
     def stop(self, name: str, *, grace_s: float) -> None:
-        """SIGTERM, and SIGKILL after `grace_s` seconds."""
+        """Send SIGTERM, and SIGKILL after `grace_s` seconds."""
         with self._lock(name):
             self._want_no_more(name)
             for process in self._processes(name):
@@ -99,7 +99,7 @@ class ProcessRuntime(SupervisedRuntime):
             self.kill(name)
 
     def kill(self, name: str) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         with self._lock(name):
             self._want_no_more(name)
             for process in self._processes(name):
@@ -109,21 +109,21 @@ class ProcessRuntime(SupervisedRuntime):
         )
 
     def pause(self, name: str) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         for process in self._processes(name):
             send_signal(process, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         for process in self._processes(name):
             send_signal(process, signal.SIGCONT)
 
     def is_paused(self, name: str) -> bool:
-        """Whether the kernel reports every thread of the process as stopped; they do not stop all at once."""
+        """Return whether the kernel reports every thread as stopped, because threads do not all stop at once."""
         return any(_is_stopped(process.pid) for process in self._processes(name))
 
     def wipe(self, spec: NodeSpec) -> None:
-        """Remove the node's data directories and make them anew, empty."""
+        """Remove the node's data directories and make new, empty ones."""
         with self._lock(spec.name):
             if self.is_alive(spec.name):
                 raise NodeError(f"node {spec.name} still runs; its data is not wiped under it")
@@ -138,18 +138,18 @@ class ProcessRuntime(SupervisedRuntime):
             self._run_for(spec, spec.reset, "makes the cluster accept it after its disks were wiped")
 
     def execute(self, program: Program) -> None:
-        """Run the program in the directory `initialize` beside those of the nodes."""
+        """Run the program in the directory `initialize`, next to those of the nodes."""
         (self.directory(_PROGRAMS) / "tmp").mkdir(parents=True, exist_ok=True)
         self._write_files(_PROGRAMS, program.files)
         if failure := self._run(_PROGRAMS, program.command, _environment({}), timeout_s=program.timeout_s):
             raise NodeError(f"{program.purpose} failed: {failure}")
 
     def is_alive(self, name: str) -> bool:
-        """Whether the process of the pid file runs (a zombie does not)."""
+        """Return whether the process that pid.json names runs; a zombie does not run."""
         return any(True for _ in self._processes(name))
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
-        """The process is gone, and the node's first port refuses connections where it has one."""
+        """Return a sentence if the process is gone and its first port, if it has any, refuses connections."""
         if self.is_alive(spec.name):
             return None
         if not spec.ports:
@@ -166,16 +166,16 @@ class ProcessRuntime(SupervisedRuntime):
         return start_link(self.nodes, plan)
 
     def network(self) -> Link:
-        """The link process of the run."""
+        """The link process of the run. Raises RunError if none was started."""
         return Link(self.nodes)
 
     def pids(self) -> dict[str, int]:
-        """Pids of the nodes that run, by name."""
+        """Return {node: pid} of the nodes that run."""
         names = [file.parent.name for file in self.nodes.glob("*/node.json")]
         return {name: process.pid for name in names for process in self._processes(name)}
 
     def log_tail(self, name: str, lines: int = 15) -> str:
-        """The last lines of log/node.log."""
+        """Return the last lines of log/node.log, with the last errors above them."""
         log = self.directory(name) / "log" / "node.log"
         if not log.exists():
             return "(no log)"
@@ -184,14 +184,14 @@ class ProcessRuntime(SupervisedRuntime):
             return pick_last_lines(file.read().decode(errors="replace"), lines)
 
     def release(self) -> list[str]:
-        """End every node of the run by force, after the supervisor, which would start them again."""
+        """End the supervisor first, which would restart the nodes, and then every node by force."""
         self.end_supervision()
         return end_processes(find_marked_processes(self.nodes))
 
     def forget(self) -> None:
         """Remove the data and temporary files of nodes that have ended; their logs and configuration stay.
 
-        A run's evidence is in its tables; the nodes' data is many times as large, and it would grow every night.
+        The run's evidence is in its tables. The nodes' data is many times larger, and each nightly run would add to it.
         """
         for file in sorted(self.nodes.glob("*/node.json")):
             directory = file.parent
@@ -217,7 +217,7 @@ class ProcessRuntime(SupervisedRuntime):
         return [part.replace("{node}", str(self.directory(name))) for part in command]
 
     def _run(self, name: str, command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float) -> str:
-        """Run a program in a node's directory to its end: why it failed, nothing where it did not."""
+        """Run a program in a node's directory and wait for its end. Returns why it failed, "" if it did not."""
         try:
             result = subprocess.run(
                 self._command(name, command),
@@ -248,7 +248,7 @@ class ProcessRuntime(SupervisedRuntime):
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a node, which has none of the variables of the process that starts it."""
+    """Return the environment of a node: the given variables, `LANG`, and from the starting process only `PATH`."""
     return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8", **variables}
 
 
@@ -257,7 +257,7 @@ def _log_not_removed(_: object, path: str, failure: tuple[object, BaseException,
 
 
 def _is_stopped(pid: int) -> bool:
-    # The state follows the name, which is in brackets and may hold anything (proc(5)).
+    # The state follows the name, which is in brackets and may contain any character (proc(5)).
     states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
     return bool(states) and set(states) == {"T"}
 

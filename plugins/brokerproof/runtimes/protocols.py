@@ -1,4 +1,4 @@
-"""What a runtime must be able to do with a node, and what it may be able to do."""
+"""The protocol that every runtime implements, and the protocols of abilities that only some runtimes have."""
 
 from __future__ import annotations
 
@@ -20,56 +20,57 @@ class NodeSpec:
     role: str
     region: str
     address: str
-    # What holds its programs, where the runtime runs images; elsewhere it is not looked at.
+    # The image with its programs, for runtimes that run images; other runtimes ignore it.
     image: str = ""
-    # Program and arguments; `{node}` stands for the node's directory.
+    # Program and arguments; `{node}` is replaced by the node's directory.
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    # Content of files, by path below the node's directory; `{node}` as above, `{host}` stands for the name of the
-    # machine as the node sees it.
+    # {path below the node's directory: content}. `{node}` is replaced as above, `{host}` by the host name that the node
+    # sees.
     files: Mapping[str, str] = field(default_factory=dict)
-    # The program that makes empty data directories usable, if it takes one; it runs before the node's own program.
+    # The program that makes empty data directories usable, if the node needs one. It runs before the node's own.
     format: tuple[str, ...] | None = None
-    # The program that makes the cluster accept the node back after its disks were wiped, if it takes one.
+    # The program that makes the cluster accept the node after its disks were wiped, if the node needs one.
     reset: tuple[str, ...] | None = None
-    # Directories below the node's that hold what it stores: `wipe` empties them, `forget` removes them.
+    # The directories of its data, below its own: `wipe` empties them, `forget` removes them.
     data: tuple[str, ...] = ("data",)
     ports: tuple[int, ...] = ()
-    # Ports that `host_ports` of this machine lead to, by the latter: {port of the machine: port of the node}.
+    # {port of this machine, one of the node's `host_ports`: port of the node that it leads to}
     published: Mapping[int, int] = field(default_factory=dict)
-    # A program that ends well where the node serves, for runtimes that ask by themselves, and the most memory that it
-    # needs; the process runtime looks at neither.
+    # A program with exit status 0 if the node is healthy, for runtimes that check health themselves. The process
+    # runtime ignores it.
     health: tuple[str, ...] = ()
+    # The node's limit of memory in MiB; the process runtime ignores it.
     memory_mb: int | None = None
-    # Where it answers with its metrics in Prometheus' format: port and path; None where it does not.
+    # The port and path of its metrics in Prometheus' format; None if it has no metrics.
     metrics: tuple[int, str] | None = None
     start_timeout_s: float = 90.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Something that has to run once, beside the nodes, and to end well."""
+    """A program that runs once, next to the nodes, and has to succeed."""
 
-    # What it does, to complete the sentence "… failed".
+    # The program's purpose, as the subject of the sentence "… failed".
     purpose: str
     image: str = ""
-    # Program and arguments; `{node}` stands for a directory of its own.
+    # Program and arguments; `{node}` is replaced by a directory of its own.
     command: tuple[str, ...]
-    # Content of files, by path below that directory; `{node}` as above.
+    # {path below that directory: content}; `{node}` is replaced as above.
     files: Mapping[str, str]
     timeout_s: float = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Addresses:
-    """Where the nodes of a run are found."""
+    """The addresses and ports of a run's nodes."""
 
-    # By node.
+    # {node: address}
     nodes: Mapping[str, str]
     # The address at which each node or place sees each node of another region: {viewer: {node: address}}. Empty for a
-    # topology without links, in which everybody sees a node at its own address.
+    # topology without links, because every viewer then uses the node's own address.
     views: Mapping[str, Mapping[str, str]]
-    # By node, ports of this machine's loopback that are its own, where nodes are not on this machine's own addresses.
+    # {node: its ports on this machine's loopback}, for runtimes whose nodes have no address of this machine.
     host_ports: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
@@ -82,46 +83,46 @@ class Runtime(Protocol):
 
     @staticmethod
     def assign_addresses(topology: Topology, slot: int) -> Addresses:
-        """The addresses of a run that holds this slot. Raises MachineError where the topology needs more than fit."""
+        """Return the addresses of a run that holds this slot. Raises MachineError if the topology needs too many."""
 
     def prepare(self, spec: NodeSpec) -> None:
-        """Write the node's files. Raises MachineError where an address or port is taken or the disk is full."""
+        """Write the node's files. Raises MachineError if an address or port is taken or the disk is full."""
 
     def start(self, spec: NodeSpec) -> None:
-        """Start the node without waiting for its health; a node without data runs its `format` program first.
+        """Start the node without waiting for its health. If it has no data, run its `format` program first.
 
-        Raises NodeError where the node runs already or that program fails.
+        Raises NodeError if the node runs already or that program fails.
         """
 
     def stop(self, name: str, *, grace_s: float) -> None:
-        """Ask the node to end, and end it by force after `grace_s` seconds. Returns when it is gone."""
+        """Ask the node to end, and kill it if it still runs after `grace_s` seconds. Returns when it is gone."""
 
     def kill(self, name: str) -> None:
         """End the node at once. Returns when it is gone."""
 
     def wipe(self, spec: NodeSpec) -> None:
-        """Empty the data directories of a node that does not run. Raises NodeError where it runs."""
+        """Empty the data directories of a node that does not run. Raises NodeError if it runs."""
 
     def reset(self, spec: NodeSpec) -> None:
-        """Run the spec's `reset` program, if it has one. Raises NodeError where that fails."""
+        """Run the spec's `reset` program, if it has one. Raises NodeError if the program fails."""
 
     def execute(self, program: Program) -> None:
-        """Run a program beside the nodes and wait for its end. Raises NodeError where it fails or takes too long."""
+        """Run a program next to the nodes and wait for its end. Raises NodeError if it fails or takes too long."""
 
     def is_alive(self, name: str) -> bool:
-        """Whether the node's process runs."""
+        """Return whether the node's process runs, even if it is frozen."""
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
-        """What shows that the node is dead and nothing answers in its place, None where it does not show."""
+        """Return evidence that the node is dead and no process answers at its first port; None if there is none."""
 
     def log_tail(self, name: str, lines: int = 15) -> str:
-        """The last lines of the node's log."""
+        """Return the last lines of the node's log."""
 
     def release(self) -> list[str]:
-        """End every node of the run; the names of those that still ran."""
+        """End every node of the run. Returns the names of those that still ran."""
 
     def forget(self) -> None:
-        """Remove what the nodes of the run that do not run stored; their logs and configuration stay."""
+        """Remove the data of the run's nodes that have ended; their logs and configuration stay."""
 
 
 @runtime_checkable
@@ -129,7 +130,7 @@ class RunsProcesses(Protocol):
     """A runtime whose nodes are processes of this machine."""
 
     def pids(self) -> dict[str, int]:
-        """Pids of the nodes that run, by name."""
+        """Return {node: pid} of the nodes that run."""
 
 
 @runtime_checkable
@@ -137,7 +138,10 @@ class RunsImages(Protocol):
     """A runtime whose nodes are started from images, which hold their programs."""
 
     def read_image_file(self, image: str, path: str) -> str:
-        """The content of a text file in an image. Raises MachineError where there is no such image or file."""
+        """Return the content of a text file in an image.
+
+        Raises MachineError if the image is missing, NodeError if the file is.
+        """
 
 
 @runtime_checkable
@@ -145,13 +149,13 @@ class PausesNodes(Protocol):
     """A runtime that can freeze a node."""
 
     def pause(self, name: str) -> None:
-        """Freeze the node; it keeps its connections and answers nothing."""
+        """Freeze the node. It keeps its connections, but does not answer."""
 
     def resume(self, name: str) -> None:
-        """Let a frozen node go on; one that was killed meanwhile stays dead."""
+        """Let a frozen node go on. A node that was killed meanwhile stays dead."""
 
     def is_paused(self, name: str) -> bool:
-        """Whether the node is frozen."""
+        """Return whether the node is frozen."""
 
 
 @runtime_checkable
@@ -159,61 +163,62 @@ class EmulatesLinks(Protocol):
     """A runtime that can put links with delay, bandwidth and state between the regions of a run."""
 
     def start_links(self, plan: Plan) -> Network:
-        """Start the network. Raises MachineError where an address is taken, NodeError where it does not start."""
+        """Start the network. Raises MachineError if an address is taken, NodeError if it does not start."""
 
     def network(self) -> Network:
-        """The network that was started. Raises RunError where none was."""
+        """Return the network that was started. Raises RunError if none was started."""
 
 
 @runtime_checkable
 class SupervisesNodes(Protocol):
-    """A runtime with a service manager, which starts nodes again that ended by themselves.
+    """A runtime with a service manager, which restarts nodes that ended by themselves.
 
-    It leaves a node alone that `stop` or `kill` took down, until `start` starts it, and one that was never started.
+    It does not restart a node that was never started, or that was ended by `stop` or `kill` and not started since.
     """
 
     def supervise(self, specs: Iterable[NodeSpec], after_s: Mapping[str, float]) -> None:
-        """Start each of these nodes again so many seconds after it ended by itself, as often as it does.
+        """Start a service manager that restarts these nodes each time they end by themselves.
 
-        Whoever does it outlives its caller. Raises NodeError where it does not start, or somebody does it already.
+        `after_s` is {node: seconds from its end to its restart}. The service manager outlives its caller. Raises
+        NodeError if it does not start, or was started already.
         """
 
     def check_supervision(self) -> None:
-        """Raises NodeError where nobody is there who would start a node again."""
+        """Raises NodeError if the service manager does not run."""
 
     def end_supervision(self) -> None:
-        """Start no node again from now on. Nothing happens where nobody ever did."""
+        """End the service manager, so that no node is restarted from now on. Does nothing if there is none."""
 
     def list_restart_events(self) -> list[RestartEvent]:
-        """Every end and every start that the service manager saw and did, in the order of time."""
+        """Return every end that the service manager saw, and every restart, in the order of time."""
 
 
 @runtime_checkable
 class SeesOthersActs(Protocol):
-    """A runtime in which others can end a node, and which can tell that from an end of the node's own."""
+    """A runtime whose nodes can be ended from outside the run, and which can tell that from a node's own end."""
 
     def check_nobody_interfered(self) -> None:
-        """Raises NodeError where somebody outside the run ended a node that was to run: nothing of it is its own."""
+        """Raises NodeError if a node that should run was ended from outside the run, by the kernel or a person."""
 
 
 @runtime_checkable
 class LivesElsewhere(Protocol):
-    """A runtime whose nodes are no processes that this machine's user can find."""
+    """A runtime whose nodes cannot be found as processes of this user, because an engine such as Docker's runs them."""
 
     @staticmethod
     def require(topology: Topology) -> None:
-        """Raises MachineError where nodes of this topology could not live there now."""
+        """Raises MachineError if the runtime cannot run nodes of this topology now."""
 
     @staticmethod
     def remove_left(below: Path | None) -> list[str]:
-        """End and remove what is left of all runs that had one of these slots, or of those with a directory below.
+        """End and remove what is left of all runs that had one of these slots.
 
-        Returns the names of the nodes that still ran. Raises MachineError where whoever holds it does not answer; there
-        may be nobody.
+        `below` limits it to runs with directories below that one. Returns the names of the nodes that still ran. If
+        this machine has no engine, the list is empty. Raises MachineError if the engine does not answer.
         """
 
 
-# What each ability is, to complete the sentence "the runtime cannot …".
+# {protocol of an ability: text that completes the sentence "the runtime cannot …"}
 MEANINGS: Mapping[type, str] = {
     PausesNodes: "freeze nodes",
     EmulatesLinks: "put links between regions",

@@ -1,4 +1,4 @@
-"""Samples of what service managers saw and did: each event becomes one sample, with its own time."""
+"""Samples of the ends and restarts that service managers recorded: one sample for each event, with its time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _METRICS = {RestartStep.ENDED: SampledMetric.ENDED, RestartStep.RESTARTED: Sampl
 
 
 class RestartSampler:
-    """Samples the events of a run, each of them once."""
+    """Takes one sample of each restart event of a run."""
 
     def __init__(self, runtime: SupervisesNodes) -> None:
         self._runtime = runtime
         self._taken = 0
 
     def sample(self) -> list[Sample]:
-        """The events since the last call."""
+        """Return samples of the events since the last call."""
         events = self._runtime.list_restart_events()[self._taken :]
         self._taken += len(events)
         return [

@@ -1,4 +1,4 @@
-"""What a service manager saw and did: the ends of nodes and their new starts, in a file that only grows."""
+"""The ends of nodes that a service manager saw, and its restarts, in a file that only grows."""
 
 from __future__ import annotations
 
@@ -12,41 +12,40 @@ from pathlib import Path
 class RestartStep(StrEnum):
     """What happened to a node."""
 
-    # It ended, and nobody had taken it down.
+    # It ended without being stopped or killed by the run.
     ENDED = "ended"
-    # It was started again.
     RESTARTED = "restarted"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RestartEvent:
-    """One end of a node, or one new start."""
+    """One end of a node, or one restart."""
 
     node: str
     step: RestartStep
-    # Microseconds; of an end, when it was seen.
+    # Microseconds since the epoch. For an end, the time at which it was seen.
     at: int
-    # How often this has happened to the node by now.
+    # The number of such events of the node, including this one.
     times: int
 
 
 class RestartRecord:
-    """The file of the events. One process begins and writes it; readers never see half of an event."""
+    """The file of restart events. Only one process makes and writes it. Readers never see half of an event."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     @property
     def exists(self) -> bool:
-        """Whether it was begun."""
+        """Whether the file was made."""
         return self._file.exists()
 
     def begin(self) -> None:
-        """Make the file, without an event."""
+        """Make the file, without any event."""
         self._file.touch()
 
     def add(self, event: RestartEvent) -> None:
-        """Add an event. Raises OSError where it cannot be written."""
+        """Add an event. Raises OSError if it cannot be written whole."""
         line = (json.dumps(asdict(event)) + "\n").encode()
         descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
@@ -56,7 +55,7 @@ class RestartRecord:
             os.close(descriptor)
 
     def read(self) -> list[RestartEvent]:
-        """All events, in the order of time; none where there is no file."""
+        """Return all events, in the order of time; an empty list if there is no file."""
         try:
             text = self._file.read_text(encoding="utf-8")
         except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""What runtimes with a service manager have in common: which nodes are wanted, and who may act on a node now.
+"""The common part of runtimes with a service manager: which nodes are wanted, and the locks of nodes.
 
-A node's file `wanted` is there from its start until somebody takes it down. A node that is wanted and does not run
-ended by itself. Whoever starts a node or takes it down holds the lock of its directory meanwhile, across processes and
-threads, so that a fault and the service manager never race.
+A node's file `wanted` exists from its start until `stop` or `kill`. A node that is wanted and does not run has ended by
+itself. A process or thread that starts or ends a node holds the lock of the node's directory meanwhile. So a fault and
+the service manager never race.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 
 class SupervisedRuntime(ABC):
-    """The nodes of one run, which a supervisor starts again."""
+    """The nodes of one run, which a supervisor can restart."""
 
-    # How often the supervisor looks at every node, in seconds.
+    # Seconds between two looks of the supervisor at every node.
     look_every_s: ClassVar[float] = 0.1
 
     def __init__(self, nodes: Path) -> None:
@@ -37,14 +37,14 @@ class SupervisedRuntime(ABC):
 
     @abstractmethod
     def is_alive(self, name: str) -> bool:
-        """Whether the node runs."""
+        """Return whether the node runs."""
 
     @abstractmethod
     def _start(self, spec: NodeSpec) -> None:
-        """Start the node, which does not run; the caller holds its lock."""
+        """Start a node that does not run. The caller holds its lock."""
 
     def start(self, spec: NodeSpec) -> None:
-        """Start the node, after its `format` program where it has no data. Raises NodeError where it runs already."""
+        """Start the node. If it has no data, run its `format` program first. Raises NodeError if it runs already."""
         with self._lock(spec.name):
             self._start_unless_alive(spec)
 
@@ -54,7 +54,7 @@ class SupervisedRuntime(ABC):
         Supervision(self.nodes).begin(supervised, f"{type(self).__module__}:{type(self).__qualname__}")
 
     def check_supervision(self) -> None:
-        """The process of the supervisor runs."""
+        """Raises NodeError if the supervisor does not run."""
         Supervision(self.nodes).check()
 
     def end_supervision(self) -> None:
@@ -62,16 +62,16 @@ class SupervisedRuntime(ABC):
         Supervision(self.nodes).end()
 
     def list_restart_events(self) -> list[RestartEvent]:
-        """What the supervisor recorded."""
+        """Return the ends and restarts that the supervisor recorded."""
         return Supervision(self.nodes).list_events()
 
     def has_ended_by_itself(self, name: str) -> bool | None:
-        """Whether the node does not run though nobody took it down; None where somebody starts it or takes it down."""
+        """Return whether the node ended without `stop` or `kill`; None if another caller starts or ends it now."""
         with self._lock(name, wait=False) as locked:
             return self._has_ended_by_itself(name) if locked else None
 
     def start_again(self, spec: NodeSpec) -> bool:
-        """Start the node if it has ended by itself; whether that was so, and nobody just acted on the node."""
+        """Start the node if it ended by itself and no other caller holds its lock. Returns whether it was started."""
         with self._lock(spec.name, wait=False) as locked:
             if not locked or not self._has_ended_by_itself(spec.name):
                 return False
@@ -98,7 +98,7 @@ class SupervisedRuntime(ABC):
 
     @contextmanager
     def _lock(self, name: str, *, wait: bool = True) -> Iterator[bool]:
-        """Let nobody else start the node or take it down meanwhile; whether that holds, as always with `wait`."""
+        """Hold the node's lock during the block, and yield True. Without `wait`, yield False if it is already held."""
         directory = os.open(self.nodes / name, os.O_RDONLY)
         try:
             yield _lock_file(directory, wait=wait)

@@ -1,8 +1,8 @@
-"""The supervisor of a run's nodes from outside: how it is started, found again and ended.
+"""The start, search and end of the supervisor, a process that plays the service managers of a run's nodes.
 
-It stands for the service managers of a run's nodes. Beside the nodes' directories are its plan (`supervision.json`),
-its record (`supervisor.json`), its log, and what it saw and did (`restarts.jsonl`). It starts nodes only as long as its
-plan is there, so that whoever removes the plan has ended it, also if it is killed right after that.
+Its files are next to the nodes' directories: its plan (`supervision.json`), its record (`supervisor.json`), its log,
+and the ends and restarts that it saw (`restarts.jsonl`). It restarts nodes only while its plan exists. So removing the
+plan ends the supervision, even if the process that removed it dies at once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from brokerproof.machine.processes import (
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.runtimes.restarts import RestartEvent, RestartRecord
 
-# The name in its mark.
+# The name in the supervisor's mark.
 _NAME = "supervisor"
-# No node's directory can have these names, because they are taken by files.
+# Files next to the nodes' directories, so no node can have one of these names.
 _PLAN, _RECORD, _LOG, _EVENTS = "supervision.json", "supervisor.json", "supervisor.log", "restarts.jsonl"
 
 _START_TIMEOUT_S = 30.0
@@ -41,14 +41,14 @@ _START_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedNode:
-    """A node that has a service manager."""
+    """A node that the supervisor restarts `after_s` seconds after it ended by itself."""
 
     spec: NodeSpec
     after_s: float
 
 
 class Supervision:
-    """The supervisor of the nodes in a directory."""
+    """Starts, checks and ends the supervisor of the nodes in a directory."""
 
     def __init__(self, nodes: Path) -> None:
         self._nodes, self._plan = nodes, nodes / _PLAN
@@ -56,8 +56,8 @@ class Supervision:
     def begin(self, supervised: Iterable[SupervisedNode], runtime: str) -> None:
         """Start the supervisor, in a session of its own, and wait until it watches the nodes.
 
-        `runtime` is where the class of the nodes' runtime is, as MODULE:CLASS. Raises NodeError where it was started
-        before, or does not start.
+        `runtime` is the class of the nodes' runtime, as MODULE:CLASS. Raises NodeError if the supervisor was started
+        already or does not start.
         """
         if self._plan.exists():
             raise NodeError(f"the supervisor of {self._nodes} was started already")
@@ -82,7 +82,7 @@ class Supervision:
         self.check()
 
     def end(self) -> None:
-        """Have no node started again from now on, and wait until the supervisor is gone."""
+        """Stop all restarts from now on, and wait until the supervisor is gone. Does nothing if there is none."""
         try:
             self._plan.unlink()
         except FileNotFoundError:
@@ -90,26 +90,26 @@ class Supervision:
         end_processes(find_supervisors(self._nodes))
 
     def check(self) -> None:
-        """Raises NodeError where the supervisor does not run."""
+        """Raises NodeError if the supervisor does not run."""
         if find_recorded_process(self._nodes / _RECORD) is None:
             raise NodeError(f"the supervisor of {self._nodes} does not run; {self._describe_log()}")
 
     @property
     def is_in_force(self) -> bool:
-        """Whether nodes may be started again."""
+        """Whether nodes may be restarted: the plan exists."""
         return self._plan.exists()
 
     @property
     def events(self) -> RestartRecord:
-        """What the supervisor saw and did."""
+        """The record of the ends and restarts that the supervisor saw."""
         return RestartRecord(self._nodes / _EVENTS)
 
     def list_events(self) -> list[RestartEvent]:
-        """What the supervisor saw and did, in the order of time."""
+        """Return the ends and restarts that the supervisor saw, in the order of time."""
         return self.events.read()
 
     def read_plan(self) -> list[SupervisedNode]:
-        """The nodes that the supervisor watches."""
+        """Return the nodes that the supervisor watches."""
         plan = json.loads(self._plan.read_text(encoding="utf-8"))
         return [SupervisedNode(spec=_parse_spec(node["spec"]), after_s=node["after_s"]) for node in plan]
 
@@ -120,9 +120,9 @@ class Supervision:
 
 
 def find_supervisors(below: Path | None = None) -> Iterator[psutil.Process]:
-    """The supervisors of this machine that this user may look at, all or those below a directory.
+    """Yield the supervisors on this machine that this user may inspect, all or those of runs below a directory.
 
-    Whoever ends nodes by their marks ends these first: they would start the nodes again.
+    End them before the nodes that you find by marks, because supervisors would restart the nodes.
     """
     for process in find_marked_processes(below):
         if (mark := read_mark(process)) is not None and mark.name == _NAME:
@@ -130,7 +130,7 @@ def find_supervisors(below: Path | None = None) -> Iterator[psutil.Process]:
 
 
 def _parse_spec(content: Mapping[str, Any]) -> NodeSpec:
-    # JSON has no tuples.
+    # JSON has no tuples, so they were written as lists.
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in content.items()
     }

@@ -1,7 +1,7 @@
 """The supervisor, the service manager of a run's nodes: `python -m brokerproof.runtimes.supervisor NODES MODULE:CLASS`.
 
-It starts a node again that ended by itself, a fixed time after that, as often as it ends. There is no back-off and no
-limit. systemd's own limit, five starts in ten seconds, is never reached with `after_s` from 2.5 s on.
+Each time a node ends by itself, the supervisor restarts it `after_s` seconds later. There is no back-off and no limit.
+systemd has a limit of five starts in ten seconds, which is never reached if `after_s` is 2.5 s or more.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ log = logging.getLogger(__name__)
 
 
 class RestartableNodes(Protocol):
-    """What the supervisor asks of a runtime."""
+    """The methods of a runtime that the supervisor calls."""
 
     def has_ended_by_itself(self, name: str) -> bool | None:
-        """Whether the node has ended though nobody took it down; None where somebody just acts on it."""
+        """Return whether the node ended without `stop` or `kill`; None if another caller starts or ends it now."""
 
     def start_again(self, spec: NodeSpec) -> bool:
-        """Start the node if it has ended by itself; whether that was so."""
+        """Start the node if it ended by itself. Returns whether it was started."""
 
 
 class Supervisor:
-    """Watches nodes, and starts again those that ended by themselves."""
+    """Watches nodes, and restarts those that ended by themselves."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class Supervisor:
     ) -> None:
         self._runtime, self._events, self._clock = runtime, events, clock
         self._supervised = list(supervised)
-        # By name, when the node that has to be started was seen to have ended, or could not be started.
+        # {node: monotonic seconds at which its end was seen, or at which its last restart failed}
         self._ended_s: dict[str, float] = {}
         self._times: Counter[tuple[str, RestartStep]] = Counter()
 
     def look(self) -> None:
-        """Look at every node once. Raises OSError where an event cannot be recorded."""
+        """Look at every node once, and restart those that are due. Raises OSError if an event cannot be recorded."""
         for node in self._supervised:
             self._look_at(node)
 
@@ -61,7 +61,7 @@ class Supervisor:
         if ended is None:
             return
         if not ended:
-            # It runs, or somebody took it down before its time had come.
+            # It runs, or it was stopped or killed before its restart was due.
             self._ended_s.pop(name, None)
             return
         now_s = self._clock.monotonic_s()
@@ -88,7 +88,7 @@ class Supervisor:
 
 
 def main(nodes: Path, runtime: str) -> None:
-    """Watch the nodes of a runtime, given as MODULE:CLASS, until somebody ends the supervision."""
+    """Watch the nodes of a runtime, given as MODULE:CLASS, until the supervision's plan is removed."""
     supervision = Supervision(nodes)
     module, _, name = runtime.partition(":")
     make: type[SupervisedRuntime] = getattr(import_module(module), name)

@@ -1,7 +1,7 @@
-"""Spark's class data archive: Java reads the classes of Spark from it, so that a job starts in half the time.
+"""Spark's class data archive: Java reads Spark's classes from it, so that a job starts in half the time.
 
-It is Java's application class data sharing (JEP 310, JEP 350). The archive lies in the virtual environment, because it
-fits only the jars and the Java that are installed there. `make setup` dumps it (class_data_dump.py).
+It uses Java's application class data sharing (JEP 310, JEP 350). The archive is in the virtual environment, because it
+only fits the jars and the Java that are installed there. `make setup` dumps it (class_data_dump.py).
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from pathlib import Path
 
 
 def locate_archive() -> Path:
-    """The path of the archive, whether or not it exists."""
+    """Return the path of the archive, whether or not it exists."""
     return Path(sys.prefix) / "share" / "brokerproof" / "spark.jsa"
 
 
 def list_java_options() -> list[str]:
-    """The options that make a JVM use the archive. A JVM that it does not fit starts without it, and prints nothing."""
+    """Return the options that make a JVM use the archive, if there is one.
+
+    A JVM that the archive does not fit starts without it, and prints no warning.
+    """
     path = locate_archive()
     return [f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:disable"] if path.exists() else []

@@ -12,7 +12,7 @@ from brokerproof.spark.submission import submit_locally
 
 
 def dump_archive() -> None:
-    """Run the warm-up job and keep the archive that Java writes. Raises RunError where the job or the dump fails."""
+    """Run the warm-up job and keep the archive that Java writes. Raises RunError if the job or the dump fails."""
     path = locate_archive()
     path.parent.mkdir(parents=True, exist_ok=True)
     with stage_file(path) as unfinished:

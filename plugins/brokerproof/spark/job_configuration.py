@@ -9,23 +9,23 @@ from pathlib import Path
 from brokerproof.settings import Settings
 from brokerproof.spark.class_data_archive import list_java_options
 
-# Up to this number of messages, the JVM's second compiler takes more time than it saves. Measured: without it, a job
-# that does next to nothing takes 11 s of CPU instead of 18.
+# Below this number of messages, the JVM's second compiler takes more time than it saves. Measured: without it, an
+# almost empty job takes 11 s of CPU instead of 18.
 _FEW_MESSAGES = 3_000_000
-# The code cache would have 48 MiB with the first compiler only, and the code that Spark generates fills it.
+# With the first compiler only, the code cache would have 48 MiB, and the code that Spark generates would fill it.
 _FEW_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-XX:ReservedCodeCacheSize=240m")
 
 
 def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messages: int = 0) -> dict[str, str]:
-    """The configuration that every job needs.
+    """Return the configuration that every job needs, as {key: value}.
 
-    `temporary` is the directory for the driver's own files. `local` says that driver and executors are one process on
-    this machine. `messages` is the number of messages that the job judges.
+    `temporary` is the directory for the driver's own files. With `local`, driver and executors are one process on this
+    machine. `messages` is the number of messages that the job judges.
     """
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # At Spark's default level a job writes several thousand lines, which Airflow would store.
+        # At Spark's default level, a job logs several thousand lines, which Airflow would store.
         "spark.log.level": "WARN",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
@@ -39,11 +39,11 @@ def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messag
             "spark.driver.bindAddress": "127.0.0.1",
         }
         # The parallel collector takes a tenth less CPU than the default one, measured on two cores. Without the second
-        # option Java does not compile the methods of more than 8,000 bytes that Spark generates.
+        # option, Java does not compile the methods of more than 8,000 bytes that Spark generates.
         options = ["-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods"]
         own = [f"-Djava.io.tmpdir={temporary}", *list_java_options()]
         if messages < _FEW_MESSAGES:
-            # For so few rows a task costs more than its work. `verify` sets a higher number for more rows.
+            # With few rows, starting a task costs more than its work. For larger tables, `verify` uses more parts.
             conf["spark.sql.shuffle.partitions"] = str(min(8, max(2, os.cpu_count() or 2)))
             options += _FEW_OPTIONS
         conf["spark.driver.extraJavaOptions"] = " ".join((*options, *own))
@@ -53,12 +53,12 @@ def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messag
 
 
 def build_spark_environment(settings: Settings, temporary: Path, *, local: bool) -> dict[str, str]:
-    """The environment of Spark's programs: this Python, the Java that was installed with it, the project's modules.
+    """Return the environment of Spark's programs: this Python, the Java that was installed with it, the project's code.
 
-    `temporary` is the directory for the files that only the job itself reads. `local` says that nobody else has to
-    reach it.
+    `temporary` is the directory for the files that only the job itself reads. With `local`, the job listens only on
+    this machine's loopback.
     """
-    # Imported here: the search for Java takes a while, and every parse of the DAG files would pay for it.
+    # Imported here, because the search for Java is slow and would delay every parse of the DAG files.
     from brokerproof.machine.java import find_spark_java_home
 
     environment = {

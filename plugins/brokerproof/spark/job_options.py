@@ -1,4 +1,4 @@
-"""The options of a Spark job on its command line."""
+"""The command-line options of a Spark job."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from brokerproof.suites.suite_names import list_suites
 
 
 def list_verify_options(expectations: Directories) -> list[str]:
-    """The options of `verify`: the directories, and the suites of users, which must still be there when it judges.
+    """Return the options of `verify`: the directories of suites, and the names of the users' suites.
 
-    It takes a suite from the first directory that has it, so the shipped one comes last.
+    A named suite is `unknown` if its file is gone by then. The shipped directory is last, because `verify` takes each
+    suite from the first directory that has it.
     """
     in_order = sorted(expectations.paths, key=lambda path: path == expectations.shipped)
     options = [option for path in in_order for option in ("--expectations", str(path))]

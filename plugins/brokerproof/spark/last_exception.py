@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-# `some.module.SomeError: a sentence`, as Python ends a traceback, and Java begins one or goes on with.
+# `some.module.SomeError: a sentence`: the last line of a traceback in Python, and the first one, or a cause, in Java.
 _EXCEPTION = re.compile(
     r"^(?P<wraps>Caused by: )?(?P<module>(?:[A-Za-z_]\w*\.)*)"
     r"(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt)): (?P<message>.+)"
@@ -13,16 +13,17 @@ _EXCEPTION = re.compile(
 
 
 class LastException:
-    """Remembers the last exception; `sentence` is empty where the output has named none.
+    """Remembers the last exception in `sentence`, which is empty if the output contains none.
 
-    One of this project's own says what happened. What Spark names after it, while it ends the other tasks, does not.
-    What Java names as the cause of an exception is said with it, wherever that is named again.
+    An exception of this project is kept even if exceptions of Spark follow it, because Spark raises those while it ends
+    the other tasks. If Java printed the cause of an exception, `sentence` includes it, also when the exception is
+    printed again without it.
     """
 
     def __init__(self) -> None:
         self.sentence = ""
         self._is_ours = False
-        # The innermost cause of an exception by its own words, and the exception whose causes are being named.
+        # {words of an exception: words of its innermost cause}, and the exception whose causes are being printed.
         self._causes: dict[str, str] = {}
         self._wrapping = ""
 

@@ -1,7 +1,7 @@
 """A process of a Spark cluster: `python -m brokerproof.spark.standalone master` or `… worker spark://HOST:7077`.
 
-It becomes Spark's own program, on the Java and with the modules that jobs have here, so that what a job sends to a
-worker is known there.
+The process becomes Spark's own program, with the same Java and the same modules as the jobs, so that a worker can load
+the code that a job sends to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PROGRAMS = {
 
 
 def build_command(arguments: Sequence[str]) -> list[str]:
-    """Spark's program and its arguments. Ends with status 2 where the first one is neither `master` nor `worker`."""
+    """Return the command of Spark's program. Exits with status 2 if the first argument is not `master` or `worker`."""
     if not arguments or arguments[0] not in _PROGRAMS:
         print(f"usage: python -m {__spec__.name} {{{','.join(_PROGRAMS)}}} [ARGUMENT ...]", file=sys.stderr)
         raise SystemExit(2)
@@ -30,9 +30,9 @@ def build_command(arguments: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """Become Spark's program."""
+    """Replace this process by Spark's program."""
     command = build_command(sys.argv[1:])
-    # Not where jobs of this installation have theirs, which other machines may see too.
+    # Not in the directory of the jobs' temporary files, which may be shared with other machines.
     temporary = Path(tempfile.gettempdir()) / "brokerproof-spark"
     temporary.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **build_spark_environment(from_environment(), temporary, local=False)}

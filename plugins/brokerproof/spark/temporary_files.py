@@ -1,7 +1,7 @@
 """The directory of the files that only a Spark job itself reads: shuffles, spilled rows, libraries that Java unpacks.
 
-A killed job removes nothing, and a judging job may have written gigabytes. So the name of the directory holds the
-process that submitted the job, and the next job, or `down`, removes the directories of processes that ended.
+A killed job does not remove its files, which may be gigabytes for a judging job. So the directory's name contains the
+process that submitted the job. The next job, or `down`, removes the directories of processes that have ended.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 
 from brokerproof.machine.processes import find_process, read_start
 
-# Jobs of one process, which may work at the same time.
+# Numbers the jobs of this process, which may run at the same time.
 _jobs = itertools.count()
 
 
 @contextmanager
 def temporary_directory(parent: Path) -> Iterator[Path]:
-    """Make a directory of this process below `parent` and remove it at the end of the block.
+    """Make a directory of this process below `parent`, yield it, and remove it at the end of the block.
 
-    It first removes what ended processes left.
+    The directories of processes that have ended are removed first.
     """
     remove_abandoned_directories(parent)
     mine = parent / f"{os.getpid()}-{read_start(os.getpid()):.2f}-{next(_jobs)}"
@@ -32,12 +32,12 @@ def temporary_directory(parent: Path) -> Iterator[Path]:
     try:
         yield mine
     finally:
-        # Python workers of an ended job may still write. The next job removes their files.
+        # Errors are ignored, because Python workers of the job may still write. The next job removes their files.
         shutil.rmtree(mine, ignore_errors=True)
 
 
 def remove_abandoned_directories(parent: Path) -> None:
-    """Remove the directories of processes that ended, and nothing that is named otherwise."""
+    """Remove the directories of processes that have ended. Files and directories with other names stay."""
     for directory in parent.glob("*"):
         if not _has_living_owner(directory.name):
             shutil.rmtree(directory, ignore_errors=True)

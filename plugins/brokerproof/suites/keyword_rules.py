@@ -1,4 +1,4 @@
-"""The rules for the values of an expectation's keywords. A rule returns the problem, or nothing where there is none."""
+"""The rules for the values of an expectation's keywords. A rule returns the problem as a phrase, or None."""
 
 from __future__ import annotations
 
@@ -13,43 +13,42 @@ Rule = Callable[[Any], str | None]
 
 
 def check_number(value: Any) -> str | None:
-    """A number that bounds something; Python's JSON reads NaN and Infinity too."""
+    """Allow a finite number. Python's JSON also reads NaN and Infinity."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return None if is_number else f"is no number: {shorten(repr(value))}"
 
 
 def check_whole_number(value: Any) -> str | None:
-    """A whole number from 0 on."""
+    """Allow a whole number, 0 or more."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return None if is_count else f"is no whole number from 0 on: {shorten(repr(value))}"
 
 
 def check_bound(value: Any) -> str | None:
-    """A number, or a text, as for a time."""
+    """Allow a number, or a text such as a time."""
     return check_number(value) and check_text(value) and f"is no number and no text: {shorten(repr(value))}"
 
 
 def check_flag(value: Any) -> str | None:
-    """True or false."""
     return None if isinstance(value, bool) else f"is not true or false: {shorten(repr(value))}"
 
 
 def check_text(value: Any) -> str | None:
-    """A text that is not blank. A blank pattern matches everything."""
+    """Allow a text that is not blank. A blank pattern matches everything."""
     return None if isinstance(value, str) and value.strip() else f"is no text: {shorten(repr(value))}"
 
 
 def check_texts(value: Any) -> str | None:
-    """A list of texts, with at least one."""
+    """Allow a list with at least one text."""
     if not isinstance(value, list) or not value:
         return "is no list with a text in it"
     return next((problem for problem in map(check_text, value) if problem), None)
 
 
 def check_values(value: Any) -> str | None:
-    """A list of different plain values, with at least one.
+    """Allow a list of different plain values, with at least one.
 
-    Spark's `x IN (1, NULL)` is null where x is another value, and Great Expectations takes null for a yes.
+    If x is another value, `x IN (1, NULL)` is null in Spark, and Great Expectations takes null for a yes.
     """
     if not isinstance(value, list) or not value:
         return "is no list with a value in it"
@@ -59,7 +58,7 @@ def check_values(value: Any) -> str | None:
 
 
 def check_value_pairs(value: Any) -> str | None:
-    """A list of pairs of plain values, with at least one."""
+    """Allow a list of pairs of plain values, with at least one."""
     if not isinstance(value, list) or not value:
         return "is no list with a pair in it"
     pairs_are_whole = all(isinstance(pair, list) and len(pair) == 2 and check_pair(pair) for pair in value)
@@ -67,17 +66,17 @@ def check_value_pairs(value: Any) -> str | None:
 
 
 def check_pair(pair: list[Any]) -> bool:
-    """Whether both are plain values."""
+    """Whether both values are plain: no null, list or mapping."""
     return not any(item is None or isinstance(item, list | dict) for item in pair)
 
 
 def check_mapping(value: Any) -> str | None:
-    """A mapping that says something."""
+    """Allow a mapping with at least one key."""
     return None if isinstance(value, dict) and value else "is no mapping with a key in it"
 
 
 def check_query(value: Any) -> str | None:
-    """A query on the table, which stands in it as `{batch}`."""
+    """Allow a query that reads the table by the placeholder `{batch}`."""
     if problem := check_text(value):
         return problem
     try:
@@ -90,6 +89,6 @@ def check_query(value: Any) -> str | None:
 
 
 def choose_from(*names: str) -> Rule:
-    """The rule that the value is one of these names."""
+    """Return the rule that allows only `names`."""
     listed = " or ".join(f"`{name}`" for name in names)
     return lambda value: None if value in names else f"is not {listed}: {shorten(repr(value))}"

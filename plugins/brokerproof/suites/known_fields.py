@@ -1,4 +1,4 @@
-"""Refuses a field that nothing reads: what is misspelt would not be asked."""
+"""Refuses unknown fields, because a misspelt field would silently have no effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from brokerproof.experiment.yaml_models import suggest_name
 
 
 def check_fields(fields: Iterable[str], known: frozenset[str], path: str, field: str) -> None:
-    """Raises InputError for the first of `fields`, which stand at `field` of a file, that is not known."""
+    """Raises InputError for the first unknown name in `fields`, which are below `field` in the file `path`."""
     for name in fields:
         if name not in known:
             where = ".".join(part for part in (field, name) if part)

@@ -1,4 +1,4 @@
-"""Reads a standard expectation of Great Expectations from a suite's file, and refuses what could say yes to nothing."""
+"""Reads a standard expectation of Great Expectations from a suite's file, and refuses one that can always hold."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from brokerproof.suites.standard_expectations import (
 )
 from brokerproof.suites.written_expectation import WrittenExpectation, list_columns
 
-# The tables that standard expectations can be about.
+# The tables that standard expectations may evaluate.
 TABLES = ("publishes", "stored", "deliveries", "messages", "anomalies", "measurements")
 
 # The history keeps a name in a column of 255 characters.
 _LONGEST_NAME = 200
-# The library writes an `id` and a `severity` into a file, too.
+# Great Expectations also writes an `id` and a `severity` into a file.
 _FIELDS = frozenset({"type", "kwargs", "description", "meta", "notes", "id", "severity"})
 
 
 def read_standard_entry(
     entry: Mapping[str, Any], path: str, field: str, own_kinds: Collection[str]
 ) -> WrittenExpectation:
-    """The expectation at `field` of a file. Raises InputError where it cannot be used.
+    """Return the standard expectation at `field` of a file. Raises InputError if it cannot be used.
 
-    `own_kinds` are the kinds that are not the library's, for the remedy of a misspelt type.
+    `own_kinds` are Brokerproof's own kinds, which the remedy for a misspelt type may suggest.
     """
     kind = str(entry.get("type"))
     standard = _find_standard(kind, path, f"{field}.type", own_kinds)
@@ -59,7 +59,7 @@ def read_standard_entry(
 
 
 def read_description(entry: Mapping[str, Any], path: str, field: str) -> str:
-    """What must hold, as a sentence of the file. Raises InputError where there is none."""
+    """Return the description of an entry: a sentence that must hold. Raises InputError if it is missing."""
     description = entry.get("description")
     if not isinstance(description, str) or not description.strip():
         raise InputError("is missing", file=path, field=f"{field}.description", remedy="say what must hold")
@@ -113,7 +113,7 @@ def _read_kwargs(
             reason, remedy = CLOSED_KEYWORDS[name]
             raise InputError(f"`{name}` {reason}", file=path, field=f"{field}.{name}", remedy=remedy)
     check_fields(given, standard.known_keywords, path, field)
-    # The library takes null for a keyword that is not given.
+    # The library treats null like a keyword that is not given.
     kwargs = {name: value for name, value in given.items() if value is not None}
     for name in (*standard.column_keywords, *sorted(standard.required)):
         if name not in kwargs:

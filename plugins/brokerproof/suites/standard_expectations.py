@@ -1,7 +1,7 @@
 """The standard expectations of Great Expectations that a suite may hold, and why the others may not.
 
-Each one is here with all its keywords, so that a file is checked without the library, whose import takes 7 to 10 s. A
-test compares this table with the library.
+Each one is listed with all its keywords. So a file is checked without the library, whose import takes 7 to 10 s. A test
+compares this table with the library.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ class Scope(StrEnum):
     """The rows of a table that an expectation evaluates."""
 
     ROWS = "every row"
-    # Great Expectations leaves the others out.
+    # Great Expectations leaves out the rows without a value.
     VALUES = "every row with a value in `column`"
-    # Those that `ignore_row_if` does not leave out.
+    # For PAIRS and RECORDS, the keyword `ignore_row_if` decides which rows are left out.
     PAIRS = "every row with values in `column_A` and `column_B`"
     RECORDS = "every row with values in `column_list`"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StandardExpectation:
-    """One kind of standard expectation."""
+    """A kind of standard expectation, with the rules for its keywords."""
 
     scope: Scope
-    # All keywords besides those that name columns, each with its rule.
+    # All keywords except those that name columns, each with its rule.
     keywords: Mapping[str, Rule]
     required: frozenset[str] = frozenset()
-    # At least one of these is needed, because without any of them the expectation always holds.
+    # At least one of these is needed, because without them the expectation always holds.
     any_of: tuple[str, ...] = ()
-    # The fields of the library's result that add up to what broke it; none where it judges one figure.
+    # The fields of the library's result whose sum is the number of violations; empty if it judges a single figure.
     counted_in: tuple[str, ...] = ()
     names_column: bool = False
-    # Whether a row that has only one of two values is neither held nor broken for the library.
+    # Whether the library leaves a row undecided if only one of its two values is present.
     needs_both: bool = False
 
     @property
@@ -65,11 +65,11 @@ class StandardExpectation:
 
     @property
     def known_keywords(self) -> frozenset[str]:
-        """Everything that may stand in `kwargs`."""
+        """All keywords that `kwargs` may contain."""
         return frozenset(self.keywords).union(self.column_keywords)
 
 
-# The keywords of the library that can turn a no into a yes, each with what it does and what to do instead.
+# The keywords of the library that can turn a no into a yes, each with its effect and a remedy.
 CLOSED_KEYWORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "mostly": ("lets rows break the expectation", "leave it out: every row counts"),
@@ -86,7 +86,7 @@ _BETWEEN = {"strict_min": check_flag, "strict_max": check_flag}
 
 
 def _compare(scope: Scope, rule: Rule, *, strict: bool = True, counted_in: tuple[str, ...] = ()) -> StandardExpectation:
-    """An expectation with `min_value` and `max_value`, of which one has to be given."""
+    """Return an expectation that needs `min_value`, `max_value` or both."""
     return StandardExpectation(
         scope=scope,
         keywords={"min_value": rule, "max_value": rule, **(_BETWEEN if strict else {})},
@@ -103,7 +103,7 @@ _SQL = "write an `unexpected_rows_expectation` instead"
 def _ask_each_value(
     required: Mapping[str, Rule], optional: Mapping[str, Rule] = MappingProxyType({})
 ) -> StandardExpectation:
-    """An expectation of each value of a column."""
+    """Return an expectation about each value of a column."""
     return StandardExpectation(
         scope=Scope.VALUES,
         keywords={**required, **optional},
@@ -114,7 +114,7 @@ def _ask_each_value(
 
 
 def _ask_whole_values(counted_in: tuple[str, ...]) -> StandardExpectation:
-    """An expectation of the different values of a column."""
+    """Return an expectation about the set of distinct values of a column."""
     return StandardExpectation(
         scope=Scope.VALUES,
         keywords={"value_set": check_values},
@@ -131,7 +131,7 @@ def _ask_rows(
     counted_in: tuple[str, ...] = (),
     names_column: bool = False,
 ) -> StandardExpectation:
-    """An expectation of the table, or of each of its rows."""
+    """Return an expectation about a table as a whole, or about each of its rows."""
     return StandardExpectation(
         scope=Scope.ROWS,
         keywords={**required, **optional},
@@ -142,7 +142,7 @@ def _ask_rows(
 
 
 def _ask_pairs(keywords: Mapping[str, Rule], *required: str, needs_both: bool = False) -> StandardExpectation:
-    """An expectation of two values of each row."""
+    """Return an expectation about two values of each row."""
     ignore = choose_from("both_values_are_missing", "either_value_is_missing", "neither")
     return StandardExpectation(
         scope=Scope.PAIRS,
@@ -154,7 +154,7 @@ def _ask_pairs(keywords: Mapping[str, Rule], *required: str, needs_both: bool = 
 
 
 def _ask_records(keywords: Mapping[str, Rule] = MappingProxyType({})) -> StandardExpectation:
-    """An expectation of several values of each row."""
+    """Return an expectation about several values of each row."""
     ignore = choose_from("all_values_are_missing", "any_value_is_missing", "never")
     return StandardExpectation(
         scope=Scope.RECORDS,
@@ -236,7 +236,7 @@ _NO_ORDER = (
     "write an `unexpected_rows_expectation` with `lag(…) OVER (PARTITION BY … ORDER BY …)`",
 )
 
-# Why a standard expectation cannot be used, and what to do instead.
+# By standard expectation that cannot be used, the reason and a remedy.
 UNUSABLE_EXPECTATIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "expect_column_values_to_be_increasing": _NO_ORDER,

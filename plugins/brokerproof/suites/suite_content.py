@@ -1,6 +1,6 @@
-"""What a suite file of expectations/ holds, made from the tables of anomalies and metrics.
+"""The content of the suites' files in expectations/, made from the tables of anomalies and metrics.
 
-`make docs` writes the files. A file may be changed by hand where it stays as strict (suite_file.py).
+`make docs` writes the files. A file may be changed by hand if it does not become less strict (suite_file.py).
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _NOTES: Mapping[Suite, str] = {
         "scenario's. `required` is what has to be measured for every fault even without a bound."
     ),
 }
-# With which version of Great Expectations the kinds were written.
+# The version of Great Expectations for which the files are written.
 _META = {"great_expectations_version": "1.24.1"}
 
 
 def list_subjects(suite: Suite) -> list[str]:
-    """The subjects of a suite's expectations: its anomalies, or its metrics."""
+    """Return the subjects of a suite's expectations: its anomalies or, if it has none, its metrics."""
     anomalies = [str(anomaly) for anomaly in Anomaly if anomaly.facts.suite is suite]
     return anomalies or [name for name, metric in METRICS.items() if metric.suite is suite]
 
 
 def make_suite(suite: Suite) -> dict[str, Any]:
-    """The content of a suite's file."""
+    """Return the content of a suite's file."""
     entries = [make_entry(name) for name in list_subjects(suite)]
     return {"name": str(suite), "notes": _NOTES[suite], "expectations": entries, "meta": dict(_META)}
 
 
 def make_entry(name: str) -> dict[str, Any]:
-    """The expectation about an anomaly or a metric."""
+    """Return the expectation about an anomaly or a metric."""
     metric = METRICS.get(name)
     if metric is None:
         facts = Anomaly(name).facts

@@ -1,8 +1,8 @@
-"""Reads a suite's file, and refuses one that asks for less than it must, or that could say yes to nothing.
+"""Reads a suite's file, and refuses one that checks less than it must or that can pass without a check.
 
-A suite that leaves an expectation out would pass without it. So the file of each of the five suites holds an
-expectation about every anomaly or metric of the suite, and its bounds are those of the metric or stricter ones.
-Standard expectations may stand beside them (standard_entry.py). A user's own suite holds whatever it asks.
+If an expectation is missing, the suite passes without it. So the files of the five suites must have an
+expectation about every anomaly or metric of the suite. Its bounds must not be looser than those of the metric. The
+files may also have standard expectations (standard_entry.py). A user's own suite may have any of these expectations.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from brokerproof.suites.standard_entry import read_description, read_standard_en
 from brokerproof.suites.suite_content import list_subjects, make_entry
 from brokerproof.suites.written_expectation import WrittenExpectation
 
-# Brokerproof's own kinds of expectation, each with the keyword that says what it is about, and all keywords it takes.
-# Nothing else is let through: `row_condition`, `mostly` and `result_format` can each turn a no into a yes.
+# Brokerproof's own kinds of expectation, each with the keyword that names its subject, and all keywords that it takes.
+# Every other keyword is refused: `row_condition`, `mostly` and `result_format` can each turn a no into a yes.
 EXPECTATION_KINDS: Mapping[str, tuple[str, frozenset[str]]] = {
     "expect_no_illegal_anomaly": ("anomaly", frozenset({"anomaly"})),
     "expect_measurement_within_bounds": ("metric", frozenset({"metric", "minimum", "maximum", "required"})),
 }
 _ENTRY_FIELDS = frozenset({"type", "kwargs", "description", "meta", "notes"})
-# The library writes an `id` into a file, too.
+# Great Expectations also writes an `id` into a file.
 _FILE_FIELDS = frozenset({"name", "expectations", "meta", "notes", "id"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteFile:
-    """A suite as it is written."""
+    """A suite's file, or a part of it."""
 
     path: str
     suite: str
     expectations: tuple[WrittenExpectation, ...]
-    # What of the suite this is, where it is evaluated in parts.
+    # The name of the part, if this is only a part of the suite. The parts are evaluated separately.
     part: str = ""
 
     @property
     def title(self) -> str:
-        """The name under which the library knows it."""
+        """The name of the suite or part in Great Expectations."""
         return f"{self.suite}.{self.part}" if self.part else str(self.suite)
 
     @property
     def content(self) -> dict[str, Any]:
-        """The suite as Great Expectations takes it. A standard expectation has its name in `meta`."""
+        """The content of a suite for Great Expectations, with the name of each standard expectation in its `meta`."""
         return {"name": self.title, "expectations": [_make_content(written) for written in self.expectations]}
 
     @property
@@ -70,7 +70,7 @@ class SuiteFile:
 
     @property
     def on_tables(self) -> list[SuiteFile]:
-        """A part for each table that standard expectations are about."""
+        """A part for each table that standard expectations evaluate."""
         tables = dict.fromkeys(written.table for written in self.expectations if written.standard)
         return [
             self._select(table, [written for written in self.expectations if written.table == table])
@@ -92,7 +92,7 @@ def _make_content(written: WrittenExpectation) -> dict[str, Any]:
 
 
 def read_suite(directories: Sequence[str], suite: str) -> SuiteFile:
-    """The suite's file in the first directory that has one. Raises InputError where it cannot be used."""
+    """Return the suite's file from the first directory that has one. Raises InputError if it cannot be used."""
     path = _find_file(directories, suite)
     check_suite_name(suite, path)
     content = _read_json(path)
@@ -115,7 +115,7 @@ def read_suite(directories: Sequence[str], suite: str) -> SuiteFile:
 
 
 def _number_names(expectations: Sequence[WrittenExpectation], path: str) -> tuple[WrittenExpectation, ...]:
-    """The expectations, with a number behind a name that an earlier one has. Raises InputError where two are equal."""
+    """Return the expectations with unique names, as in `NAME #2`. Raises InputError if two expectations are equal."""
     numbered: list[WrittenExpectation] = []
     for index, written in enumerate(expectations):
         earlier = [other for other in expectations[:index] if other.name == written.name]
@@ -128,7 +128,7 @@ def _number_names(expectations: Sequence[WrittenExpectation], path: str) -> tupl
 
 
 def _find_file(directories: Sequence[str], suite: str) -> str:
-    """The path of the suite's file, or one that does not exist where no directory has it."""
+    """Return the path of the suite's file, or its path in the last directory if no directory has it."""
     paths = [f"{directory.rstrip('/')}/{suite}.json" for directory in directories]
     return next((path for path in paths if _exists(path)), paths[-1])
 
@@ -147,7 +147,7 @@ def _read_json(path: str) -> Mapping[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"not valid JSON: {error}", file=path, remedy="mend the syntax") from None
     except (OSError, RecursionError, ValueError) as error:
-        # No file, lists nested without end, or a number of more than 4,300 digits.
+        # The path is no readable file, lists are nested too deeply, or a number has more than 4,300 digits.
         raise InputError(f"cannot be read: {error}", file=path, remedy="mend the file") from None
     if not isinstance(content, dict):
         raise InputError("holds no suite", file=path, remedy="start with `name` and `expectations`")
@@ -179,12 +179,15 @@ def _read_entry(entry: Any, path: str, field: str) -> WrittenExpectation:
 
 
 def _is_finite_number(value: Any) -> bool:
-    """Whether it is a number that bounds something; Python's JSON reads NaN and Infinity too."""
+    """Whether the value is a finite number. Python's JSON also reads NaN and Infinity."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _check_subjects(names: Sequence[str], suite: str, path: str) -> None:
-    """Every anomaly or metric exists, belongs to the suite where that is one of the five, and is asked for once."""
+    """Raises InputError if a name is no anomaly or metric, or occurs twice.
+
+    In the file of one of the five suites, each must also belong to that suite.
+    """
     suites = [Suite(suite)] if suite in list(Suite) else list(Suite)
     subjects = [subject for each in suites for subject in list_subjects(each)]
     for name in names:
@@ -200,7 +203,7 @@ def _check_subjects(names: Sequence[str], suite: str, path: str) -> None:
 
 
 def _check_complete(names: Sequence[str], suite: Suite, path: str) -> None:
-    """Every anomaly or metric of the suite has an expectation."""
+    """Raises InputError if an anomaly or metric of the suite has no expectation."""
     if missing := [name for name in list_subjects(suite) if name not in names]:
         listed = ", ".join(f"`{name}`" for name in missing)
         raise InputError(
@@ -212,7 +215,7 @@ def _check_complete(names: Sequence[str], suite: Suite, path: str) -> None:
 
 
 def _check_bounds(written: WrittenExpectation, metric: Metric, path: str, field: str) -> None:
-    """A file may be stricter than the metric's own bounds, and not looser: only a scenario may allow more."""
+    """Raises InputError if the bounds are looser than those of the metric: only a scenario may allow more."""
     if metric.minimum is not None and (written.minimum is None or written.minimum < metric.minimum):
         raise InputError(
             f"allows less than the bound of `{written.name}`, {metric.minimum:g}",

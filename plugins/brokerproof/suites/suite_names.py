@@ -1,4 +1,4 @@
-"""The suites that judge a run, by name: the five, and each other file in the directories of expectations."""
+"""The names of the suites that judge a run: the five, and users' own in the directories of expectations."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ ENDING = ".json"
 
 
 def list_suites(expectations: Directories) -> list[str]:
-    """The five and users' own, as the files say without being read. A file with an unusable name is left out."""
+    """Return the names of the five and of users' own files, which are not read. Unusable names are left out."""
     names = [name for name in expectations.list_files(ENDING) if is_suite_name(name)]
     return list(dict.fromkeys([*map(str, Suite), *names]))
 
 
 def find_suites(directories: Sequence[str]) -> list[str]:
-    """The five and users' own, in directories anywhere that fsspec reads.
+    """Return the names of the five and of users' own files, in directories of any kind that fsspec reads.
 
-    Raises InputError for a file whose name is no suite's, and OSError for a directory that cannot be read.
+    Raises InputError if a file's name cannot be a suite's name, and OSError if a directory cannot be read.
     """
     names = [str(suite) for suite in Suite]
     for directory in directories:

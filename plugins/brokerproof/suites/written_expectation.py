@@ -8,16 +8,16 @@ from typing import Any
 
 from brokerproof.suites.standard_expectations import Scope, StandardExpectation
 
-# The column, of `stored` and `deliveries`, whose times are of wall clocks.
+# The column of `stored` and `deliveries` that holds times of the wall clock.
 _WALL_TIME = "published_at"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenExpectation:
-    """An expectation of a file.
+    """An expectation in a suite's file.
 
-    `name` is the anomaly or the metric that it is about. That of a standard expectation is made of its type, its table
-    and its columns; `standard` and `table` are set only for these.
+    For Brokerproof's own kinds, `name` is the anomaly or metric. For a standard expectation, it consists of the type,
+    the table and the columns. Only a standard expectation has `standard` and `table`.
     """
 
     name: str
@@ -28,7 +28,6 @@ class WrittenExpectation:
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
-        """Its keywords."""
         kwargs: Mapping[str, Any] = self.content["kwargs"]
         return kwargs
 
@@ -45,21 +44,21 @@ class WrittenExpectation:
 
     @property
     def minimum(self) -> float | None:
-        """The bound from below that is in force where the scenario sets none."""
+        """The lower bound that is in force if the scenario sets none."""
         return self.kwargs.get("minimum")
 
     @property
     def maximum(self) -> float | None:
-        """The bound from above that is in force where the scenario sets none."""
+        """The upper bound that is in force if the scenario sets none."""
         return self.kwargs.get("maximum")
 
     @property
     def required(self) -> bool:
-        """Whether it has to be measured even where nothing bounds it."""
+        """Whether the metric has to be measured even if it has no bound."""
         return bool(self.kwargs.get("required"))
 
 
 def list_columns(standard: StandardExpectation, kwargs: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns in the keywords of a standard expectation."""
+    """Return the columns that the keywords of a standard expectation name."""
     named = [kwargs[keyword] for keyword in standard.column_keywords]
     return tuple(column for each in named for column in (each if isinstance(each, list) else [each]))

@@ -1,4 +1,4 @@
-"""What the jobs ask of a system's client: publish, consume, read back; one message at a time, positions and all."""
+"""The protocols of a system's clients: they publish, consume and read back one message at a time, with its position."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from brokerproof.run.tables import AttemptOutcome
 
 
 class Position(NamedTuple):
-    """Where a message is stored; compares only inside one (cluster, topic, partition).
+    """Where a message is stored. Positions compare only inside one (cluster, topic, partition).
 
-    A log is a row of segments (0 where it has only one), a segment a row of offsets, which may have gaps; several
-    messages that share an offset have an index. The tables call them `ledger_id`, `entry_id` and `batch_index`.
+    A log is a sequence of segments; if it has only one, that is segment 0. A segment is a sequence of offsets, which
+    may have gaps. Messages that share an offset have an index. The tables call the three fields `ledger_id`, `entry_id`
+    and `batch_index`.
     """
 
     segment: int
     offset: int
-    # It hides tuple.index, which nobody needs of a position.
+    # It hides `tuple.index`, which has no use for a position.
     index: int | None = None  # type: ignore[assignment]
 
     def reaches(self, end: Position) -> bool:
-        """Whether nothing is left before `end`."""
+        """Return whether this position is at or behind `end`; indexes are not compared."""
         return self[:2] >= end[:2]
 
 
@@ -36,93 +37,97 @@ class Settled(NamedTuple):
     error: str | None = None
     # -1 for a topic without partitions.
     partition: int | None = None
-    # None where the system does not say, as for a deduplicated retry.
+    # None if the system gives no position, as for a deduplicated retry.
     position: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One message as a client got it. Times in microseconds."""
+    """One message as a client received it."""
 
     producer: str | None
     seq: int | None
     key: str | None
     payload_hash: int
     partition: int
-    # None where the system does not say.
+    # None if the system gives no position.
     position: Position | None
     redelivery_count: int
+    # Microseconds since the epoch.
     published_at: int
+    # The cluster that it was published to; None if it was received there.
     replicated_from: str | None
     # The client's own object, for `acknowledge`.
     handle: Any
 
 
 class Producer(Protocol):
-    """Publishes; every attempt is settled exactly once, or never."""
+    """Publishes messages. An attempt is settled at most once."""
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
-        """Publish without waiting. `settle` is called on the client's own thread."""
+        """Publish without waiting. `settle` gets the result, usually on a thread of the client."""
 
     def close(self) -> None:
-        """Give up whatever is not settled."""
+        """Close the producer and give up the attempts that are not settled."""
 
 
 class Consumer(Protocol):
-    """Receives from a subscription."""
+    """Receives the messages of a subscription."""
 
     def receive(self, timeout_s: float) -> Received | None:
-        """The next message, None where none came in time."""
+        """Return the next message; None if no message came within `timeout_s` seconds."""
 
     def acknowledge(self, received: Received) -> None:
-        """Acknowledge without waiting; nothing confirms it here."""
+        """Acknowledge a message without waiting. The cluster's answer is not reported."""
 
     def close(self) -> None:
         """Leave the subscription."""
 
 
 class Reader(Protocol):
-    """Reads a partition's log from its beginning."""
+    """Reads a partition's log, from its beginning or from a position."""
 
     def read(self, timeout_s: float) -> Received | None:
-        """The next message, None where none came in time."""
+        """Return the next message; None if no message came within `timeout_s` seconds."""
 
     def at_end(self) -> bool:
-        """Whether the log has nothing more."""
+        """Return whether the reader has read all messages that the log holds now."""
 
     def next_position(self) -> Position | None:
-        """The position before which everything was read, None before anything is known.
+        """Return the position up to which the log was read; None before the first message.
 
-        It may lie behind entries that are no messages, so it can reach a log's end although the last message does
-        not.
+        It may be behind entries that are not messages. So it can be at the log's end although the last message is not.
         """
 
     def close(self) -> None:
-        """End."""
+        """Close the reader."""
 
 
 class Clients(Protocol):
     """Connections to one cluster."""
 
     def producer(self, name: str) -> Producer:
-        """A producer on the workload's topic."""
+        """Return a new producer on the workload's topic."""
 
     def consumer(self, subscription: Subscription, name: str) -> Consumer:
-        """A consumer on the workload's topic, from its beginning. The subscription is made if it is not there."""
+        """Return a new consumer on the workload's topic.
+
+        If the subscription does not exist, it is created and starts at the topic's first message.
+        """
 
     def reader(self, partition: int, start: Position | None = None) -> Reader:
-        """A fresh reader of one partition, from the earliest message or from `start` on."""
+        """Return a new reader of one partition, from its first message or from `start` on."""
 
     def close(self) -> None:
         """Close the connections."""
 
 
 def make_payload(producer: str, seq: int, size: int) -> bytes:
-    """`size` bytes that no other message has: a digest of producer and seq, repeated, because that is cheap."""
+    """Return `size` bytes that are unique to the message: a repeated digest of producer and seq, which is cheap."""
     seed = xxhash.xxh3_128_digest(f"{producer}/{seq}".encode())
     return (seed * (size // len(seed) + 1))[:size]
 
 
 def hash_payload(content: bytes) -> int:
-    """64 bits over a payload, as a signed number."""
+    """Return a hash of a payload as a signed 64-bit number."""
     return xxhash.xxh3_64_intdigest(content) - 2**63

@@ -1,4 +1,4 @@
-"""Where the messages of a workload have to arrive: in the clusters published to, and in those replicated to."""
+"""The clusters that the messages of a workload have to reach: those published to, and those replicated to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from brokerproof.systems.registry import find_system
 
 
 def list_clusters_reached(topology: Topology, workload: Workload) -> list[str]:
-    """The clusters whose logs have to hold messages."""
+    """Return the clusters whose logs must hold messages of the workload."""
     system = find_system(topology)
     topic = system.topic(workload)
     homes = workload.list_homes(topology)
@@ -16,7 +16,7 @@ def list_clusters_reached(topology: Topology, workload: Workload) -> list[str]:
 
 
 def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[str, str]]:
-    """(home, other) for each cluster that is published to and each other one that must get its messages."""
+    """Return (home, other) for each cluster that is published to and each other one that must get its messages."""
     system = find_system(topology)
     topic = system.topic(workload)
     return [

@@ -1,7 +1,7 @@
-"""What Brokerproof asks of a messaging system: the seam between the core and each system.
+"""The seam between the core and each messaging system: the protocols that a system implements.
 
-A `System` is one object in the registry that knows no run. For a run it makes four parts, and whoever needs one of
-them takes it alone: what provisions its nodes, what administers its clusters, what observes them, and its clients.
+A `System` is one object in the registry and holds no state of a run. For each run it makes four independent parts: the
+provisioning of its nodes, the administration of its clusters, their observation, and its clients.
 """
 
 from __future__ import annotations
@@ -27,47 +27,48 @@ from brokerproof.systems.clients import Clients, Position
 
 @dataclass(frozen=True, kw_only=True)
 class RoleTraits:
-    """What a node of a role does, in words that every system shares."""
+    """The traits of a role's nodes, in words that every system shares."""
 
     # Clients and other servers connect to it; it can own a topic.
     serves: bool = False
-    # It holds copies of what is published.
+    # It holds copies of messages.
     stores: bool = False
-    # It knows which nodes there are and what they own.
+    # It keeps the list of the cluster's nodes and of what each of them owns.
     coordinates: bool = False
-    # It can be started later than the others, because it holds nothing that they wrote meanwhile.
+    # It can start later than the others, because it needs no data that they wrote before its start.
     may_stand_by: bool = False
-    # Heap of a node in MiB where a topology does not say, None for a role without a heap of a set size.
+    # Default heap of a node in MiB; None if the role has no heap of a fixed size.
     heap_mb: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class WarmUp:
-    """What has to be done once for a version of a system, before the first run: see warm_up.py."""
+    """The steps that are needed once for a version of a system, before its first run: see warm_up.py."""
 
-    # Brings the version to this machine.
+    # Fetches the version to this machine.
     fetch: Callable[[], object]
-    # Whether a run of `topology` would teach nothing more.
+    # Returns whether the version is fetched and nodes have nothing left to learn from a run of `topology`.
     done: Callable[[], bool]
-    # The smallest topology with every role, and a workload for it, as their files would hold them.
+    # The smallest topology with every role, and its workload, as their YAML files would hold them.
     topology: Mapping[str, Any]
     workload: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failover:
-    """How long acks stay away after nodes fell silent, where nothing but the system's time-outs decides it."""
+    """How long acks can be missing after nodes fell silent, as far as the system's time-outs decide it."""
 
-    # Seconds from the failure: no other node takes over earlier, and later clients have tried again.
+    # Seconds from the failure before which no other node takes over.
     soonest_s: float
+    # Seconds from the failure by which another node has taken over and clients have tried again.
     latest_s: float
-    # What has to end first, and how clients try again; it completes the sentence "acks can stay away so long: …".
+    # The time-outs that have to end, and how clients try again. It completes "acks can stay away for N s (…)".
     why: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinators:
-    """The nodes that coordinate a cluster and serve now: the one that leads them, and those that follow it."""
+    """The coordinating nodes of a cluster that serve now: the leader, and those that follow it."""
 
     leader: str
     followers: Sequence[str]
@@ -75,19 +76,20 @@ class Coordinators:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentCopies:
-    """Where the copies of one segment of a topic's log are: a row of the table `ledgers`."""
+    """The nodes with copies of a segment of a topic's log, or of a part of it: a row of the table `ledgers`."""
 
     cluster: str
     partition: int
     # The segment, and the offset at which these copies begin.
     segment: int
     first_offset: int
-    # The system's own word for whether it is still written to.
+    # The system's own word for the segment's state, such as open or closed for writing.
     state: str
-    # The nodes that have to hold it, and those of them that hold all of it.
+    # The nodes that must hold a copy.
     holders: Sequence[str]
+    # The holders whose copy is complete.
     in_sync: Sequence[str]
-    # The regions that it has to span, because they had a node that could take a copy.
+    # The regions that must hold a copy, because they had a node that could take one.
     regions_required: Sequence[str]
 
 
@@ -97,9 +99,9 @@ class TopicLog:
 
     cluster: str
     partition: int
-    # The position behind the last message, None for an empty log.
+    # The position behind the last message; None if the log is empty or `why` is given.
     end: Position | None = None
-    # Why it cannot be read, None where it can.
+    # Why the log cannot be read; None if it can.
     why: str | None = None
 
 
@@ -107,144 +109,148 @@ class Provisioning(Protocol):
     """The nodes of a run's clusters: how each is started, and whether it is healthy."""
 
     def specs(self) -> Mapping[str, NodeSpec]:
-        """Every node of the topology, by name."""
+        """Return {name: spec} of every node of the topology."""
 
     def routes(self) -> list[Route]:
-        """Every way from one region to another that the system's nodes and clients take; none without links."""
+        """Return the routes between regions that nodes and clients use. Empty if the topology has no links."""
 
     def start_order(self) -> list[list[str]]:
-        """Nodes in groups: each group starts, in parallel, when the one before is ready."""
+        """Return groups of nodes. The nodes of a group start in parallel, once the group before is ready."""
 
     def initialize(self, execute: Callable[[Program], None]) -> None:
-        """Do what has to be done once between the first group's start and the second's.
+        """Prepare the clusters, once, after the first group has started and before the second one starts.
 
-        `execute` runs a program and raises NodeError where it fails. Raises NodeError.
+        `execute` runs a program and raises NodeError if it fails. Raises NodeError.
         """
 
     def is_healthy(self, spec: NodeSpec) -> bool:
-        """Whether the node itself says that it is healthy."""
+        """Return whether the node itself answers that it is healthy."""
 
     def is_ready(self, spec: NodeSpec) -> bool:
-        """Whether the node serves. A start waits for this as long as the cluster is not configured."""
+        """Return whether the node serves. Before the cluster is configured, a start waits for this, not for health."""
 
     def describe_health(self, spec: NodeSpec) -> str:
-        """How the node is asked for its health, for errors and evidence, such as a URL."""
+        """Return how the node is asked for its health, such as a URL, for errors and evidence."""
 
     def learn(self, pids: Mapping[str, int]) -> None:
-        """Keep what makes the next start of such nodes faster, from nodes that run (name: pid)."""
+        """Keep data of running nodes, {name: pid}, that makes later starts of such nodes faster."""
 
 
 class Administration(Protocol):
-    """What is changed about a run's clusters while they run."""
+    """Changes a run's clusters while they run."""
 
     def configure(self) -> list[str]:
         """Set everything that the topology asks for. Returns the nodes that have to restart for it.
 
-        Raises AdminError where the cluster refuses something.
+        Raises AdminError if a cluster refuses a setting.
         """
 
     def check_configuration(self) -> None:
-        """Read everything back that `configure` set. Raises AdminError naming what did not take."""
+        """Read everything back that `configure` set. Raises AdminError, naming the settings that were not accepted."""
 
     def reassign(self, cluster: str | None = None) -> None:
-        """Take the topic of a cluster, the home one by default, from its owner, so that one is chosen anew.
+        """Take the topic from its owner, so that the cluster chooses an owner again.
 
-        Needs `Ability.REASSIGNMENT`.
+        `cluster` is by default the first one that is published to. Needs `Ability.REASSIGNMENT`.
         """
 
     def unload(self, cluster: str) -> None:
-        """Make sure that the next reader of the topic in a cluster is served from disks and not from a cache."""
+        """Make the next reader of the topic in a cluster read from disks and not from a cache."""
 
 
 class Observation(Protocol):
-    """What a run's clusters say about themselves.
+    """Asks a run's clusters about themselves.
 
-    A method raises AdminError, and nothing else, where nobody answers or where the answer is not as expected: a node
-    that is broken may answer anything.
+    If no node answers, or an answer is not as expected, a method raises AdminError and no other exception, unless it
+    says otherwise. A broken node may answer anything. `cluster` is by default the first one that is published to.
     """
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """The node that owns the topic now (the first partition of a partitioned one), in a cluster or in the first
-        that is published to. None if no node owns it. Raises AdminError if no node answers who does."""
+        """Return the node that owns the topic now, or its first partition; None if no node owns it.
+
+        Raises AdminError if no node answers who owns it.
+        """
 
     def find_holders(self, cluster: str | None = None) -> list[str]:
-        """The nodes that the newest messages of the topic are stored on, in a cluster or in the first that is
-        published to. Needs `Ability.COPIES`."""
+        """Return the nodes that store the newest messages of the topic. Needs `Ability.COPIES`."""
 
     def find_coordinators(self, cluster: str | None = None) -> Coordinators:
-        """Which of the nodes that coordinate a cluster, or the first one that is published to, leads the others.
+        """Return the node that leads the coordinating nodes of a cluster, and its followers.
 
-        Raises AdminError where not exactly one leads. Needs `Ability.COORDINATORS`.
+        Raises AdminError unless exactly one leads. Needs `Ability.COORDINATORS`.
         """
 
     def list_alive(self) -> dict[str, list[str]]:
-        """Nodes that the clusters themselves list as alive, by role; roles that serve or store, all of them."""
+        """Return {role: nodes that the clusters list as alive}, with every role that serves or stores."""
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """Functions that each take one observation. They run side by side, so that none waits for another.
+        """Return {name: function that takes one observation}. The functions run in parallel, so none delays another.
 
-        A function raises AdminError like a method, and its error is recorded.
+        A function raises AdminError as a method does, and its error is recorded.
         """
 
     def count_under_replicated(self) -> int:
-        """Segments waiting for another copy, in all clusters. Needs `Ability.UNDER_REPLICATION`."""
+        """Return how many segments lack a copy, in all clusters. Needs `Ability.UNDER_REPLICATION`."""
 
     def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
-        """Where every segment of the topic is now, in every cluster but those `without`. Needs `Ability.COPIES`."""
+        """Return the copies of every segment of the topic, in every cluster except those `without`.
+
+        Needs `Ability.COPIES`.
+        """
 
     def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
-        """The parts of a log in order, each from its first position to the one behind its last.
+        """Return the parts of a log in order, as (first position, position behind the last one).
 
         All entries of a part have their copies on the same nodes. Needs `Ability.COPIES`.
         """
 
     def count_published(self) -> int:
-        """The number of messages that the topic's owners took in from producers, in all clusters published to.
+        """Return how many messages the topic's owners received from producers, in all clusters published to.
 
         It is a counter that starts again with each owner.
         """
 
     def find_subscription_drains(self) -> list[SubscriptionDrain]:
-        """For each partition and subscription, whether it has got everything.
+        """Return whether each subscription has drained, for every partition.
 
-        A subscription that moves counts on the cluster that it moves to. Where a cluster does not answer, its
+        A subscription that moves counts on the cluster that it moves to. If a cluster does not answer, its
         subscriptions have not drained, and `why` says so.
         """
 
     def find_replication_drains(self) -> list[ReplicationDrain]:
-        """For each way that the topic is replicated, whether everything has arrived; nothing without such a way.
+        """Return whether replication has drained, for each (sender, receiver) of the topic.
 
-        Where nobody answers, it has not arrived.
+        If the sender does not answer, it has not drained.
         """
 
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
-        """For each partition, the position before which the cluster knows everything to be acknowledged.
+        """Return {partition: position before which the cluster knows every message to be acknowledged}.
 
         Needs `Ability.CONFIRMED_ACKS`.
         """
 
     def find_logs(self) -> list[TopicLog]:
-        """The logs that have to be read back: of every partition, in every cluster that messages had to reach."""
+        """Return the logs to read back: one for each partition, in every cluster that messages had to reach."""
 
 
 class System(Protocol):
-    """One messaging system. It knows no run; the registry has one object of it."""
+    """One messaging system. The registry has one object of it, which holds no state of a run."""
 
     @property
     def name(self) -> str:
-        """What a topology calls it, in `system`."""
+        """The name that a topology gives in `system`."""
 
     @property
     def roles(self) -> Mapping[str, RoleTraits]:
-        """What a node can be, by the name that a topology uses, in the order in which nodes start."""
+        """{role, as a topology names it: its traits}, in the order in which nodes start."""
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What it can do beyond what every system can."""
+        """The abilities that this system has and others may lack."""
 
     @property
     def policies(self) -> type[FrozenModel]:
-        """The model of what stands beside the nodes of a cluster in a topology's file."""
+        """The model of the fields that a cluster has next to `nodes` in a topology's file."""
 
     @property
     def packages(self) -> Sequence[str]:
@@ -252,54 +258,60 @@ class System(Protocol):
 
     @property
     def default_version(self) -> str:
-        """The version of a scenario that names none."""
+        """The version for scenarios that give none."""
 
     def versions(self) -> Sequence[str]:
-        """The versions that can be run."""
+        """Return the versions that can be run."""
 
     def validate(self, topology: Topology) -> Topology:
-        """The topology with the defaults of its policies filled in; its roles are known to be right.
+        """Return the topology with the defaults of its policies filled in. Its roles are checked already.
 
-        Raises InputError, its field inside the topology, where no cluster of the system can be like that.
+        Raises InputError, its field inside the topology, if the system cannot have such clusters.
         """
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
-        """Raises InputError, its field inside the scenario, where the scenario asks for what cannot be done there."""
+        """Raises InputError, its field inside the scenario, if the system cannot run the scenario on the topology."""
 
     def list_warnings(self, scenario: Scenario, topology: Topology) -> list[RunWarning]:
-        """What will happen in a run for a reason that only the system knows, though the scenario can be run."""
+        """Return warnings about a scenario that can be run, for reasons that only the system knows."""
 
     def estimate_failover(
         self, scenario: Scenario, topology: Topology, nodes: Collection[str], *, not_before_s: float = 0
     ) -> Failover | None:
-        """How long acks can stay away after `nodes` fell silent, all at once.
+        """Return how long acks can be missing after all of `nodes` fell silent at once.
 
-        Nobody can take over before `not_before_s`. None where no time-out has to end before acks come again.
+        No other node can take over before `not_before_s`. Returns None if acks come again without any time-out.
         """
 
     def topic(self, workload: Workload) -> str:
-        """The full name of the workload's topic."""
+        """Return the full name of the workload's topic."""
 
     def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
-        """The clusters whose logs have to hold what is published to a topic in `home`, `home` first."""
+        """Return the clusters whose logs must hold the messages published to a topic in `home`, `home` first."""
 
     def warm_up(self, version: str) -> WarmUp | None:
-        """What makes the first run of a version as fast as the next. Raises InputError for an unknown version."""
+        """Return the steps that make the first run of a version as fast as the next; None if there are none.
+
+        Raises InputError for an unknown version.
+        """
 
     def examine(self, version: str) -> list[Finding]:
-        """What this machine has and lacks for a version; changes nothing."""
+        """Return whether this machine has everything that a version needs. Changes nothing."""
 
     def list_images(self, version: str) -> list[str]:
-        """The images that nodes of a version are started from, by name and tag; none without `Ability.IMAGES`."""
+        """Return the images of a version's nodes, by name and tag. Empty without `Ability.IMAGES`."""
 
     def provisioning(self, run: Run) -> Provisioning:
-        """What starts the run's nodes."""
+        """Return the part that starts the run's nodes."""
 
     def administration(self, run: Run) -> Administration:
-        """What changes the run's clusters."""
+        """Return the part that changes the run's clusters."""
 
     def observation(self, run: Run, *, patience_s: float = 10.0) -> Observation:
-        """What asks the run's clusters; it waits `patience_s` seconds for a node before it asks the next one."""
+        """Return the part that asks the run's clusters.
+
+        It waits `patience_s` seconds for a node's answer before it asks the next one.
+        """
 
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Clients:
-        """Connections to a cluster of the run, from a region or, without one, from beside the cluster."""
+        """Return connections to a cluster of the run from a region; without a region, directly, across no link."""

@@ -1,4 +1,4 @@
-"""The messaging systems that there are, and their parts for a run."""
+"""The registry of messaging systems, and the functions that make a system's parts for a run."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from brokerproof.settings import systems_from_environment
 from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, System
 
-# Where each system's object is, as MODULE:ATTRIBUTE. It is imported when a topology names the system.
+# {system: MODULE:ATTRIBUTE of its object}. The module is imported when a topology names the system.
 _BUILT_IN: Mapping[str, str] = {"pulsar": "brokerproof.systems.pulsar.system:PULSAR"}
 
 
 def list_systems() -> list[str]:
-    """The systems that a topology can name: the built-in ones and those of `BROKERPROOF_SYSTEMS`."""
+    """Return the systems that a topology can name: the built-in ones and those of `BROKERPROOF_SYSTEMS`."""
     return list(_list_places())
 
 
 def load_system(name: str) -> System:
-    """The system of a name. Raises InputError where there is none, or where its module cannot be imported."""
+    """Return the system with a name. Raises InputError if it does not exist or its module cannot be imported."""
     places = _list_places()
     if name not in places:
         raise InputError(f"no system is called `{name}`", field="system", remedy=suggest_name(name, places))
     module, _, attribute = places[name].partition(":")
     try:
         system: System = getattr(import_module(module), attribute)
-    except Exception as error:  # Whatever a module may raise while it is imported.
+    except Exception as error:  # An import runs the module's code, which may raise anything.
         raise InputError(
             f"the system `{name}` cannot be imported from {places[name]}: {error!r}",
             field="BROKERPROOF_SYSTEMS",
@@ -41,37 +41,37 @@ def load_system(name: str) -> System:
 
 
 def find_system(topology: Topology) -> System:
-    """The system that a topology is for. Raises InputError."""
+    """Return the system that a topology names. Raises InputError as `load_system` does."""
     return load_system(topology.system)
 
 
 def list_abilities(run: Run) -> frozenset[Ability]:
-    """What the run's system can do beyond what every system can."""
     return find_system(run.topology).abilities
 
 
 def name_topic(run: Run) -> str:
-    """The full name of the run's topic."""
+    """Return the full name of the run's topic."""
     return find_system(run.topology).topic(run.scenario.workload)
 
 
 def make_provisioning(run: Run) -> Provisioning:
-    """What starts the run's nodes."""
     return find_system(run.topology).provisioning(run)
 
 
 def make_administration(run: Run) -> Administration:
-    """What changes the run's clusters."""
     return find_system(run.topology).administration(run)
 
 
 def make_observation(run: Run, *, patience_s: float = 10.0) -> Observation:
-    """What asks the run's clusters; it waits `patience_s` seconds for a node's answer before it asks the next one."""
+    """Return the part that asks the run's clusters.
+
+    It waits `patience_s` seconds for a node's answer before it asks the next one.
+    """
     return find_system(run.topology).observation(run, patience_s=patience_s)
 
 
 def make_clients(run: Run, cluster: str, region: str | None = None) -> Clients:
-    """Connections to a cluster of the run, from a region or, without one, from beside the cluster."""
+    """Return connections to a cluster of the run from a region; without a region, directly, across no link."""
     return find_system(run.topology).clients(run, cluster, region)
 
 

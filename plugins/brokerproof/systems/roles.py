@@ -1,4 +1,4 @@
-"""What the nodes of a topology do, by the traits of their roles; the core asks for traits and never for a role."""
+"""The traits of a topology's nodes. The core asks for traits and never for a role, because roles belong to a system."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ Trait = Callable[[RoleTraits], bool]
 
 
 def serves(traits: RoleTraits) -> bool:
-    """Whether clients connect to nodes of the role."""
+    """Return whether clients connect to nodes of the role."""
     return traits.serves
 
 
 def stores(traits: RoleTraits) -> bool:
-    """Whether nodes of the role hold copies."""
+    """Return whether nodes of the role hold copies of messages."""
     return traits.stores
 
 
 def coordinates(traits: RoleTraits) -> bool:
-    """Whether nodes of the role know which others there are."""
+    """Return whether nodes of the role keep the list of a cluster's nodes."""
     return traits.coordinates
 
 
 def is_listed(traits: RoleTraits) -> bool:
-    """Whether a cluster lists which nodes of the role are alive."""
+    """Return whether a cluster lists which nodes of the role are alive."""
     return traits.serves or traits.stores
 
 
 def list_roles_that(system: System, trait: Trait) -> list[str]:
-    """The roles of a system that have a trait."""
+    """Return the roles of a system that have a trait."""
     return [role for role, traits in system.roles.items() if trait(traits)]
 
 
 def list_nodes_that(trait: Trait, topology: Topology, cluster: str) -> list[str]:
-    """The nodes of a cluster whose role has a trait, those included that all clusters share."""
+    """Return the nodes of a cluster whose role has a trait, including nodes that all clusters share."""
     roles = list_roles_that(find_system(topology), trait)
     nodes = {**topology.shared_metadata, **topology.clusters[cluster].nodes}
     return [name for name, node in nodes.items() if node.role in roles]
 
 
 def check_roles(topology: Topology, system: System) -> None:
-    """Raises InputError, its field inside the topology, where its nodes cannot make clusters of the system."""
+    """Raises InputError, its field inside the topology, if its nodes cannot form clusters of the system."""
     for name, node in topology.nodes.items():
         at = topology.node_fields[name]
         if node.role not in system.roles:

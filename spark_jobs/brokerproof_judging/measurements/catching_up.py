@@ -1,13 +1,16 @@
 """The time after a fault until missing copies were replaced, backlogs were drained and clusters agreed again.
 
-Each of them ends with the first low sample after the last high one: what rises again has not ended.
+Each time ends with the first low sample after the last high one: a value that rises again has not ended.
 
-Backlogs are never still while messages come and go. In runs on 2 cores, single samples long after the drain were up to
-four times as high as all those before the fault. So a backlog is high only if it is more than twice what it was at most
-before the effect, and above that by more than a tenth of its highest rise. It is low if it is no more than before.
+Backlogs vary while messages come and go. In runs on 2 cores, single samples long after the drain were up to four times
+as high as any before the fault. A backlog's usual height is its highest value before the run's first fault, and it is
+low up to that height. It is high only if it is more than twice as high, and exceeds it by more than a tenth of its
+highest rise.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source
@@ -20,15 +23,20 @@ from brokerproof_judging.measurements.waiting import (
     Levels,
     describe_raised,
     find_end,
+    is_silent,
     list_samples,
     read_absence,
+    read_arrival,
     read_end,
     read_silence,
 )
 
 
 def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
-    """Until no segment was under-replicated any more, in every cluster of a target."""
+    """Return the time from the effect until no segment was under-replicated in the targets' clusters.
+
+    If no cluster has a target, all clusters count.
+    """
     clusters = {name for name, each in run.topology.clusters.items() if each.nodes.keys() & set(fault.targets)}
     sampled = dict(samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED))
     levels = {
@@ -38,6 +46,7 @@ def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> 
         for cluster in sorted(clusters or run.topology.clusters)
     }
     reading = read_end(
+        samples,
         fault,
         levels,
         still="segments were still under-replicated",
@@ -46,33 +55,42 @@ def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> 
     return reading or Reading(value=None, evidence="no segment was under-replicated after the effect")
 
 
-def measure_backlog_drain(times: RunTimes, samples: Samples, fault: EffectiveFault) -> Reading:
-    """Until the backlog of every subscription that rose was back at what it had been at most before the effect."""
+def measure_backlog_drain(
+    times: RunTimes, samples: Samples, fault: EffectiveFault, standstills: Sequence[tuple[int, int]] = ()
+) -> Reading:
+    """Return the time from the effect until each subscription's backlog that rose was at its usual height again.
+
+    `standstills` are those of consumers.
+    """
     levels: dict[str, Levels] = {}
     for source, subscription, values in samples.find_by_subject(Source.TOPIC, SampledMetric.BACKLOG):
         after = list_samples(fault, values)
-        # A subscription that is made later has no samples yet.
-        if after or values[0][0] < fault.span.start_us:
+        is_expected = (source, SampledMetric.BACKLOG.join_subject(subscription)) in samples.expected
+        # A subscription that moves to this cluster later has no samples here yet.
+        if after or is_expected or values[0][0] < fault.span.start_us:
             levels[f"the backlog of {subscription} on {source}"] = _find_levels(
                 after, usual=_find_usual(times, fault, values)
             )
     if not any(levels.values()):
         return read_silence(fault, "the backlog of a subscription")
     reading = read_end(
+        samples,
         fault,
         levels,
-        still="a backlog was still higher than before the effect",
-        ended="first sample back at what it was before the effect",
+        still="a backlog was still higher than before the first fault",
+        ended="first sample back at what it was before the first fault",
+        standstills=standstills,
     )
-    return reading or Reading(value=0.0, evidence="no backlog rose to more than twice what it was before the effect")
+    none = "no backlog rose to more than twice what it was before the first fault"
+    return reading or Reading(value=0.0, evidence=none)
 
 
 def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) -> Reading:
-    """From the return of a fault's nodes until every replication backlog was at what it had been at most before."""
+    """Return the time from the return of a fault's nodes until each replication backlog was at its usual height."""
     backlogs = {
         way: values for _, way, values in samples.find_by_subject(Source.TOPIC, SampledMetric.REPLICATION_BACKLOG)
     }
-    if not backlogs:
+    if not any(backlogs.values()):
         return Reading(value=None, evidence="no replication was sampled")
     healed_us = fault.healed_us
     if fault.cut_off_by is not None and (healed_us is None or healed_us >= fault.span.end_us):
@@ -90,17 +108,17 @@ def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) 
         way = max(behind, key=lambda way: after[way][-1][0])
         still = f"{way} was still {after[way][-1][1]} entries behind"
         return read_absence(fault, [after[way]], still, since_us=healed_us)
-    silent = [way for way, end in ends.items() if end is None]
+    silent = [way for way in ends if is_silent(samples, fault, after[way])]
     if silent:
         return read_silence(fault, f"replication {silent[0]}", "the failed nodes returned")
     end_us, last = max((end, way) for way, end in ends.items() if end is not None)
     raised = describe_raised(fault, levels.values(), end_us)
     why = f"{last} was last, {fault.seconds_until(end_us):.1f} s after the effect{raised}"
-    return Reading(value=(end_us - healed_us) / 1e6, evidence=why)
+    return read_arrival(samples, fault, end_us, why, since_us=healed_us)
 
 
 def _find_levels(series: Series, *, usual: int) -> Levels:
-    """The levels of a backlog that was at most `usual` before the fault."""
+    """Return the levels of a backlog whose usual height is `usual`."""
     counts = [(at, int(value)) for at, value in series]
     rise = max((count for _, count in counts), default=0) - usual
     high = usual + max(usual, rise / 10)
@@ -108,6 +126,12 @@ def _find_levels(series: Series, *, usual: int) -> Levels:
 
 
 def _find_usual(times: RunTimes, fault: EffectiveFault, values: Series) -> int:
-    """The highest value from the beginning of the steady phase to the effect."""
-    steady = times.phases["steady"].start_us
-    return max((int(value) for at, value in values if steady <= at <= fault.span.start_us), default=0)
+    """Return the highest value from the start of the steady phase to the effect of the run's first fault.
+
+    If a subscription moves, its values in the other cluster begin later. They count up to the next fault's effect.
+    """
+    steady_us = times.phases["steady"].start_us
+    begins_us = next((at for at, _ in values if at >= steady_us), steady_us)
+    effects = [each.span.start_us for each in times.effective if each.span.start_us >= begins_us]
+    until_us = min([*effects, fault.span.start_us])
+    return max((int(value) for at, value in values if steady_us <= at <= until_us), default=0)

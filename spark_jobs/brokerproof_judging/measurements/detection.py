@@ -10,11 +10,11 @@ from brokerproof.systems.roles import coordinates, is_listed, list_nodes_that, l
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault
 from brokerproof_judging.measurements.samples import Samples, Series
-from brokerproof_judging.measurements.waiting import list_samples, read_absence, read_last_arrival
+from brokerproof_judging.measurements.waiting import list_samples, read_absence, read_arrival
 
 
 def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
-    """Until the first sample in which no target is listed alive, in every list that a target belongs to."""
+    """Return the time from the effect until each list of live nodes that has targets had a sample without them."""
     listed = list_roles_that(find_system(run.topology), is_listed)
     lists: dict[tuple[str, str], set[str]] = {}
     for target in fault.targets:
@@ -25,8 +25,8 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
     if not lists:
         return Reading(value=None, evidence=f"no target is a {' or a '.join(listed)}, and others are listed nowhere")
     for source, metric in lists:
-        # The cluster's nodes list who is alive, and its metadata store does where they are gone. Without both of them
-        # there are no lists until a node is back.
+        # A cluster's nodes list which nodes are alive. If they are gone, its metadata store does. Without both, there
+        # is no list until a node is back.
         cluster, role = split_name(source)[1], split_name(metric)[1]
         nodes = run.topology.clusters[cluster].nodes
         running = {name for name, node in nodes.items() if node.role == role and not node.standby}
@@ -43,21 +43,22 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
         return Reading(value=None, evidence="the fault leaves its nodes in service, so that there is none to miss")
     if waiting:
         return read_absence(fault, waiting, "a target was still listed alive")
-    # Each list lost its targets at its own time; the last one completes it.
-    return read_last_arrival(fault, [at for at in gone.values() if at is not None], "first sample without a target")
+    # Each list lost its targets at its own time; the last one counts.
+    last = max(at for at in gone.values() if at is not None)
+    return read_arrival(samples, fault, last, "first sample without a target")
 
 
 def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
-    """Until every partition that a target owned at the effect has an owner that is no target."""
+    """Return the time from the effect until each partition that a target owned then has another owner."""
     effect = fault.span.start_us
     times: list[int] = []
     waiting: list[Series] = []
     owner_known, unknown = False, set[str]()
     for topic, partition, values in samples.find_by_subject(Source.TOPIC, SampledMetric.OWNER):
-        if not any(at <= effect and owner for at, owner in values):
+        if _may_be_owned_by_target(run, topic, fault) and not any(at <= effect and owner for at, owner in values):
             unknown.add(f"{topic} {partition}".strip())
         for cluster in run.topology.clusters:
-            # Two clusters may have a topic of the same name. The owner tells to which of them a sample belongs.
+            # Two clusters may have a topic of the same name. The owner shows which of them a sample belongs to.
             here = [(at, owner) for at, owner in values if owner in run.topology.clusters[cluster].nodes]
             before, after = [owner for at, owner in here if at <= effect], list_samples(fault, here)
             owner_known = owner_known or bool(before)
@@ -73,6 +74,13 @@ def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> R
     if unknown and owner_known:
         return Reading(value=None, evidence=f"the owner of {min(unknown)} before the effect is not known")
     if times:
-        return read_last_arrival(fault, times, "first sample with another owner")
+        return read_arrival(samples, fault, max(times), "first sample with another owner")
     why = "owner was not a target" if owner_known else "the owner before the effect is not known"
     return Reading(value=None, evidence=why)
+
+
+def _may_be_owned_by_target(run: Run, topic: str, fault: EffectiveFault) -> bool:
+    """Return whether a target is in the cluster of a topic's source, or in any cluster if the source names none."""
+    cluster = run.topology.clusters.get(topic.rpartition("@")[2])
+    nodes = run.topology.nodes if cluster is None else cluster.nodes
+    return bool(nodes.keys() & set(fault.targets))

@@ -1,4 +1,4 @@
-"""What happened to the messages of a subscription that moved from one cluster to another."""
+"""Counts the messages that a subscription got twice, or never, because it moved from one cluster to another."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from brokerproof_judging.measurements.measured_values import MeasuredValue, make
 
 
 def measure_failover(run: Run, messages: DataFrame) -> Iterator[MeasuredValue]:
-    """By subscription: messages that it got on both clusters, and acked ones that it got on neither.
+    """Yield, by subscription, the number of messages that it got on both clusters, and of acked ones on neither.
 
-    The number of missed messages is unknown if the log that it moved to, the replication or the drain is unproven for
-    one of them.
+    The second is null if one of these messages is `unproven` on the cluster that the subscription moved to.
     """
     for each in run.scenario.workload.subscriptions:
         if each.moves is None:

@@ -1,6 +1,6 @@
-"""The longest times without an ack or a delivery, in each place that gets some.
+"""Finds the longest times without an ack or a delivery, in each place that has to get them.
 
-Spark compares neighbours in each place; one row for each fault comes to the driver.
+Spark compares neighbours in each place. The driver gets one row for each fault.
 """
 
 from __future__ import annotations
@@ -8,21 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from brokerproof_judging.measurements.lateness import join_spans
 from brokerproof_judging.measurements.run_times import EffectiveFault, Span
+from brokerproof_judging.measurements.standstills import Times, cut_out_own
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """A time without an event in a place, and the number of places that were compared."""
+    """A time without an event in a place, and the number of places compared.
+
+    `proven_us` is the longest time without an event, in any place, in which no client's standstill has a part.
+    """
 
     start_us: int
     end_us: int
     place: str
     places: int
+    proven_us: int
 
     @property
     def seconds(self) -> float:
@@ -31,37 +36,56 @@ class Gap:
 
 
 def find_longest_gaps(
-    spark: SparkSession, events: DataFrame, expected: DataFrame, faults: Sequence[EffectiveFault], load: Span
+    spark: SparkSession,
+    events: DataFrame,
+    expected: DataFrame,
+    faults: Sequence[EffectiveFault],
+    load: Span,
+    *,
+    standstills: Times,
+    client: Column,
 ) -> dict[str, Gap]:
-    """By fault, the longest gap that touches its span.
+    """Return, by fault, the longest gap that touches its span.
 
     `events` has the columns `topic`, `place` and `at` in µs. `expected` has the columns `topic` and `place` of places
-    that have to get events, even if they get none. A gap lies between two events of a place. The first gap begins with
-    the load's steady phase. One that begins before the load ends lasts until the next event, or until the load's end if
-    there is none. It is not cut at the span's edges.
+    that have to get events, even if they get none. A gap is the time between two successive events of a place. The
+    first gap begins with the steady phase. A gap that begins before the load ends lasts until the next event, or until
+    the load's end if no event follows. It is not cut at the span's edges. `client` is the part of a place that
+    `standstills` name.
     """
     place = Window.partitionBy("topic", "place").orderBy("at")
     nothing = F.lit(None).cast("long")
     events = events.select("topic", "place", "at")
-    silent = expected.join(events, ["topic", "place"], "left_anti").select("topic", "place", nothing.alias("at"))
+    # A place without an event ends with the load, because `greatest` skips a null.
     end = F.greatest(F.lit(load.end_us), F.max("at"))
-    ends = events.unionByName(silent).groupBy("topic", "place").agg(end.alias("at"))
+    awaited = expected.select("topic", "place", nothing.alias("at"))
+    ends = events.unionByName(awaited).groupBy("topic", "place").agg(end.alias("at"))
     gaps = (
         events.unionByName(ends)
         .withColumn("start", F.coalesce(F.lag("at").over(place), F.lit(load.start_us)))
         .withColumnRenamed("at", "end")
         .filter(F.expr("end > start") & (F.col("start") < load.end_us))
     )
+    touching = join_spans(spark, gaps, faults)
     length = F.struct((F.col("end") - F.col("start")).alias("length"), "start", "end", "place")
     rows = (
-        join_spans(spark, gaps, faults)
-        .groupBy("fault", "topic", "place")
+        touching.groupBy("fault", "topic", "place")
         .agg(F.max(length).alias("gap"))
         .groupBy("fault")
         .agg(F.max("gap").alias("gap"), F.count("*").alias("places"))
         .collect()
     )
+    proven = {row.fault: row.gap.length for row in rows}
+    if any(standstills.values()):
+        others = cut_out_own(spark, touching, standstills, client).groupBy("fault").agg(F.max(length).alias("gap"))
+        proven = {row.fault: row.gap.length for row in others.collect()}
     return {
-        row.fault: Gap(start_us=row.gap.start, end_us=row.gap.end, place=row.gap.place, places=row.places)
+        row.fault: Gap(
+            start_us=row.gap.start,
+            end_us=row.gap.end,
+            place=row.gap.place,
+            places=row.places,
+            proven_us=proven.get(row.fault, 0),
+        )
         for row in rows
     }

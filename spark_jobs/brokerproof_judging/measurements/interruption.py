@@ -1,7 +1,7 @@
-"""How long clients were interrupted by a fault: late messages, the first ack, the longest gaps.
+"""How long a fault interrupted clients: late messages, the first ack, the longest gaps.
 
-Everything is taken in each place: a cluster's partition and producer, or its partition and subscription. The worst
-place is named. All times come from the clients' own records.
+Each is measured by place: a cluster's partition and producer, or its partition and subscription. The evidence names the
+worst place. All times come from the clients' own records.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.destinations import list_replication_ways
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from brokerproof_judging.measurements.gaps import Gap, find_longest_gaps
@@ -25,67 +25,85 @@ from brokerproof_judging.measurements.lateness import (
 )
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
+from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, Times, read_standstills
 
 _RESOLUTION = "resolution: 1 ms"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirstAck:
-    """When a place's first message that was sent after the effect was acked, None if none was."""
+    """The time of the first ack in a place for a message that was sent after the effect, None without one."""
 
     place: str
     at_us: int | None
+    # When the ack is proven not to have come yet, apart from a standstill of its producer.
+    proven_us: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientEvents:
-    """How clients fared after each fault that took effect, by the fault's name."""
+    """The interruptions, gaps and first acks of clients, by the name of each fault that took effect."""
 
     interruptions: Mapping[str, Interruptions] = field(default_factory=dict)
     ack_gaps: Mapping[str, Gap] = field(default_factory=dict)
     delivery_gaps: Mapping[str, Gap] = field(default_factory=dict)
-    # Of each place that sent a message after the effect, or had one to send.
+    # One for each place that sent a message after the effect, or held one back until the end.
     first_acks: Mapping[str, Sequence[FirstAck]] = field(default_factory=dict)
 
 
 def read_client_events(
     spark: SparkSession, run: Run, times: RunTimes, publishes: DataFrame, deliveries: DataFrame
 ) -> ClientEvents:
-    """From the tables `publishes` and `deliveries`."""
+    """Return the events in the tables `publishes` and `deliveries`."""
     if not times.effective:
         return ClientEvents()
-    attempts, faults = place_attempts(publishes), times.effective
+    attempts = place_attempts(publishes, partitioned=run.scenario.workload.partitions > 0)
+    faults, standstills = times.effective, read_standstills(run)
     return ClientEvents(
         interruptions=measure_interruptions(
             spark,
             attempts,
             faults,
             late_after_us=round(run.scenario.late_after_s * 1e6),
-            load_end_us=times.load.end_us,
+            load=times.load,
+            standstills=standstills.of_acks,
         ),
-        ack_gaps=_find_ack_gaps(spark, times, attempts),
-        delivery_gaps=_find_delivery_gaps(spark, run, times, attempts, deliveries),
-        first_acks=_find_first_acks(attempts, faults),
+        ack_gaps=_find_ack_gaps(spark, times, attempts, standstills.of_acks),
+        delivery_gaps=_find_delivery_gaps(spark, run, times, attempts, deliveries, standstills.of_deliveries),
+        first_acks=_find_first_acks(attempts, faults, standstills.of_acks, times.load.end_us),
     )
 
 
-def _find_ack_gaps(spark: SparkSession, times: RunTimes, attempts: DataFrame) -> dict[str, Gap]:
+def _find_ack_gaps(spark: SparkSession, times: RunTimes, attempts: DataFrame, standstills: Times) -> dict[str, Gap]:
     acked = F.col("outcome") == AttemptOutcome.ACKED
     acks = attempts.filter(acked).select("topic", "place", F.unix_micros("settled_at").alias("at"))
-    # Messages that no ack has placed belong to a place of their own. It has to get acks only if their producer has no
-    # other place.
+    # Messages whose partition no ack names have a place of their own. It has to get acks only if their producer got
+    # none.
     silent = (
         attempts.groupBy("cluster", "topic", "producer")
         .agg(F.count_if(acked).alias("acks"), F.max("place").alias("place"))
         .filter("acks = 0")
     )
-    return find_longest_gaps(spark, acks, silent.select("topic", "place"), times.effective, times.load)
+    return find_longest_gaps(
+        spark,
+        acks,
+        silent.select("topic", "place"),
+        times.effective,
+        times.load,
+        standstills=standstills,
+        client=F.substring_index("place", "/", -1),
+    )
 
 
 def _find_delivery_gaps(
-    spark: SparkSession, run: Run, times: RunTimes, attempts: DataFrame, deliveries: DataFrame
+    spark: SparkSession,
+    run: Run,
+    times: RunTimes,
+    attempts: DataFrame,
+    deliveries: DataFrame,
+    standstills: Times,
 ) -> dict[str, Gap]:
-    """A subscription that moves to another cluster is one place, because it gets nothing where it was before."""
+    """Return the longest gap by fault. A subscription that moves is one place: the cluster it left gets no messages."""
     topology, workload = run.topology, run.scenario.workload
     if not workload.subscriptions:
         return {}
@@ -100,10 +118,8 @@ def _find_delivery_gaps(
         homes = {*clusters, *(home for home, other in ways if other in clusters)}
         sources += [(home, label, each.name) for home in sorted(homes)]
     partition = name_partition(F.col("partition"))
-    received = _drop_repetitions_after(deliveries, times.load.end_us).select(
-        "topic",
-        name_place(where, F.col("subscription"), partition).alias("place"),
-        F.unix_micros("received_at").alias("at"),
+    received = _find_first_deliveries(
+        deliveries.withColumn("place", name_place(where, F.col("subscription"), partition))
     )
     expected = (
         attempts.filter(F.col("outcome") == AttemptOutcome.ACKED)
@@ -115,40 +131,76 @@ def _find_delivery_gaps(
         .select("topic", name_place(F.col("label"), F.col("subscription"), partition).alias("place"))
         .distinct()
     )
-    return find_longest_gaps(spark, received, expected, times.effective, times.load)
+    return find_longest_gaps(
+        spark,
+        received,
+        expected,
+        times.effective,
+        times.load,
+        standstills=standstills,
+        client=F.split("place", "/")[1],
+    )
 
 
-def _drop_repetitions_after(deliveries: DataFrame, end_us: int) -> DataFrame:
-    """Deliveries without those after the load's end that repeat an earlier one, because they end no gap."""
-    message = ["topic", "cluster", "subscription", "producer", "seq"]
-    is_later = F.unix_micros("received_at") >= end_us
-    later = deliveries.filter(is_later)
-    before = deliveries.filter(~is_later).join(later.select(*message).distinct(), message, "left_semi")
-    return deliveries.filter(~is_later).unionByName(later.join(before.select(*message), message, "left_anti"))
+def _find_first_deliveries(deliveries: DataFrame) -> DataFrame:
+    """Return `topic`, `place` and `at` of each message's first delivery to each subscription in each cluster.
+
+    A repeated delivery ends no gap, because an outage of new messages goes on meanwhile. A message without a name is
+    identified by its position. A subscription that moved may get a message again in its other cluster.
+    """
+    named = F.col("producer").isNotNull() & F.col("seq").isNotNull()
+    position = F.when(~named, F.struct("cluster", "ledger_id", "entry_id", "batch_index")).alias("position")
+    return (
+        deliveries.groupBy("topic", "place", "producer", "seq", position)
+        .agg(F.min(F.unix_micros("received_at")).alias("at"))
+        .select("topic", "place", "at")
+    )
 
 
-def _find_first_acks(attempts: DataFrame, faults: Sequence[EffectiveFault]) -> dict[str, list[FirstAck]]:
+def _find_first_acks(
+    attempts: DataFrame, faults: Sequence[EffectiveFault], standstills: Times, load_end_us: int
+) -> dict[str, list[FirstAck]]:
+    def find_proven(fault: EffectiveFault, place: str, at_us: int) -> int:
+        # The ack may have come when the producer stood still, but not before.
+        times = standstills.get(place.rpartition("/")[2], ())
+        return min([at_us, *(start for start, end in times if start < at_us and end > fault.client_span.start_us)])
+
     acked = F.col("outcome") == AttemptOutcome.ACKED
     columns = []
     for number, fault in enumerate(faults):
-        # What was sent between the injection and the effect may still be acked as if nothing had happened.
+        # A message that was sent between injection and effect may still be acked as without the fault.
         after = F.unix_micros("sent_at") >= fault.span.start_us
         first = F.min(F.when(after & acked, F.unix_micros("settled_at")))
-        # A place in which messages were held back until the end waits for its first ack, too.
+        # A place with messages held back until the end also waits for its first ack.
         waited = after | (F.col("outcome") == AttemptOutcome.NOT_SENT)
         columns.append(F.struct(F.count_if(waited).alias("waited"), first.alias("first")).alias(f"fault{number}"))
-    # There are as many rows as clients and partitions.
-    rows = attempts.groupBy("topic", "place").agg(*columns).collect()
+    # One row for each client and partition. Messages whose partition is not known have to get an ack only if their
+    # producer got none.
+    of_producer = Window.partitionBy("topic", "cluster", "producer")
+    rows = (
+        attempts.groupBy("topic", "cluster", "producer", "place")
+        .agg(*columns, F.max("in_unknown").alias("in_unknown"), F.count_if(acked).alias("acks"))
+        .withColumn("acks", F.sum("acks").over(of_producer))
+        .filter("NOT in_unknown OR acks = 0")
+        .collect()
+    )
     return {
         fault.name: [
-            FirstAck(place=row.place, at_us=row[f"fault{number}"].first) for row in rows if row[f"fault{number}"].waited
+            FirstAck(
+                place=row.place,
+                at_us=at_us,
+                proven_us=find_proven(fault, row.place, load_end_us if at_us is None else at_us),
+            )
+            for row in rows
+            for waited, at_us in [row[f"fault{number}"]]
+            if waited
         ]
         for number, fault in enumerate(faults)
     }
 
 
 def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault: EffectiveFault) -> dict[str, Reading]:
-    """`first_ack_s`, `rto_s`, `unavailable_s` and the longest gaps of a fault."""
+    """Return `first_ack_s`, `rto_s`, `unavailable_s` and the longest gaps of a fault, by metric."""
     if not fault.client_span.seconds:
         never = Reading(value=None, evidence="the load had ended when the fault was injected")
         metrics = ("first_ack_s", "rto_s", "unavailable_s", "longest_ack_gap_s", "longest_delivery_gap_s")
@@ -167,12 +219,13 @@ def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault:
 
 
 def _read_first_ack(times: RunTimes, first_acks: Sequence[FirstAck], fault: EffectiveFault) -> Reading:
+    proven_us = max((each.proven_us for each in first_acks), default=times.load.end_us)
+    proven = max(0.0, fault.seconds_since_injection(proven_us))
     waiting = sorted(each.place for each in first_acks if each.at_us is None)
     if waiting or not first_acks:
         places = f" of {waiting[0]}, one of {len(waiting)} such places of {len(first_acks)}," if waiting else ""
         why = f"no message{places} that was due after the effect was acked"
-        load_end = times.load.end_us
-        return Reading(value=fault.seconds_since_injection(load_end), evidence=why, at_least=True)
+        return _read_caused(fault.seconds_since_injection(times.load.end_us), why, proven=proven, at_least=True)
     acked = [(each.at_us, each.place) for each in first_acks if each.at_us is not None]
     last_us, place = max(acked)
     first_s = fault.seconds_since_injection(min(acked)[0])
@@ -180,7 +233,7 @@ def _read_first_ack(times: RunTimes, first_acks: Sequence[FirstAck], fault: Effe
         f"first ack of a message that {place} sent after the effect, the last of {len(acked)} places; the first "
         f"place had it after {first_s:.3f} s"
     )
-    return Reading(value=fault.seconds_since_injection(last_us), evidence=why)
+    return _read_caused(fault.seconds_since_injection(last_us), why, proven=proven)
 
 
 def _read_rto(
@@ -198,7 +251,13 @@ def _read_rto(
     why = (
         f"{end}; {interruptions.total_us / 1e6:.3f} s of interruptions in {interruptions.places} places ({_RESOLUTION})"
     )
-    return Reading(value=fault.seconds_since_injection(interruptions.last_us), evidence=why, at_least=lasts)
+    last_us, proven_us = interruptions.last_us, interruptions.proven_last_us
+    return _read_caused(
+        fault.seconds_since_injection(last_us),
+        why,
+        proven=0.0 if proven_us is None else fault.seconds_since_injection(proven_us),
+        at_least=lasts,
+    )
 
 
 def _read_unavailable(interruptions: Interruptions | None, fault: EffectiveFault, late_after_s: float) -> Reading:
@@ -208,14 +267,14 @@ def _read_unavailable(interruptions: Interruptions | None, fault: EffectiveFault
         f"{interruptions.longest_place} was interrupted longest, for {interruptions.longest_us / 1e6:.3f} s; "
         f"{interruptions.places} places were interrupted ({_RESOLUTION})"
     )
-    return Reading(value=interruptions.total_us / 1e6, evidence=why)
+    return _read_caused(interruptions.total_us / 1e6, why, proven=interruptions.proven_total_us / 1e6)
 
 
 def _read_no_interruption(fault: EffectiveFault, late_after_s: float) -> Reading:
     if fault.client_span.seconds < late_after_s:
         # A message that this fault delays is late only after the next fault was injected.
         why = f"the time after the injection, {fault.client_span.seconds:.3f} s, is shorter than {late_after_s:g} s"
-        return Reading(value=None, evidence=f"no message can be late: {why}", cut_off_by=fault.cut_off_by)
+        return Reading(value=None, evidence=f"no message can be late: {why}", cut_off_by=fault.next_injected)
     return Reading(value=0.0, evidence=f"no message was more than {late_after_s:g} s late ({_RESOLUTION})")
 
 
@@ -224,4 +283,16 @@ def _read_longest_gap(times: RunTimes, gap: Gap | None, event: str) -> Reading:
         return Reading(value=None, evidence=f"no {event} was recorded, and none was expected")
     until = "the end of the load" if gap.end_us >= times.load.end_us else f"the next {event}"
     why = f"{gap.place} had no {event} until {until}; the longest gap of {gap.places} places"
-    return Reading(value=gap.seconds, evidence=why)
+    return _read_caused(gap.seconds, why, proven=gap.proven_us / 1e6)
+
+
+def _read_caused(value: float, why: str, *, proven: float, at_least: bool = False) -> Reading:
+    """A reading that is at most the value if it is more than `proven`, which is without clients' own standstills."""
+    own = proven < value
+    return Reading(
+        value=value,
+        evidence=why + (OF_STANDSTILLS if own else ""),
+        at_least=at_least,
+        at_most=own,
+        proven=proven if own else 0.0,
+    )

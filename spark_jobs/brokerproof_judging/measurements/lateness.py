@@ -1,18 +1,19 @@
 """The interruptions of clients: times in which some message that was due is late.
 
-Spark merges the late times of each cluster, partition and producer; one row for each fault comes to the driver.
+Spark merges the late times of each cluster, partition and producer. The driver gets one row for each fault.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from brokerproof.run.tables import AttemptOutcome
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.run_times import EffectiveFault
+from brokerproof_judging.measurements.run_times import EffectiveFault, Span
+from brokerproof_judging.measurements.standstills import Times, cut_out_own
 
 _KEY = ["cluster", "topic", "producer", "key"]
 
@@ -33,48 +34,82 @@ class Interruptions:
     places: int
     # A place whose last message that was due had no ack when the load ended, None if every place got acks again.
     away_place: str | None
+    # `last_us` and `total_us` without what a producer's own standstill may have caused; `last_us` is None without any.
+    proven_last_us: int | None
+    proven_total_us: int
 
 
 def name_place(*parts: Column) -> Column:
-    """The name of a cluster's partition and client, without the partition if the topic has none."""
+    """Return the name of a place from its parts, such as cluster, partition and client; null parts are left out."""
     return F.concat_ws("/", *parts)
 
 
 def name_partition(partition: Column) -> Column:
-    """`partition 3`, `unknown partition`, or null if the topic has no partitions."""
+    """Return `partition 3`, `unknown partition` for null, or null if the topic has no partitions."""
     return F.when(partition.isNull(), F.lit("unknown partition")).when(
         partition >= 0, F.concat(F.lit("partition "), partition.cast("string"))
     )
 
 
-def place_attempts(publishes: DataFrame) -> DataFrame:
-    """`publishes` with the column `place`; an attempt without an ack is in the partition of its key.
+def place_attempts(publishes: DataFrame, *, partitioned: bool) -> DataFrame:
+    """Return `publishes` with the columns `place` and `in_unknown`, whether the partition is not known.
 
-    Every producer holds its keys in memory, so all of them together fit into a task's.
+    An attempt without an ack is in the partition of its key.
+
+    If the topic is not `partitioned`, each attempt is in its only partition.
+    Every producer holds its keys in memory, so all keys fit into one task's memory.
     """
     of_keys = publishes.filter("partition IS NOT NULL").groupBy(*_KEY).agg(F.max("partition").alias("of_key"))
-    partition = name_partition(F.coalesce("partition", "of_key"))
-    return publishes.join(F.broadcast(of_keys), _KEY, "left").withColumn(
-        "place", name_place(F.col("cluster"), partition, F.col("producer"))
+    number = F.coalesce("partition", "of_key") if partitioned else F.lit(-1)
+    place = name_place(F.col("cluster"), name_partition(number), F.col("producer"))
+    return publishes.join(F.broadcast(of_keys), _KEY, "left").withColumns(
+        {"place": place, "in_unknown": number.isNull()}
     )
 
 
 def measure_interruptions(
-    spark: SparkSession, attempts: DataFrame, faults: Sequence[EffectiveFault], *, late_after_us: int, load_end_us: int
+    spark: SparkSession,
+    attempts: DataFrame,
+    faults: Sequence[EffectiveFault],
+    *,
+    late_after_us: int,
+    load: Span,
+    standstills: Times,
 ) -> dict[str, Interruptions]:
-    """By fault, the interruptions that touch its span; faults without any are left out.
+    """Return, by fault, the interruptions that touch its span; faults without any are left out.
 
-    `attempts` are those of `place_attempts`. An interruption is not cut at the span's edges. One that lasts longer than
-    the load ends with it. A message that was never acked is late until then, even if later ones of its place were
-    acked.
+    `attempts` come from `place_attempts`. Messages that were due before the steady phase are left out. An interruption
+    is not cut at the span's edges, but ends with the load at the latest. A message that was never acked is late until
+    then, even if later messages of its place were acked. `standstills` are those of producers.
     """
-    messages = _find_late_times(attempts, late_after_us, load_end_us)
+    load_end_us = load.end_us
+    messages = _find_late_times(attempts, late_after_us, load)
     # One row for each place.
     away = messages.groupBy("topic", "place").agg((~F.max_by("answered", "start")).alias("away"))
     late = messages.filter("end > start")
     interruptions = _merge_times(late).join(F.broadcast(away), ["topic", "place"], "left")
+    found = _summarize(spark, interruptions, faults, load_end_us)
+    if not any(standstills.values()):
+        return found
+    producer = F.substring_index("place", "/", -1)
+    others = cut_out_own(spark, interruptions, standstills, producer, lead_us=late_after_us)
+    without = _summarize(spark, others, faults, load_end_us)
+    return {
+        fault: replace(
+            each,
+            proven_last_us=without[fault].last_us if fault in without else None,
+            proven_total_us=without[fault].total_us if fault in without else 0,
+        )
+        for fault, each in found.items()
+    }
+
+
+def _summarize(
+    spark: SparkSession, interruptions: DataFrame, faults: Sequence[EffectiveFault], load_end_us: int
+) -> dict[str, Interruptions]:
+    """By fault, what is measured of interruptions, which are rows of `topic`, `place`, `start`, `end` and `away`."""
     spans = join_spans(spark, interruptions, faults)
-    # The part of an interruption in which no earlier one of any place lasts, so that the parts add up to the union.
+    # The part of an interruption that no earlier one covers, in any place. So the parts add up to the union.
     before = Window.partitionBy("fault").orderBy("start", "end").rowsBetween(Window.unboundedPreceding, -1)
     added = F.greatest(F.lit(0), F.col("end") - F.greatest("start", F.coalesce(F.max("end").over(before), "start")))
     rows = (
@@ -101,6 +136,8 @@ def measure_interruptions(
             last_us=row.last.last,
             last_place=row.last.place,
             total_us=row.total,
+            proven_last_us=row.last.last,
+            proven_total_us=row.total,
             longest_us=row.longest.length,
             longest_place=row.longest.place,
             places=row.places,
@@ -111,7 +148,7 @@ def measure_interruptions(
 
 
 def join_spans(spark: SparkSession, times: DataFrame, faults: Sequence[EffectiveFault]) -> DataFrame:
-    """`times`, with the columns `start` and `end` in µs, once for each fault whose span they touch, as `fault`."""
+    """Return each row of `times` (`start`, `end` in µs) once for each fault whose span it touches, as `fault`."""
     spans = spark.createDataFrame(
         [(fault.name, fault.client_span.start_us, fault.client_span.end_us) for fault in faults],
         "fault string, span_start long, span_end long",
@@ -120,13 +157,13 @@ def join_spans(spark: SparkSession, times: DataFrame, faults: Sequence[Effective
     return times.join(F.broadcast(spans), touches).drop("span_start", "span_end")
 
 
-def _find_late_times(attempts: DataFrame, late_after_us: int, load_end_us: int) -> DataFrame:
-    """Messages that are due before the load's end: `topic`, `place`, `start`, `end`, `answered`.
+def _find_late_times(attempts: DataFrame, late_after_us: int, load: Span) -> DataFrame:
+    """Return `topic`, `place`, `start`, `end` and `answered` of the load's messages that can be late before its end.
 
-    A message is late from `start` to `end` if `end` is behind `start`. `answered` says whether it was acked by the
-    load's end.
+    A message is late from `start` to `end` (µs) if `end` is later. `answered` says if it was acked by the load's end.
     """
     acked = F.when(F.col("outcome") == AttemptOutcome.ACKED, F.unix_micros("settled_at"))
+    load_end_us = load.end_us
     return (
         attempts.groupBy("cluster", "topic", "producer", "seq")
         .agg(
@@ -135,13 +172,13 @@ def _find_late_times(attempts: DataFrame, late_after_us: int, load_end_us: int) 
             F.least(F.coalesce(F.min(acked), F.lit(load_end_us)), F.lit(load_end_us)).alias("end"),
             F.coalesce(F.min(acked) < F.lit(load_end_us), F.lit(False)).alias("answered"),
         )
-        .filter(F.col("start") < load_end_us)
+        .filter((F.col("start") < load_end_us) & (F.col("start") >= load.start_us + late_after_us))
         .select("topic", "place", "start", "end", "answered")
     )
 
 
 def _merge_times(times: DataFrame) -> DataFrame:
-    """Times of a place that overlap or meet, as one row."""
+    """Merge the times of a place that overlap or meet into one row."""
     ordered = Window.partitionBy("topic", "place").orderBy("start", "end")
     reached = F.max("end").over(ordered.rowsBetween(Window.unboundedPreceding, -1))
     begins = (reached.isNull() | (F.col("start") > reached)).cast("int")

@@ -1,4 +1,4 @@
-"""The delay that the emulated link itself added, so that a latency can be told apart from it."""
+"""The delay that the emulated link itself added, so that it can be separated from a latency."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _QUANTILES = {
 
 
 def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """By way (`REGION>OTHER`), for each phase and for the time of each fault that slows clients down.
+    """Yield the added delay of each way (`REGION>OTHER`) in each phase and while each fault slows clients down.
 
-    Each sample of the link has the quantiles of what it timed since the sample before. The quantile of a longer time
-    counts each passage with that of its own sample: near the median, and not below the 99th percentile. Nothing is
-    measured without a link.
+    A sample of the link has the quantiles of the passages timed since the sample before. Over a longer time, each
+    passage counts with the quantile of its sample. The result is near the true median, and usually not below the true
+    99th percentile.
     """
     ways = [f"{here}>{there}" for link in run.topology.links for here, there in (link.between, link.between[::-1])]
     for way in ways:
@@ -40,6 +40,9 @@ def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[Measur
 
 
 def find_weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: float) -> float:
-    """The smallest value that this part of all weight does not exceed; of (value, weight), not all of weight 0."""
+    """Return the smallest value that at least the share `quantile` of the weight does not exceed.
+
+    `weighted` has (value, weight), not only with weight 0.
+    """
     values, weights = zip(*((value, weight) for value, weight in weighted if weight), strict=True)
     return float(np.quantile(values, quantile, weights=weights, method="inverted_cdf"))

@@ -1,4 +1,4 @@
-"""The losses of the whole run, and of each fault: acked messages that no cluster holds any more."""
+"""The losses of each fault, messages that must exist and that no cluster holds, and the run's missing messages."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from brokerproof_judging.measurements.run_times import EffectiveFault
 
 
 def measure_losses(
-    messages: DataFrame, faults: Sequence[EffectiveFault], destroyed: Iterable[tuple[str, int]] = ()
+    messages: DataFrame, faults: Sequence[EffectiveFault], destroyed: Iterable[tuple[str, int, int | None]] = ()
 ) -> dict[str, dict[str, Reading]]:
-    """By fault, `rpo_messages` and `rpo_s` of what was sent before its effect, `lost_later_messages` of all else.
+    """Return the losses by fault: `rpo_messages` and `rpo_s` before its effect, `lost_later_messages` after it.
 
-    `destroyed` has the clusters that the scenario declares as destroyed, with the time of the effect in µs. A message
-    that was sent to one of them before is no later loss of an earlier fault. If messages are unproven, a number is at
-    least that of those that are proven.
+    The time of sending decides; a message without one counts as sent before each effect. `destroyed` has (cluster, time
+    of the effect in µs, time of healing) for the clusters that the scenario declares as destroyed. A message sent to
+    one of them before the effect is no later loss of an earlier fault. If messages are unproven, a value counts the
+    proven losses and is "at least".
     """
-    sent = F.unix_micros("sent_at")
+    sent = F.coalesce(F.unix_micros("sent_at"), F.lit(0))
     excused = F.lit(False)
-    for cluster, effective_us in destroyed:
+    for cluster, effective_us, _ in destroyed:
         excused = excused | ((F.col("home") == cluster) & (sent < effective_us))
     lost = F.array_contains("anomalies", str(Anomaly.LOST))
-    # What cannot be read may be there or not.
+    # An unreadable message may be there or not.
     unproven = F.arrays_overlap("anomalies", F.lit([str(Anomaly.UNPROVEN), str(Anomaly.UNREADABLE)]))
     columns = []
     for number, fault in enumerate(faults):
@@ -37,7 +38,7 @@ def measure_losses(
             F.struct(
                 F.count_if(lost & before).alias("lost"),
                 F.count_if(lost & ~before & ~excused).alias("lost_later"),
-                F.min(F.when(lost & before, F.unix_micros("settled_at"))).alias("oldest"),
+                F.min(F.when(lost & before, F.unix_micros("acked_at"))).alias("oldest"),
                 F.count_if(unproven & before).alias("unproven"),
                 F.count_if(unproven & ~before & ~excused).alias("unproven_later"),
             ).alias(f"fault{number}")
@@ -51,8 +52,8 @@ def measure_losses(
 def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Reading]:
     # A message that was sent before the effect may have been acked after it.
     age = 0.0 if counts.oldest is None else max(0.0, (fault.span.start_us - counts.oldest) / 1e6)
-    oldest = "age of the oldest of them" if counts.lost else "none was lost"
-    before, later = (f"acked, sent {when} the effect, and held by no cluster" for when in ("before", "after"))
+    oldest = "age of the oldest of them that was acked" if counts.lost else "none was lost"
+    before, later = (f"acked or seen, sent {when} the effect, and held by no cluster" for when in ("before", "after"))
     return {
         "rpo_messages": _read_proven(counts.lost, before, counts.unproven, "before"),
         "rpo_s": _read_proven(age, oldest, counts.unproven, "before"),
@@ -61,14 +62,14 @@ def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Reading]:
 
 
 def _read_proven(value: float, evidence: str, unproven: int, when: str) -> Reading:
-    """A value of what is proven, which is at least that much if messages are unproven."""
+    """Return the reading of proven losses, which is "at least" if `unproven` messages are missing too."""
     if unproven:
-        evidence += f"; {unproven} acked messages that were sent {when} the effect are missing, and nothing proves why"
+        evidence += f"; {unproven} messages that were sent {when} the effect are missing, and nothing proves why"
     return Reading(value=float(value), evidence=evidence, at_least=bool(unproven))
 
 
 def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
-    """By anomaly, the places at which a message is missing, if the scenario bounds them.
+    """Yield, by anomaly, the number of missing messages, once for each place, if the scenario bounds it.
 
     If some messages are unproven, the number is "at least".
     """
@@ -82,11 +83,11 @@ def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
 
 
 def find_missing_everywhere(messages: DataFrame) -> DataFrame:
-    """Acked messages that no cluster holds, of those with an anomaly in a log: their times and all their `anomalies`.
+    """Return the messages with an anomaly in a log that no cluster holds: their times and all `anomalies`.
 
-    A message that its home lost and another cluster still has is not gone.
+    `acked_at` is null for a message that was seen and never acked.
     """
-    wanting = messages.filter("subscription IS NULL AND outcome = 'acked' AND size(anomalies) > 0")
+    wanting = messages.filter("subscription IS NULL AND size(anomalies) > 0")
     return (
         # Few messages have an anomaly, so only these are looked for in all logs and grouped.
         messages.filter("subscription IS NULL")
@@ -96,7 +97,7 @@ def find_missing_everywhere(messages: DataFrame) -> DataFrame:
             F.max("copies").alias("copies"),
             F.min("home").alias("home"),
             F.min("sent_at").alias("sent_at"),
-            F.min("settled_at").alias("settled_at"),
+            F.min(F.when(F.col("outcome") == "acked", F.col("settled_at"))).alias("acked_at"),
             F.array_distinct(F.flatten(F.collect_list("anomalies"))).alias("anomalies"),
         )
         .filter("copies = 0")

@@ -1,4 +1,4 @@
-"""A measured value, or the reason why there is none, and the rows of the table `measurements` made from such values."""
+"""Measured values, or the reasons why there are none, and the rows of the table `measurements` made from them."""
 
 from __future__ import annotations
 
@@ -14,39 +14,57 @@ from brokerproof.systems.registry import list_abilities
 
 from brokerproof_judging.applicability import find_lacking
 
-# The subjects of a value for the whole run, of one for its end, and of a bound without any measured value.
+# The subjects of a value for the whole run, of a value for its end, and of a bound without a measured value.
 RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """A value and its evidence; `at_least` where the real value is higher, because the wait for it was cut off.
+    """A value and its evidence.
 
-    `cut_off_by` is the fault that did so, None where the load's end did.
+    With `at_least`, the real value may be higher: the wait for it was cut off, or messages are unproven. `cut_off_by`
+    is the fault that cut the wait off, None if the load's end did. With `at_most`, the real value may be lower, because
+    clients themselves added to it; `proven` is what is left without their part.
     """
 
     value: float | None
     evidence: str
     at_least: bool = False
+    at_most: bool = False
+    proven: float = 0.0
     cut_off_by: str | None = None
+
+    @property
+    def limits(self) -> tuple[float | None, float | None]:
+        """The least and the greatest value that are possible, each None if the value has no such limit.
+
+        Both are the value itself if it is exact, and None if nothing was measured.
+        """
+        if self.value is None:
+            return None, None
+        least = self.proven if self.at_most else self.value
+        return float(least), None if self.at_least else float(self.value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredValue:
-    """A reading of a metric, of one subject."""
+    """The reading of one metric for one subject."""
 
     metric: str
     subject: str
     reading: Reading
 
 
-def make_measured_value(metric: str, subject: str, value: float | None, evidence: str) -> MeasuredValue:
-    """A value that was not cut off."""
-    return MeasuredValue(metric=metric, subject=subject, reading=Reading(value=value, evidence=evidence))
+def make_measured_value(
+    metric: str, subject: str, value: float | None, evidence: str, *, at_most: bool = False, proven: float = 0.0
+) -> MeasuredValue:
+    """Return a value that was not cut off, None if it was not measured, with its evidence."""
+    reading = Reading(value=value, evidence=evidence, at_most=at_most, proven=proven)
+    return MeasuredValue(metric=metric, subject=subject, reading=reading)
 
 
 def make_measurements(run: Run, values: Iterable[MeasuredValue]) -> list[Measurement]:
-    """Rows of the table `measurements`, with those that the scenario bounds and nobody measured.
+    """Return the rows of the table `measurements`, with a null value for each bound without a measured value.
 
     Metrics that do not apply to the run's messaging system are left out.
     """
@@ -70,9 +88,11 @@ def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, st
     if doubt is not None and bound is not None:
         measured_as = "" if value is None else f" {value:g} {metric.unit} was measured:"
         value, evidence = None, f"{doubt}, so no bound of this fault is claimed;{measured_as} {evidence}"
-    if reading.at_least and value is not None and (bound is None or bound.max is None or value <= bound.max):
-        # A wait that was cut off proves nothing, unless it already lasted longer than the bound allows.
-        value = None
+    least, most = (None, None) if doubt is not None and bound is not None else reading.limits
+    is_exact = least == most
+    if not is_exact and not _is_decided(least, most, bound):
+        between = f"between {least:g} and {most:g}" if least is not None and most is not None else ""
+        value, evidence = None, f"{between} {metric.unit}: {evidence}" if between else evidence
     return Measurement(
         run_id=run.run_id,
         suite=metric.suite,
@@ -84,16 +104,40 @@ def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, st
         maximum=bound.max if bound else None,
         evidence=evidence,
         doubt=doubt,
+        at_least=None if is_exact else least,
+        at_most=None if is_exact else most,
         cut_off_by=reading.cut_off_by if value is None else None,
+    )
+
+
+def _is_decided(least: float | None, most: float | None, bound: Bound | None) -> bool:
+    """Whether the limits decide: the bound is broken, or it is held and there is a greatest value."""
+    lowest, highest = (None, None) if bound is None else (bound.min, bound.max)
+    if is_broken(least, most, lowest, highest):
+        return True
+    return most is not None and is_held(least, most, lowest, highest)
+
+
+def is_broken(least: float | None, most: float | None, lowest: float | None, highest: float | None) -> bool:
+    """Whether every value from `least` to `most` is outside the bounds `lowest` and `highest`."""
+    return (least is not None and highest is not None and least > highest) or (
+        most is not None and lowest is not None and most < lowest
+    )
+
+
+def is_held(least: float | None, most: float | None, lowest: float | None, highest: float | None) -> bool:
+    """Whether every value from `least` to `most` is within the bounds `lowest` and `highest`."""
+    return (highest is None or (most is not None and most <= highest)) and (
+        lowest is None or (least is not None and least >= lowest)
     )
 
 
 def _find_bound(scenario: Scenario, measured: MeasuredValue) -> Bound | None:
     bound = scenario.bound(measured.metric, measured.subject)
     if bound is None and measured.metric == "owner_in_region":
-        # Naming the region under `owner` is the expectation; it needs no second line under `bounds`.
+        # A region under `owner` is already a demand. It needs no second line under `bounds`.
         return Bound(min=1.0)
     if bound is None and measured.metric == "lost_later_messages" and scenario.destroyed:
-        # `rpo_messages` bounds what a destroyed cluster took with it; a message that was acked later must not be lost.
+        # `rpo_messages` bounds the loss of messages sent before the destruction. Later ones must not be lost.
         return Bound(max=0.0)
     return bound

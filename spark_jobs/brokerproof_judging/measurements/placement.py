@@ -1,4 +1,4 @@
-"""Whether copies, reads and ownership were where the topology wants them."""
+"""Whether copies, reads and owners were in the regions that the topology and the scenario demand."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from brokerproof.systems.destinations import list_clusters_reached
 
 from brokerproof_judging.measurements.measured_values import END, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
-from brokerproof_judging.measurements.samples import Samples, Series, list_expected_series
+from brokerproof_judging.measurements.samples import SILENCE_US, Samples, Series, list_expected_series
 
 _SHOWN = 5
-# The moment of the table `ledgers` at which all faults are undone.
+# In the table `ledgers`, the moment at which all faults are undone.
 AT_END = "end"
 
 
 def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
-    """By moment, the segments of logs without a copy in a region that they had to span; from the table `ledgers`.
+    """Yield, by moment, the number of log segments without a copy in a region that they had to span.
 
-    At the moment `end`, the copies of every log must have been asked for after the last fault was undone.
+    It reads the table `ledgers`. At the moment `end`, the number is null unless the copies of every log were asked for
+    after the last fault was undone.
     """
-    # By moment and segment, whether any of its rows lacks a region; a row that does not tell counts as lacking one.
+    # By moment and segment, whether one of its rows lacks a region, or names no required regions.
     moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(dict)
-    # By log, when its copies at the end were asked for.
+    # By log, when its copies at the end were first asked for.
     asked: dict[tuple[str, int], int] = {}
     for row in iterate_rows(run, "ledgers"):
         if row["moment"] == AT_END:
@@ -54,7 +55,7 @@ def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
 
 
 def _find_doubt_about_copies(run: Run, times: RunTimes, asked: Mapping[tuple[str, int], int]) -> str | None:
-    """The reason why nothing is known of the copies at the end, None if they are known."""
+    """Return the reason why the copies at the end are not known, None if they are known."""
     settled_us = times.settled_us
     if settled_us is None:
         return f"nothing proves that every fault was undone: {times.undone.why}"
@@ -70,7 +71,10 @@ def _find_doubt_about_copies(run: Run, times: RunTimes, asked: Mapping[tuple[str
 
 
 def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
-    """Under-replicated segments of all clusters at the last sample of each, which is after the last undo."""
+    """Return the number of under-replicated segments of all clusters at their last samples.
+
+    It is null unless each of these samples was taken after the last undo, and not long before the sampling ended.
+    """
 
     def make(value: float | None, evidence: str) -> MeasuredValue:
         return make_measured_value("under_replicated_ledgers", END, value, evidence)
@@ -79,20 +83,23 @@ def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> Me
     if settled_us is None:
         return make(None, f"nothing proves that every fault was undone: {times.undone.why}")
     sampled = dict(samples.find_series(Source.CLUSTER, SampledMetric.UNDER_REPLICATED))
-    last = {cluster: values[-1] for cluster, values in sampled.items() if values[-1][0] > settled_us}
-    silent = sorted(run.topology.clusters.keys() - last.keys())
-    if silent:
-        return make(None, f"{silent[0]} was not sampled after the last fault was undone")
+    last = {cluster: values[-1] for cluster, values in sampled.items()}
+    for cluster in sorted(run.topology.clusters):
+        at = last[cluster][0] if cluster in last else 0
+        if at <= settled_us:
+            return make(None, f"{cluster} was not sampled after the last fault was undone")
+        if at < samples.last_us - SILENCE_US:
+            return make(None, f"{cluster} was not sampled in the last {(samples.last_us - at) / 1e6:.0f} s")
     evidence = ", ".join(f"{cluster} {value}" for cluster, (_, value) in sorted(last.items()))
     return make(sum(int(value) for _, value in last.values()), f"last sample: {evidence}")
 
 
 def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """By phase and for the read-back, the part of the bytes read from disks that nodes in the owner's region served.
+    """Yield, by phase and for the read-back, the share of bytes read from disks by nodes in the owner's region.
 
-    What a node read between two samples counts for the span that the later one is in, and for the read-back where
-    the two touch it. The owner is the last one sampled by then; where brokers of two regions own topics of a cluster,
-    the reader is unknown, and nothing is counted.
+    The bytes that a node read between two samples count for the phase that the later sample is in. They count for the
+    read-back if the time between the samples touches it. The owner is the last one sampled by then. If brokers of two
+    regions own topics of a cluster, the reader is unknown, and the bytes are not counted.
     """
     spans = dict(times.phases)
     if (read := read_record(run, LogsRead)) is not None:
@@ -105,7 +112,7 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
             continue
         cluster, region = run.topology.cluster_of(node), run.topology.nodes[node].region
         for (before, low), (at, high) in pairwise(values):
-            # A counter that went down began again at 0 when the node was started again.
+            # If the counter went down, the node was started again and counted from 0.
             count = int(float(high)) - int(float(low))
             count = int(float(high)) if count < 0 else count
             reader = owners.find_region(cluster, at)
@@ -123,10 +130,10 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
 
 
 def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterator[MeasuredValue]:
-    """For each phase that the scenario expects an owner in, the share of samples in its last third with one there.
+    """Yield, by phase with an expected region of the owner, the share of samples with the owner in it.
 
-    If a fault took effect or was undone in the phase, only samples after that count. A sample counts if it names a
-    node. Every partition has to be named in one.
+    A sample counts if it names a node, in the last third of the phase. It must also come after the last fault that took
+    effect or recovered in the phase. The value is null if a partition has no such sample.
     """
     for phase in ("steady", "recovery"):
         region = getattr(run.scenario.owner, phase)
@@ -153,7 +160,7 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
 
 
 def _find_owners(run: Run, samples: Samples) -> dict[str, Series]:
-    """The sampled owners of each partition of the topic in each cluster that it is in, by the partition's name."""
+    """Return the sampled owners of each partition in each cluster, by the name of the series."""
     return {
         f"{source} {metric}": samples.series.get((source, metric), [])
         for source, metric in list_expected_series(run)
@@ -162,7 +169,7 @@ def _find_owners(run: Run, samples: Samples) -> dict[str, Series]:
 
 
 class _OwnerRegions:
-    """In which region the topics of a cluster were owned, at any moment."""
+    """The region of the owners of a cluster's topics, at any moment."""
 
     def __init__(self, run: Run, samples: Samples) -> None:
         self._series: dict[str, list[list[tuple[int, str]]]] = defaultdict(list)
@@ -173,7 +180,7 @@ class _OwnerRegions:
                     self._series[cluster].append(here)
 
     def find_region(self, cluster: str, at_us: int) -> str | None:
-        """The region, None where it is unknown or where there are several."""
+        """Return the region, None if it is unknown or if there are several."""
         regions = set()
         for series in self._series[cluster]:
             index = bisect_right(series, at_us, key=lambda each: each[0])

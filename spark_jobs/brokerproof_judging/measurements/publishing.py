@@ -1,4 +1,4 @@
-"""Latency and rate of publishing in each phase, and latency while a fault slowed it down."""
+"""Latency and rate of publishing in each phase, and latency while a fault slowed clients down."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from pyspark.sql import functions as F
 
 from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, PHASES, RunTimes, Span
+from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, Times, mark_own, read_standstills
 
 _LATENCIES = ("publish_latency_p50_ms", "publish_latency_p99_ms", "publish_latency_max_ms")
 
 
 def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterator[MeasuredValue]:
-    """Latency from schedule to first ack, and the share of the schedule that was acked.
+    """Yield the latency from schedule to first ack, and the share of the schedule that was acked.
 
     Both are measured for each phase, and the latency also for the time of each fault that slows clients down. If
-    several clusters are published to, there is one value for all of them and, as `PHASE/CLUSTER` and `FAULT/CLUSTER`,
-    a latency of each. A message belongs to the time that it was scheduled in. The latency of a message that was never
-    acked lasts until the end of the load. The schedule is the target rate times the phase's length, so a message that
-    was never tried counts as not held.
+    several clusters are published to, each also has a latency of its own, as `PHASE/CLUSTER` and `FAULT/CLUSTER`.
+
+    A message belongs to the time in which it was scheduled. The latency of a message that was never acked lasts until
+    the end of the load. The schedule is the target rate times the phase's length, so a message without an attempt
+    counts as not acked.
     """
     if not times.phases:
         for phase in PHASES:
@@ -32,14 +34,19 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
     homes = run.scenario.workload.list_homes(run.topology)
     apart = homes if len(homes) > 1 else []
     spans = {**times.phases, **times.slowed}
-    found = _find_latencies(messages, spans, times.load.end_us, apart=bool(apart))
+    found = _find_latencies(messages, spans, times.load.end_us, read_standstills(run).of_acks, apart=bool(apart))
     for when in spans:
         for home in (None, *apart):
             row = found.get((when, home))
-            evidence = _describe_messages(row)
             subject = when if home is None else f"{when}/{home}"
-            for metric, value in zip(_LATENCIES, (*row.quantiles, row.longest) if row else (None,) * 3, strict=True):
-                yield make_measured_value(metric, subject, None if value is None else value / 1000, evidence)
+            values = (*row.quantiles, row.longest) if row else (None,) * 3
+            proven = (*row.proven, row.longest_proven) if row else values
+            for metric, value, least in zip(_LATENCIES, values, proven, strict=True):
+                own = value != least
+                evidence = _describe_messages(row) + (OF_STANDSTILLS if own else "")
+                yield make_measured_value(
+                    metric, subject, convert_to_ms(value), evidence, at_most=own, proven=convert_to_ms(least) or 0.0
+                )
     for phase, span in times.phases.items():
         row = found.get((phase, None))
         planned, acked = compute_target_rate(run) * span.seconds, row.acked if row else 0
@@ -47,37 +54,50 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
         yield make_measured_value("rate_held", phase, share, f"{acked} acked of {planned:.0f} scheduled")
 
 
+def convert_to_ms(latency_us: float | None) -> float | None:
+    """Return a latency in ms, None for None."""
+    return None if latency_us is None else latency_us / 1000
+
+
 def _describe_messages(row: Row | None) -> str:
     if row is None:
         return "no message of this time's schedule was recorded"
-    if row.messages == row.acked:
-        return f"{row.acked} messages acked"
-    return f"{row.acked} messages acked, {row.messages - row.acked} never acked and late until the end of the load"
+    never = row.messages - row.acked
+    late = f", {never} never acked and late until the end of the load" if never else ""
+    return f"{row.acked} messages acked{late}"
 
 
 def _find_latencies(
-    messages: DataFrame, times: Mapping[str, Span], load_end_us: int, *, apart: bool
+    messages: DataFrame, times: Mapping[str, Span], load_end_us: int, standstills: Times, *, apart: bool
 ) -> dict[tuple[str, str | None], Row]:
-    """By time, and if `apart` also by time and home: messages, acked ones, quantiles and the longest latency, in µs."""
+    """Return, by (time, home), the messages, the acked ones, the quantiles and the longest latency, in µs.
+
+    Home None covers all homes. If `apart`, each home has a row too.
+    """
     acked = F.col("outcome") == AttemptOutcome.ACKED
     scheduled = F.unix_micros("scheduled_at")
-    latency = F.when(acked, F.unix_micros("settled_at")).otherwise(F.lit(load_end_us)) - scheduled
+    settled = F.when(acked, F.unix_micros("settled_at")).otherwise(F.lit(load_end_us))
+    timed = keep_home_logs(messages).withColumns({"start": scheduled, "end": settled})
     spans = F.array(
         *[F.when((scheduled >= span.start_us) & (scheduled < span.end_us), F.lit(name)) for name, span in times.items()]
     )
     homes = [F.lit(None).cast("string"), *([F.col("home")] if apart else [])]
+    proven = F.when(F.col("own"), F.lit(0)).otherwise(F.col("latency"))
     rows = (
-        keep_home_logs(messages)
-        .select(F.explode(spans).alias("when"), "home", acked.alias("acked"), latency.alias("latency"))
+        mark_own(messages.sparkSession, timed, standstills, F.col("producer"))
+        .select(F.explode(spans).alias("when"), "home", acked.alias("acked"), F.expr("end - start AS latency"), "own")
         .filter("when IS NOT NULL")
-        .select("when", "acked", "latency", F.explode(F.array(*homes)).alias("home"))
+        .select("when", "acked", "latency", "own", F.explode(F.array(*homes)).alias("home"))
         .groupBy("when", "home")
         .agg(
             F.count("*").alias("messages"),
             F.count_if("acked").alias("acked"),
-            # 1/10,000 of the rank; its memory does not grow with the messages, as that of the exact quantile does.
+            # Exact to 1/10,000 of the rank. Unlike for the exact quantile, memory does not grow with the messages.
             F.percentile_approx("latency", [0.5, 0.99], 10_000).alias("quantiles"),
             F.max("latency").alias("longest"),
+            # The same if the messages that a standstill may have delayed had no latency.
+            F.percentile_approx(proven, [0.5, 0.99], 10_000).alias("proven"),
+            F.max(proven).alias("longest_proven"),
         )
         .collect()
     )
@@ -85,10 +105,10 @@ def _find_latencies(
 
 
 def compute_target_rate(run: Run) -> float:
-    """Messages a second that all producers of all clusters together had to publish."""
+    """Return the messages a second that all producers of all clusters together had to publish."""
     return float(run.scenario.workload.rate * max(1, len(run.scenario.workload.produce_on)))
 
 
 def keep_home_logs(messages: DataFrame) -> DataFrame:
-    """The rows of `messages` about the log that a message was published to: one a message."""
+    """Return the rows of `messages` about the log of the message's home: one a message."""
     return messages.filter("subscription IS NULL AND cluster = home")

@@ -17,6 +17,7 @@ from brokerproof_judging.measurements.losses import measure_losses
 from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, make_measured_value
 from brokerproof_judging.measurements.run_times import RunTimes
 from brokerproof_judging.measurements.samples import Samples
+from brokerproof_judging.measurements.standstills import read_standstills
 from brokerproof_judging.messages.legality import list_destroyed
 
 FAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_per_fault)
@@ -25,13 +26,14 @@ FAULT_METRICS = tuple(name for name, metric in METRICS.items() if metric.is_per_
 def measure_faults(
     run: Run, times: RunTimes, samples: Samples, events: ClientEvents, messages: DataFrame
 ) -> Iterator[MeasuredValue]:
-    """Every metric of every fault that it applies to, null with the reason if it could not be measured.
+    """Yield each metric of each fault, null with the reason if it could not be measured.
 
-    `messages` is the table.
+    `messages` is the table of judged messages.
     """
     for ineffective in times.ineffective:
         for metric in _list_metrics(run, ineffective.name):
             yield make_measured_value(metric, ineffective.name, None, ineffective.why)
+    consumers = [each for times in read_standstills(run).of_consumers.values() for each in times]
     losses = measure_losses(messages, times.effective, list_destroyed(run))
     for fault in times.effective:
         readings: dict[str, Reading] = {
@@ -40,7 +42,7 @@ def measure_faults(
             **measure_interruption(run, times, events, fault),
             **losses[fault.name],
             "rereplicate_s": measure_rereplication(run, samples, fault),
-            "backlog_drain_s": measure_backlog_drain(times, samples, fault),
+            "backlog_drain_s": measure_backlog_drain(times, samples, fault, consumers),
             "agree_s": measure_agreement(times, samples, fault),
         }
         for metric in _list_metrics(run, fault.name):
@@ -54,7 +56,7 @@ def _list_metrics(run: Run, fault: str) -> Iterator[str]:
 
 
 def group_by_fault(measurements: Iterable[Measurement]) -> dict[str, dict[str, float | None]]:
-    """{fault: {metric: value}} of the metrics of faults."""
+    """Return {fault: {metric: value}} of the metrics in `FAULT_METRICS`."""
     found: dict[str, dict[str, float | None]] = {}
     for row in measurements:
         if row.metric in FAULT_METRICS:

@@ -1,4 +1,4 @@
-"""How far clusters were behind each other while the load went on."""
+"""How far clusters were behind each other during the load."""
 
 from __future__ import annotations
 
@@ -11,30 +11,39 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
+from brokerproof_judging.measurements.publishing import convert_to_ms
 from brokerproof_judging.measurements.run_times import NEVER_STEADY, PHASES, RunTimes
+from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, mark_own, read_standstills
 
 _LAGS = ("replication_lag_p50_ms", "replication_lag_p99_ms", "replication_lag_max_ms")
 
 
 def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> Iterator[MeasuredValue]:
-    """By way (`HOME>OTHER`) and the phase of the schedule: time from the ack at home to the first delivery there.
+    """Yield, by way (`HOME>OTHER`) and phase, the time from the ack at home to the first delivery on the other cluster.
 
-    There is one value for each message and subscription of the other cluster. It includes the delivery there: clients
-    do not learn when a broker stored a replicated message. A message that was delivered there before its ack arrived
-    has a lag of 0. A way without a subscription at its end has no value.
+    A message belongs to the phase in which it was scheduled, and has a lag for each subscription there. The lag
+    includes the delivery, because clients do not learn when a broker stored a replicated message. It is 0 if the
+    delivery came before the ack. The value is null for a way without a subscription at its end. A consumer that stood
+    still may have caused a lag itself.
     """
     ways = list_replication_ways(run.topology, run.scenario.workload)
     if not ways:
         return
-    lag = F.unix_micros("first_received_at") - F.unix_micros("settled_at")
-    rows = (
+    deliveries = (
         messages.filter("subscription IS NOT NULL AND cluster != home")
         .filter(F.col("outcome") == AttemptOutcome.ACKED)
+        .withColumns({"start": F.unix_micros("settled_at"), "end": F.unix_micros("first_received_at")})
+    )
+    standstills = read_standstills(run).of_consumers
+    proven = F.when(F.col("own"), F.lit(0)).otherwise(F.col("lag"))
+    rows = (
+        mark_own(messages.sparkSession, deliveries, standstills, F.col("subscription"))
         .select(
             "home",
             "cluster",
             times.name_phase(F.unix_micros("scheduled_at")).alias("phase"),
-            F.greatest(F.lit(0), lag).alias("lag"),
+            F.greatest(F.lit(0), F.expr("end - start")).alias("lag"),
+            "own",
         )
         .filter("phase IS NOT NULL")
         .groupBy("home", "cluster", "phase")
@@ -43,6 +52,8 @@ def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> I
             F.count("lag").alias("delivered"),
             F.percentile_approx("lag", [0.5, 0.99], 10_000).alias("quantiles"),
             F.max("lag").alias("longest"),
+            F.percentile_approx(proven, [0.5, 0.99], 10_000).alias("proven"),
+            F.max(proven).alias("longest_proven"),
         )
         .collect()
     )
@@ -51,11 +62,15 @@ def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> I
         for phase in PHASES:
             row = found.get((home, other, phase))
             values = (*row.quantiles, row.longest) if row and row.delivered else (None,) * 3
+            proven_values = (*row.proven, row.longest_proven) if row and row.delivered else values
             evidence = f"{row.delivered} of {row.acked} deliveries" if row else "nothing had to be delivered there"
-            for metric, value in zip(_LAGS, values, strict=True):
+            for metric, value, least in zip(_LAGS, values, proven_values, strict=True):
+                own = value != least
                 yield make_measured_value(
                     metric,
                     f"{home}>{other}/{phase}",
-                    None if value is None else value / 1000,
-                    evidence if times.phases else NEVER_STEADY,
+                    convert_to_ms(value),
+                    (evidence + (OF_STANDSTILLS if own else "")) if times.phases else NEVER_STEADY,
+                    at_most=own,
+                    proven=convert_to_ms(least) or 0.0,
                 )

@@ -30,7 +30,7 @@ from brokerproof_judging.measurements.sampling import measure_sampling_gap
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedEvents:
-    """The times, samples and events that the jobs recorded; measuring them needs no judged messages."""
+    """The times, samples and clients' events of a run, which need no judged messages."""
 
     times: RunTimes
     samples: Samples
@@ -38,7 +38,7 @@ class RecordedEvents:
 
 
 def read_recorded_events(spark: SparkSession, run: Run, tables: Mapping[str, DataFrame]) -> RecordedEvents:
-    """From the run's records; `tables` has `publishes` and `deliveries`."""
+    """Read the events of a run; `tables` has `publishes` and `deliveries`."""
     times = read_run_times(run)
     return RecordedEvents(
         times=times,
@@ -48,7 +48,7 @@ def read_recorded_events(spark: SparkSession, run: Run, tables: Mapping[str, Dat
 
 
 def measure_run(run: Run, recorded: RecordedEvents, messages: DataFrame, counts: Counts) -> Iterator[MeasuredValue]:
-    """All values; `messages` is the table of judged messages, and `counts` counts its anomalies."""
+    """Yield all measured values. `messages` is the table of judged messages, and `counts` counts its anomalies."""
     times, samples = recorded.times, recorded.samples
     yield from measure_spread(run, times)
     yield measure_under_replication(run, times, samples)

@@ -26,7 +26,7 @@ _NEVER_US = 2**62
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A stretch of time, in microseconds; its end is not part of it."""
+    """A time from `start_us` to `end_us`, in microseconds; the end is not part of it."""
 
     start_us: int
     end_us: int
@@ -45,11 +45,11 @@ class Span:
 class EffectiveFault:
     """A fault that took effect while the load was steady or later.
 
-    Its span goes from its effect to the next fault's, which is `cut_off_by`, or to the load's end. Its `client_span`
-    goes from its injection to the next fault's injection or to the load's end: a graceful stop takes the topic away
-    before it takes effect. `slowed` is from its effect to its healing, of a fault that slows down what goes on, None of
-    others. `healed_us` is when its targets were healthy again, None where they never were. `leaves_nodes` says whether
-    its targets go on serving.
+    `span` goes from its effect to the effect of the next fault, which is `cut_off_by`, or to the load's end.
+    `client_span` goes from its injection to the injection of the next fault, `next_injected`, or to the load's end. It
+    begins earlier, because a graceful stop takes the topic away before it takes effect. `slowed` goes from its effect
+    to its healing, and is None if the fault does not slow clients down. `healed_us` is when its targets were healthy
+    again, None if they never were. `leaves_nodes` is true if its targets go on serving.
     """
 
     name: str
@@ -59,6 +59,7 @@ class EffectiveFault:
     slowed: Span | None = None
     healed_us: int | None = None
     cut_off_by: str | None = None
+    next_injected: str | None = None
     leaves_nodes: bool = False
 
     def seconds_until(self, at_us: int) -> float:
@@ -72,7 +73,7 @@ class EffectiveFault:
 
 @dataclass(frozen=True, kw_only=True)
 class IneffectiveFault:
-    """A fault of which nothing can be measured, and why."""
+    """A fault that cannot be measured, and the reason."""
 
     name: str
     why: str
@@ -80,7 +81,7 @@ class IneffectiveFault:
 
 @dataclass(frozen=True, kw_only=True)
 class RunTimes:
-    """The phases by name, none where the load never became steady, and the faults.
+    """The phases by name, none if the load never became steady, and the faults.
 
     Faults that help the cluster to recover (a start of standby nodes) are left out: they are a part of recovery.
     """
@@ -88,10 +89,10 @@ class RunTimes:
     phases: Mapping[str, Span] = field(default_factory=dict)
     effective: tuple[EffectiveFault, ...] = ()
     ineffective: tuple[IneffectiveFault, ...] = ()
-    # Every moment at which a fault took effect or was undone, help included, in microseconds.
+    # Every moment in microseconds at which a fault, also one that helps, took effect or recovered.
     changes_us: tuple[int, ...] = ()
     undone: Proof = NO_RECORD
-    # By node, when faults kept it down or it was on standby.
+    # By node, when a fault kept it down or it was on standby.
     down: Mapping[str, Sequence[Span]] = field(default_factory=dict)
 
     @property
@@ -101,20 +102,20 @@ class RunTimes:
 
     @property
     def settled_us(self) -> int | None:
-        """When the last fault was undone or, if it is permanent, took effect; None without a proven undo.
+        """The last moment, in microseconds, at which a fault took effect or recovered; None without a proven undo.
 
-        A state at the end needs a sample after this moment. In a run without faults that is the last phase's start.
+        A state at the end needs a sample after this moment. In a run without faults it is the last phase's start.
         """
         last_phase = self.phases[PHASES[-1]].start_us if self.phases else 0
         return max(self.changes_us, default=last_phase) if self.undone.given else None
 
     @property
     def slowed(self) -> dict[str, Span]:
-        """The time of each fault that slows clients down, by name."""
+        """By fault that slows clients down, the time in which it did."""
         return {fault.name: fault.slowed for fault in self.effective if fault.slowed is not None}
 
     def name_phase(self, at_us: Column) -> Column:
-        """The name of the phase that a moment is in, null where it is in none."""
+        """Return the name of the phase that a moment is in, null if it is in no phase."""
         phase = F.lit(None).cast("string")
         for name, span in self.phases.items():
             phase = F.when((at_us >= span.start_us) & (at_us < span.end_us), name).otherwise(phase)
@@ -122,7 +123,7 @@ class RunTimes:
 
 
 def read_run_times(run: Run) -> RunTimes:
-    """From the record of the phases and the table `faults`."""
+    """Read the record of the phases and the table `faults`."""
     times = read_record(run, PhaseTimes)
     edges = [times.steady_at, times.impact_at, times.recovery_at, times.ends_at] if times else []
     spans = [Span(start_us=start, end_us=end) for start, end in pairwise(edges)]
@@ -134,7 +135,7 @@ def read_run_times(run: Run) -> RunTimes:
         for name, history in histories.items()
         if name not in helping and history.effective_us is not None
     }
-    injections = [history.injected_us for name, history in histories.items() if name not in helping]
+    injections = {history.injected_us: name for name, history in histories.items() if name not in helping}
     effective: list[EffectiveFault] = []
     ineffective: list[IneffectiveFault] = []
     for name in dict.fromkeys([*list_harmful_faults(run.scenario), *histories]):
@@ -161,6 +162,7 @@ def read_run_times(run: Run) -> RunTimes:
                     slowed=Span(start_us=at, end_us=history.healing_us or last) if slows else None,
                     healed_us=history.healed_us,
                     cut_off_by=effects.get(end),
+                    next_injected=injections.get(next_injection),
                     leaves_nodes=history.kind is not None and history.kind.leaves_nodes,
                 )
             )
@@ -175,7 +177,7 @@ def read_run_times(run: Run) -> RunTimes:
 
 
 def _list_down(run: Run, histories: Collection[_FaultHistory]) -> dict[str, list[Span]]:
-    """By node, when a fault kept it down, and when it was on standby; until a fault that helps started it."""
+    """Return, by node, when a fault kept it down or it was on standby, until a fault that helps started it."""
     starts: dict[str, list[int]] = defaultdict(list)
     down = [(node, 0, _NEVER_US) for node, content in run.topology.nodes.items() if content.standby]
     for history in histories:
@@ -196,7 +198,7 @@ def _list_down(run: Run, histories: Collection[_FaultHistory]) -> dict[str, list
 
 @dataclass(kw_only=True)
 class _FaultHistory:
-    """The history of a fault, from its changes of state."""
+    """The changes of state of a fault."""
 
     kind: FaultKind | None = None
     targets: tuple[str, ...] = ()
@@ -204,7 +206,7 @@ class _FaultHistory:
     injected_us: int = 0
     # Every moment at which it took effect or recovered.
     changes_us: list[int] = field(default_factory=list)
-    # When it first took effect and healing first began, and when it last recovered.
+    # When it first took effect, when its healing first began, and when it last recovered.
     effective_us: int | None = None
     healing_us: int | None = None
     healed_us: int | None = None

@@ -1,10 +1,11 @@
-"""The samples of the table `observations` that are measured from: few, at the rate of the clock, not of messages."""
+"""The samples in the table `observations`. Their number grows with time and not with messages, so they are few."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from brokerproof.experiment.abilities import Ability
 from brokerproof.run.directory import Run
@@ -17,11 +18,11 @@ from brokerproof.run.observations import (
     translate_names,
 )
 from brokerproof.run.table_rows import iterate_rows
-from brokerproof.systems.destinations import list_clusters_reached
+from brokerproof.systems.destinations import list_clusters_reached, list_replication_ways
 from brokerproof.systems.registry import find_system, list_abilities, name_topic
 from brokerproof.systems.roles import is_listed, list_nodes_that, list_roles_that, stores
 
-# Of the others, only the times of the samples are used.
+# The metrics whose values are used. Of all others, only the times of the samples are used.
 _READ = {
     SampledMetric.OWNER,
     SampledMetric.ALIVE,
@@ -36,36 +37,46 @@ _READ = {
 
 Series = list[tuple[int, str]]
 
+# A source is sampled twice a second. One that is silent for longer than this may have changed meanwhile.
+SILENCE_US = 5_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """Values in order of time, by source and metric, and the times of all samples with a value in the same way.
+    """The samples of each (source, metric), in order of time.
 
-    A sample without a value is no sample: the source gave no answer.
+    `series` has (time in µs, value) for the metrics in `_READ`, `times` the times for all metrics. A sample without a
+    value is left out, because its source gave no answer. `expected` has each series that must have samples. `silences`
+    are the times in µs, longer than `SILENCE_US`, in which the monitor took no sample of any source. `last_us` is the
+    time of the last sample.
     """
 
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
     times: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    expected: tuple[tuple[str, str], ...] = ()
+    silences: tuple[tuple[int, int], ...] = ()
+    last_us: int = 0
 
     def find_series(self, kind: Source, metric: str) -> Iterator[tuple[str, Series]]:
-        """(name, values) of every source of a kind that has the metric."""
+        """Yield (name, values) of every source of a kind that has the metric."""
         for (source, known), values in self.series.items():
             if known == metric and source.startswith(kind.join_name("")):
                 yield source.removeprefix(kind.join_name("")), values
 
     def find_by_subject(self, kind: Source, metric: SampledMetric) -> Iterator[tuple[str, str, Series]]:
-        """(source, subject, values) of a metric that sources of a kind have several of, such as one per subscription.
+        """Yield (source, subject, values) of a metric that a source has once per subject, such as per subscription.
 
-        The subject is empty if the source has one value of it, such as the owner of a topic without partitions.
+        The subject is empty if the source has the metric only once, such as the owner of a topic without partitions.
+        An expected series that was never sampled has no values.
         """
-        for (source, known), values in self.series.items():
+        for source, known in dict.fromkeys([*self.expected, *self.series]):
             name, subject = split_name(known)
             if name == metric and split_name(source)[0] == kind:
-                yield source, subject, values
+                yield source, subject, self.series.get((source, known), [])
 
 
 def list_expected_series(run: Run) -> list[tuple[str, str]]:
-    """(source, metric) of all that is sampled all the time, as far as the messaging system can tell it."""
+    """Return (source, metric) of each series that is sampled all the time, given the system's abilities."""
     system, abilities = find_system(run.topology), list_abilities(run)
     topology, workload = run.topology, run.scenario.workload
     found: list[tuple[str, str]] = []
@@ -80,19 +91,42 @@ def list_expected_series(run: Run) -> list[tuple[str, str]]:
             storing = [node for node in list_nodes_that(stores, topology, name) if node in cluster.nodes]
             found += [(Source.NODE.join_name(node), str(SampledMetric.BYTES_READ)) for node in storing]
     for name in list_clusters_reached(topology, workload):
-        source = make_topic_source(name_topic(run), name if len(topology.clusters) > 1 else None)
+        source = _make_topic_source(run, name)
         found += [(source, SampledMetric.OWNER.join_partition(number)) for number in workload.list_partitions()]
         found.append((source, str(SampledMetric.PUBLISHED)))
     return found
 
 
+def list_expected_backlogs(run: Run) -> list[tuple[str, str]]:
+    """Return (source, metric) of each subscription's backlog in its first cluster, and of each way's backlog.
+
+    In the cluster that a subscription moves to, it is created late or never, so its backlog is not expected there.
+    """
+    topology, workload = run.topology, run.scenario.workload
+    subscriptions = [
+        (_make_topic_source(run, each.find_home(topology)), SampledMetric.BACKLOG.join_subject(each.name))
+        for each in workload.subscriptions
+    ]
+    ways = [
+        (_make_topic_source(run, home), SampledMetric.REPLICATION_BACKLOG.join_subject(f"{home}>{other}"))
+        for home, other in list_replication_ways(topology, workload)
+    ]
+    return subscriptions + ways
+
+
+def _make_topic_source(run: Run, cluster: str) -> str:
+    return make_topic_source(name_topic(run), cluster if len(run.topology.clusters) > 1 else None)
+
+
 def read_samples(run: Run) -> Samples:
-    """From the table `observations`."""
+    """Read the samples, under today's names of sources and metrics."""
     read = set(list_stored_names(_READ))
     series: dict[tuple[str, str], Series] = defaultdict(list)
     times: dict[tuple[str, str], list[int]] = defaultdict(list)
+    taken: set[int] = set()
     for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):
         source, metric = translate_names(row["source"], row["metric"])
+        taken.add(row["at"])
         if row["value"] is None:
             continue
         times[source, metric].append(row["at"])
@@ -101,4 +135,7 @@ def read_samples(run: Run) -> Samples:
     return Samples(
         series={name: sorted(values) for name, values in series.items()},
         times={name: sorted(values) for name, values in times.items()},
+        expected=(*list_expected_series(run), *list_expected_backlogs(run)),
+        silences=tuple((a, b) for a, b in pairwise(sorted(taken)) if b - a > SILENCE_US),
+        last_us=max(taken, default=0),
     )

@@ -1,4 +1,4 @@
-"""The longest gap between samples: the platform's own error in everything that is measured from samples."""
+"""The longest gap between samples: Brokerproof's own error in every value that is measured from samples."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _SAMPLED = (Source.CLUSTER, Source.TOPIC, Source.NODE)
 
 
 def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
-    """The longest time between two samples of one source and metric, from steady to the end of consuming.
+    """Return the longest time between two samples of one source and metric, from steady to the end of consuming.
 
-    While faults keep a node down, it need not answer; nor need a cluster while they keep down all its nodes that serve
-    or all that store. If something that must be sampled never answered, the value is null: the length of that gap is
-    not known, and it is a defect of the instrument.
+    A node need not answer while faults keep it down. A cluster need not answer while they keep down all its nodes that
+    serve, or all that store. If an expected series has no sample, the value is null: the gap's length is not known, and
+    the gap is a defect of the instrument. For the same reason, a gap that is longer than its bound allows has no value.
     """
     if not times.phases:
         return make_measured_value("sampling_gap_s", RUN, None, NEVER_STEADY)
-    # If there are no consumers, that step ends before the load began.
+    # Without consumers, the step `consume` ends before the load begins.
     consumed = read_record(run, SubscriptionDrains)
     start = times.phases["steady"].start_us
     end = max(consumed.at if consumed else 0, times.phases["recovery"].end_us)
     expected = list_expected_series(run)
-    # Others come and go, such as the backlog of a subscription that moves. They count while they are there.
+    # Other series come and go, such as the backlog of a subscription that moves. They count between their samples.
     others = [key for key in samples.times if key not in expected and split_name(key[0])[0] in _SAMPLED]
     gaps: dict[str, list[tuple[float, str]]] = {}
     for source, metric in [*expected, *others]:
@@ -48,17 +48,22 @@ def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> Measure
         gaps.setdefault(split_name(source)[0], []).append((longest / 1e6, name))
     worst = sorted((max(found) for found in gaps.values()), reverse=True)
     evidence = ", ".join(f"{name} {gap:g} s" for gap, name in worst)
-    return make_measured_value("sampling_gap_s", RUN, worst[0][0], f"the worst of each kind of source: {evidence}")
+    why, bound = f"the worst of each kind of source: {evidence}", run.scenario.bound("sampling_gap_s", RUN)
+    if bound is not None and bound.max is not None and worst[0][0] > bound.max:
+        return make_measured_value(
+            "sampling_gap_s", RUN, None, f"the system is not to blame for a gap in samples; {why}"
+        )
+    return make_measured_value("sampling_gap_s", RUN, worst[0][0], why)
 
 
 def _list_silent(run: Run, times: RunTimes, source: str) -> Sequence[Span]:
-    """When a source need not answer."""
+    """Return the spans in which a source need not answer."""
     kind, name = split_name(source)
     if kind == Source.NODE:
         return times.down.get(name, ())
     clusters = run.topology.clusters
     if kind == Source.TOPIC:
-        # Only if there are several clusters does the name of the source tell the topic's.
+        # The source's name contains the topic's cluster only if there are several clusters.
         name = name.rpartition("@")[2] if len(clusters) > 1 else next(iter(clusters))
     if name not in clusters:
         return ()
@@ -78,7 +83,7 @@ def _intersect(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:
 
 
 def _measure_rest(span: Span, silent: Iterable[Span]) -> int:
-    """The microseconds of a span that are in none of the others."""
+    """Return the microseconds of a span in which no span of `silent` lies."""
     rest, reached = 0, span.start_us
     for other in sorted(silent, key=lambda other: other.start_us):
         rest += max(0, min(other.start_us, span.end_us) - reached)

@@ -1,6 +1,6 @@
 """Readings of an event after a fault: when it came, or that it had not come by the last sample.
 
-Of a fault that another one cuts off, only samples before that one's effect count: later ones measure both faults.
+If another fault cuts this one off, only samples before the other's effect count: later ones measure both.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from enum import Enum, auto
 
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault
-from brokerproof_judging.measurements.samples import Series
+from brokerproof_judging.measurements.samples import SILENCE_US, Samples, Series
+from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, find_proven_end, list_causes
+
+_SECOND_US = 1_000_000
 
 
 class Level(Enum):
-    """How a sampled value compares with those before a fault; what is raised is neither low nor high."""
+    """How a sampled value compares with the values before a fault. A raised value is neither low nor high."""
 
     LOW = auto()
     RAISED = auto()
@@ -26,7 +29,7 @@ Levels = Sequence[tuple[int, Level]]
 
 
 def list_samples(fault: EffectiveFault, series: Series, *, since_us: int | None = None) -> Series:
-    """The samples from the effect on, or from `since_us` on, up to the effect of the fault that cuts this one off."""
+    """Return the samples from the effect, or from `since_us`, to the effect of the fault that cuts this one off."""
     start_us = fault.span.start_us if since_us is None else since_us
     return [
         (at, value) for at, value in series if at >= start_us and (fault.cut_off_by is None or at < fault.span.end_us)
@@ -34,47 +37,86 @@ def list_samples(fault: EffectiveFault, series: Series, *, since_us: int | None 
 
 
 def find_end(levels: Levels) -> int | None:
-    """The moment of the first low sample after the last high one, None if there is none."""
+    """Return the moment of the first low sample after the last high one, None if there is none."""
     last_high = max((number for number, (_, level) in enumerate(levels) if level is Level.HIGH), default=-1)
     return next((at for at, level in levels[last_high + 1 :] if level is Level.LOW), None)
 
 
 def describe_raised(fault: EffectiveFault, levels: Iterable[Levels], end_us: int) -> str:
-    """An addition to the evidence of an end: the last sample after it that was raised, but not high; empty if none."""
+    """Return an addition to the evidence of an end: the last raised sample after it; empty if none."""
     raised = [at for samples in levels for at, level in samples if level is Level.RAISED and at > end_us]
     return f"; slightly above again until {fault.seconds_until(max(raised)):.1f} s after the effect" if raised else ""
 
 
-def read_end(fault: EffectiveFault, levels: Mapping[str, Levels], *, still: str, ended: str) -> Reading | None:
-    """The time from the effect to the end of all that was high after it, None if nothing was.
+def read_end(
+    samples: Samples,
+    fault: EffectiveFault,
+    levels: Mapping[str, Levels],
+    *,
+    still: str,
+    ended: str,
+    standstills: Sequence[tuple[int, int]] = (),
+) -> Reading | None:
+    """Return the time from the effect until every high value was low again, None if no value was high.
 
-    `levels` has the samples after the effect by the name of their source. A source without any makes the end unknown.
+    `levels` has the samples after the effect, by source. If a source has no sample, or none at the end, the time is
+    unknown. `standstills` are those of clients that may keep a value high.
     """
-    rose = [name for name, samples in levels.items() if any(level is Level.HIGH for _, level in samples)]
+    rose = [name for name, values in levels.items() if any(level is Level.HIGH for _, level in values)]
     ends = {name: find_end(levels[name]) for name in rose}
     waiting = [levels[name] for name, end in ends.items() if end is None]
     if waiting:
         return read_absence(fault, waiting, still)
-    silent = sorted(name for name, samples in levels.items() if not samples)
+    silent = sorted(name for name, values in levels.items() if is_silent(samples, fault, values))
     if silent:
         return read_silence(fault, silent[0])
     if not ends:
         return None
     end = max(at for at in ends.values() if at is not None)
-    return read_last_arrival(fault, [end], ended + describe_raised(fault, levels.values(), end))
+    why = ended + describe_raised(fault, levels.values(), end)
+    return read_arrival(samples, fault, end, why, standstills=standstills)
 
 
-def read_last_arrival(fault: EffectiveFault, times_us: Iterable[int], evidence: str) -> Reading:
-    """The time from the effect to the last of the moments at which a part of the event came."""
-    return Reading(value=fault.seconds_until(max(times_us)), evidence=evidence)
+def is_silent(samples: Samples, fault: EffectiveFault, values: Sequence[tuple[int, object]]) -> bool:
+    """Whether a source has no sample, or was silent for long when the fault's span or the sampling ended."""
+    return not values or min(fault.span.end_us, samples.last_us) - values[-1][0] > SILENCE_US
+
+
+def read_arrival(
+    samples: Samples,
+    fault: EffectiveFault,
+    at_us: int,
+    evidence: str,
+    *,
+    since_us: int | None = None,
+    standstills: Sequence[tuple[int, int]] = (),
+) -> Reading:
+    """Return the time from the effect, or from `since_us`, to the first sample that shows an event.
+
+    If the monitor itself took no sample for long before that one, the event may have come in that time. So it may if
+    one of `standstills`, those of clients, delayed it.
+    """
+    start_us = fault.span.start_us if since_us is None else since_us
+    # A source answers within a second after the silence.
+    silences = [(begin, end + _SECOND_US) for begin, end in samples.silences]
+    heard_us = find_proven_end(silences, at_us)
+    proven_us = find_proven_end([*silences, *list_causes(standstills)], at_us)
+    silence = "; the monitor took no sample before that for more than 5 s" if heard_us < at_us else ""
+    own = proven_us < at_us
+    return Reading(
+        value=(at_us - start_us) / 1e6,
+        evidence=evidence + silence + (OF_STANDSTILLS if proven_us < heard_us else ""),
+        at_most=own,
+        proven=max(0.0, (proven_us - start_us) / 1e6) if own else 0.0,
+    )
 
 
 def read_absence(
     fault: EffectiveFault, series: Iterable[Sequence[tuple[int, object]]], still: str, *, since_us: int | None = None
 ) -> Reading:
-    """An event that had not come by the last sample of `series`; `still` says what was sampled instead.
+    """Return "at least" the time until the last sample of `series`, because the event had not come by then.
 
-    The value counts from the effect, or from `since_us`.
+    `still` says what was sampled instead. The time counts from the effect, or from `since_us`.
     """
     start_us = fault.span.start_us if since_us is None else since_us
     last = max((values[-1][0] for values in series if values), default=start_us)
@@ -90,7 +132,7 @@ def read_absence(
 
 
 def read_silence(fault: EffectiveFault, source: str, when: str = "the effect") -> Reading:
-    """No value, because a source was not sampled after `when`."""
+    """Return a reading without a value, because `source` was not sampled after `when`."""
     before = "" if fault.cut_off_by is None else f" and before {fault.cut_off_by} took effect"
     why = f"{source} was not sampled after {when}{before}"
     return Reading(value=None, evidence=why, cut_off_by=fault.cut_off_by)

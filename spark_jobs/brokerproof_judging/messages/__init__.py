@@ -1,4 +1,5 @@
-"""What happened to every message: attempts, copies, deliveries, and the anomalies that they show.
+"""Judges messages: their attempts, copies and deliveries, and the anomalies that these show.
 
-`run_judging` may import it. Its queries on messages are SQL and work part by part; it must not know suites or bounds.
+`run_judging` and `client_counts` may import it. Its queries are SQL and work part by part. It must not know suites or
+bounds.
 """

@@ -1,7 +1,7 @@
-"""Anomalies that only a comparison of messages shows: two at one position, a log that went back, order.
+"""Finds anomalies that show only when messages are compared: a shared position, a log that went back, wrong order.
 
-This module selects the rows to compare, in Spark, because they belong to several messages. A query in `sql/anomalies/`
-finds the anomaly in them.
+Spark selects the rows to compare and brings those of several messages into one part. A query in `sql/anomalies/` finds
+the anomaly in each part.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from brokerproof_judging.partitioned_sql import Parts, work_on_parts
 _LOG = ("cluster", "topic", "partition")
 _PLACE_IN_LOG = (*_LOG, *POSITION)
 _SECOND = (*_LOG, "second")
-# Messages without a key are one group: order of a producer without keys is promised like that of one key.
+# Messages without a key are one group, because a producer without keys is promised the same order as one key.
 _KEY = ("cluster", "topic", "subscription", "partition", "who", "key")
 
 _SECOND_US = 1_000_000
@@ -38,7 +38,7 @@ _FINDINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonInput:
-    """The input of comparisons: the tables of the jobs, and the places that message_facts.py wrote."""
+    """The input of comparisons: recorded tables, and the places that message_facts.py wrote."""
 
     publishes: DataFrame
     stored: DataFrame
@@ -48,9 +48,9 @@ class ComparisonInput:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The rows that an anomaly's query compares; those that agree in `together` are in one part.
+    """The rows that an anomaly's query compares. Rows that agree in the columns `together` are in one part.
 
-    The query may find a place more than once.
+    The query may report a place more than once.
     """
 
     rows: Callable[[ComparisonInput], DataFrame]
@@ -60,7 +60,7 @@ class Comparison:
 def find_by_comparison(
     spark: SparkSession, compared: ComparisonInput, parts: Parts, anomalies: Sequence[Anomaly]
 ) -> DataFrame:
-    """The findings of the comparisons for these anomalies."""
+    """Return the findings of the comparisons for `anomalies`, with the columns of `_FINDINGS`."""
     found = [
         work_on_parts(
             parts.split_by(comparison.rows(compared), comparison.together),
@@ -81,9 +81,9 @@ def _find_in_part(anomaly: str, clock_error_us: int, part: int, connection: Duck
 
 
 def _select_named_positions(compared: ComparisonInput) -> DataFrame:
-    """Every position that a message is stored at, that an ack named, or that it was delivered from.
+    """Return every position that an ack named, at which a message is stored, or from which it was delivered.
 
-    A delivery from where the message is stored adds no position, so that only the others are added.
+    Deliveries from a position at which the message is stored add no position, so only the others are included.
     """
     columns = [*_PLACE_IN_LOG, "who", "number", "subscription"]
     in_log = F.lit(IN_LOG).alias("subscription")
@@ -99,14 +99,14 @@ def _select_named_positions(compared: ComparisonInput) -> DataFrame:
 
 
 def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
-    """When attempts were sent and settled, second by second.
+    """Return the times at which acked attempts were sent and settled, by second.
 
-    An attempt whose ack was settled before it was sent was recorded while the clock was set back. Its times are not
-    known, so it is left out: it is neither held against its own ack nor is another attempt held against it.
+    An ack that was settled before its attempt was sent was recorded while the clock was set back. Its times are not
+    known, so its attempt is left out of every comparison.
 
-    An attempt is compared with every ack settled more than the clocks' error before it was sent. The highest of those
-    positions is a running maximum in time; to find it without pushing a whole log through one task, each second of the
-    log is compared separately, starting from the maximum of all seconds before it.
+    An attempt is compared with every ack that was settled more than the clocks' error before it was sent. The highest
+    position of these acks is a running maximum over time. So that no task has to read a whole log, each second of the
+    log is compared separately, and begins with the maximum of all earlier seconds.
     """
     acks = _select_acks_with_position(compared.publishes).filter("settled_at >= sent_at")
     settled = table_io.to_microseconds("settled_at")
@@ -121,8 +121,8 @@ def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
 
 
 def _find_highest_before_seconds(events: DataFrame) -> DataFrame:
-    """For every second of a log in which something was sent or settled, the highest position settled before it."""
-    # The highest position in each task's part of a second, so that only few rows are grouped again.
+    """Return, for each second of a log with an event, the highest position that was settled before that second."""
+    # Each task first finds its own maximum for a second, so that few rows are left to group.
     some = work_on_parts(
         events.select("kind", *_SECOND, *POSITION),
         _find_highest_by_second,
@@ -150,13 +150,16 @@ def _select_acks_with_position(publishes: DataFrame) -> DataFrame:
 
 
 def _select_first_copies(compared: ComparisonInput) -> DataFrame:
-    """The published messages that are stored, where their first copies are."""
+    """Return the published messages that are stored, with the positions of their first copies."""
     in_log = compared.places.filter(F.col("subscription") == IN_LOG)
     return in_log.filter("stored_ledger_id IS NOT NULL").select(*_list_order_columns())
 
 
 def _select_first_deliveries(compared: ComparisonInput) -> DataFrame:
-    """The published messages that are stored, with their first deliveries."""
+    """Return the published messages that are stored and delivered, with first copies and first deliveries.
+
+    Messages that a subscription got before it moved are left out.
+    """
     return (
         compared.places.filter(F.col("subscription") != IN_LOG)
         .filter("stored_ledger_id IS NOT NULL AND deliveries > 0")

@@ -1,4 +1,4 @@
-"""Which anomalies are illegal at which place, and what is legal nevertheless, as the queries on findings read it."""
+"""Lists the anomalies that are illegal at each place, and the exceptions, as tables for the query on findings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from brokerproof.faults.registry import list_destroying_faults
 from brokerproof.run.directory import Run
 from brokerproof.run.table_rows import iterate_rows
 from brokerproof.run.tables import FaultState
+from brokerproof.systems.roles import list_nodes_that, stores
 
 from brokerproof_judging.database import make_small_table
 from brokerproof_judging.messages.message_columns import IN_LOG
@@ -18,9 +19,9 @@ _SCHEMA = pa.schema([("cluster", pa.string()), ("subscription", pa.string()), ("
 
 
 def list_forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
-    """(cluster, subscription, forbidden anomalies) of every subscription.
+    """Return (cluster, subscription, forbidden anomalies) of every subscription.
 
-    The row without a cluster holds for every other place: logs, and subscriptions that the scenario does not know.
+    The row without a cluster is the rule for every other place: logs, and subscriptions that the scenario lacks.
     """
     rows = [{"cluster": None, "subscription": IN_LOG, "forbidden": _list_forbidden_at(scenario, None)}]
     rows += [
@@ -31,24 +32,30 @@ def list_forbidden(scenario: Scenario, topology: Topology) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
-def list_destroyed(run: Run) -> list[tuple[str, int]]:
-    """(cluster, µs) of each cluster that the scenario declares as destroyed.
+def list_destroyed(run: Run) -> list[tuple[str, int, int | None]]:
+    """Return (cluster, time of effect, time of healing) for each cluster that the scenario declares as destroyed.
 
-    The time is that at which its last destroying fault took effect. A cluster whose destroying fault took no effect is
-    left out, so that nothing is excused there.
+    The times are those of the last fault that destroyed a node of the cluster that stores messages, in µs, plus the
+    clocks' error. The time of healing is None if the fault was not healed. A cluster without such a fault that took
+    effect is left out, so no anomaly is excused there.
     """
     destroying = list_destroying_faults(run.scenario)
-    effects: dict[str, int] = {}
-    for row in iterate_rows(run, "faults"):
-        if row["fault"] in destroying and row["state"] == FaultState.EFFECTIVE:
-            for name in run.scenario.destroyed:
-                if run.topology.clusters[name].nodes.keys() & set(row["targets"] or ()):
-                    effects[name] = max(row["at"], effects.get(name, row["at"]))
-    return sorted(effects.items())
+    rows = [row for row in iterate_rows(run, "faults") if row["fault"] in destroying]
+    healings = {row["fault"]: row["at"] for row in rows if row["state"] == FaultState.HEALING}
+    error = run.facts.clock_error_us
+    found = []
+    for name in sorted(run.scenario.destroyed):
+        holders = set(list_nodes_that(stores, run.topology, name))
+        effects = [row for row in rows if row["state"] == FaultState.EFFECTIVE and holders & set(row["targets"] or ())]
+        if effects:
+            last = max(effects, key=lambda row: row["at"])
+            healing = healings.get(last["fault"])
+            found.append((name, last["at"] + error, None if healing is None else healing + error))
+    return found
 
 
 def list_loosened(scenario: Scenario) -> pa.Table:
-    """(anomaly, outcome, home, subscription): what is legal of which messages. Null stands for any value."""
+    """Return what the scenario loosens, as (anomaly, outcome, home, subscription). Null matches any value."""
     rows = [(str(anomaly), each.outcome, each.home, each.subscription) for anomaly, each in scenario.loosen.items()]
     return make_small_table("anomaly string, outcome string, home string, subscription string", rows)
 

@@ -1,6 +1,6 @@
-"""The names of the columns that say which message a row is about, and where. All of judging shares them.
+"""The names of the columns that identify a message and a place. All of judging shares them.
 
-The SQL that reads these columns is in `sql/macros.sql`.
+`sql/macros.sql` has the SQL that reads `who` and `number`.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ LOG = (*MESSAGE, "cluster")
 PLACE = (*LOG, "subscription")
 POSITION = ("ledger_id", "entry_id", "batch_index")
 
-# The columns of a place, for tables that are written on the way.
+# The columns of a place, in intermediate tables.
 PLACE_FIELDS = [(name, pa.int64() if name == "number" else pa.string()) for name in PLACE]
 
-# `subscription` of a message in a log. It is not null, so that rows can be joined by place.
+# The value of `subscription` for a log. It is not null, so that rows can be joined by place.
 IN_LOG = ""
 
-# A message without a readable name is told from others by its position. No producer's name has this character.
+# A message without a readable name is identified by its position. No producer's name has this character.
 _NAMELESS_MARK = "\u0001"
 
 
 def name_messages(frame: DataFrame) -> DataFrame:
-    """The frame with `who` and `number` of the message, which are never null, and with positions in one form.
+    """Return the frame with the columns `who` and `number`, which are never null, and with uniform positions.
 
-    `who` and `number` are producer and seq; a message without them gets one name per position. The batch index is -1
-    outside a batch; a negative segment (a deduplicated retry's answer) is no position.
+    `who` and `number` are producer and seq; a message without them gets a name made of its position. The batch index is
+    -1 outside a batch. A negative segment, the answer to a deduplicated retry, is no position and becomes null.
     """
     there = F.col("ledger_id") >= 0
     positioned = frame.withColumns(

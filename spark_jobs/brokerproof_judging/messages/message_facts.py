@@ -1,8 +1,8 @@
-"""The facts about every message at every place that it had to reach or turned up at, and the anomalies that they show.
+"""Derives the facts about every message at every place, and the anomalies that these facts show.
 
-`sql/log_facts.sql` and `sql/subscription_facts.sql` work them out, part by part: what was published, what was found at
-the place, and what is proven about the place. Anomalies that only a comparison of messages shows are found later,
-from the places written here (comparisons.py).
+A message's places are those that it had to reach and those at which it was found. Part by part, `sql/log_facts.sql` and
+`sql/subscription_facts.sql` join the publishes, the findings at the place and the proofs about the place. Later,
+comparisons.py reads the places written here to find anomalies that show only when messages are compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from brokerproof_judging.messages.message_columns import PLACE_FIELDS
 from brokerproof_judging.messages.sql_files import define_macros, read_query
 from brokerproof_judging.messages.united_records import separate_records
 
-# The columns of a place, as later steps read it. Times are microseconds since the epoch.
+# The columns of the places that later steps read. Times are microseconds since the epoch.
 PLACES = pa.schema(
     [
         *PLACE_FIELDS,
@@ -38,16 +38,18 @@ PLACES = pa.schema(
         ("key", pa.string()),
         ("outcome", pa.string()),
         ("attempts", pa.int32()),
-        *[(name, pa.int64()) for name in ("scheduled_at", "sent_at", "settled_at")],
+        *[(name, pa.int64()) for name in ("scheduled_at", "sent_at", "settled_at", "last_acked_at")],
         ("copies", pa.int32()),
         ("deliveries", pa.int32()),
         ("first_received_at", pa.int64()),
+        # When the subscription first got it from the position that it got it from last.
+        ("last_position_at", pa.int64()),
         # The position of the first copy in a log, or of the first delivery to a subscription.
         ("ledger_id", pa.int64()),
         ("entry_id", pa.int64()),
         ("batch_index", pa.int32()),
         ("recovered", pa.bool_()),
-        # The position of the first copy of a published message that is stored. Order is judged by it.
+        # The position of a published message's first copy by which order is judged, null if there is no order to judge.
         ("stored_partition", pa.int32()),
         ("stored_ledger_id", pa.int64()),
         ("stored_entry_id", pa.int64()),
@@ -55,7 +57,7 @@ PLACES = pa.schema(
         ("consumer", pa.string()),
         ("incarnation", pa.int32()),
         ("arrival", pa.int64()),
-        # Positions from which it was delivered to a subscription although the cluster does not store it there.
+        # Positions from which a subscription got it although its cluster does not store it there.
         (
             "positions_elsewhere",
             pa.list_(
@@ -69,18 +71,21 @@ PLACES = pa.schema(
                 )
             ),
         ),
+        # The first delivery from one of these, and the last one from one that a log read to its end lacks.
+        ("elsewhere_from", pa.int64()),
+        ("elsewhere_until", pa.int64()),
     ]
 )
 
-# An anomaly at a place.
+# The columns of a finding, which is an anomaly of a message at a place.
 FINDINGS = pa.schema([*PLACE_FIELDS, *[(name, pa.string()) for name in ("anomaly", "cause", "detail")]])
 
 
 @dataclass(frozen=True, kw_only=True)
 class FactsOfPart:
-    """Writes the places of a part of the united records, and the findings that facts show; yields the part's summary.
+    """Writes the places and findings of a part of the united records, and yields the part's summary.
 
-    `anomalies` are those to look for, each with a query in `sql/anomalies/`.
+    `places` and `findings` are the directories to write to. Each of `anomalies` has a query in `sql/anomalies/`.
     """
 
     places: str
@@ -96,7 +101,7 @@ class FactsOfPart:
     SCHEMA = "part int, summary string"
 
     def __call__(self, part: int, connection: DuckDB) -> Batches:
-        """One row: the part's number and its summary, as JSON."""
+        """Yield one row: the part's number, and its summary as JSON."""
         self._prepare(connection)
         connection.execute(read_query("published"))
         self._register_replicas(connection)
@@ -137,6 +142,6 @@ class FactsOfPart:
 
 
 def find_anomaly(connection: DuckDB, anomaly: str) -> Batches:
-    """The findings of an anomaly's query, as rows of `FINDINGS`."""
+    """Yield the findings of an anomaly's query, as rows of `FINDINGS`."""
     for batch in select_batches(connection, read_query(f"anomalies/{anomaly}")):
         yield batch.append_column("anomaly", pa.array([anomaly] * len(batch), pa.string()))

@@ -26,14 +26,14 @@ _WORKER_MODULES = ("brokerproof_judging.messages.comparisons", "brokerproof_judg
 
 
 def start_judging_workers(spark: SparkSession) -> None:
-    """Let Spark's workers import the modules of judging while the first query is still being planned."""
+    """Start Spark's workers and let them import the modules of judging while Spark plans the first query."""
     start_workers(spark, *_WORKER_MODULES)
 
 
 class MessageJudging:
-    """Both steps, in this order.
+    """Judges the messages of a run: first `work_out_facts`, then `write_tables`.
 
-    They write intermediate tables, `messages` and `anomalies` through `replacement`.
+    Both write through `replacement`: the intermediate tables, `messages` and `anomalies`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class MessageJudging:
         self._places, self._findings = (replacement.locate_beside(name) for name in ("places", "findings"))
 
     def work_out_facts(self) -> list[PartSummary]:
-        """Write the facts about every message and what they show. Returns summaries of the publishes."""
+        """Write the facts about every message and the anomalies that they show. Return the summary of each part."""
         facts = FactsOfPart(
             places=self._places,
             findings=self._findings,
@@ -70,7 +70,7 @@ class MessageJudging:
         return [PartSummary(**json.loads(answer)) for answer in answers]
 
     def write_tables(self) -> Counts:
-        """Compare messages with each other and write the tables. Returns the counts."""
+        """Compare messages with each other, write `messages` and `anomalies`, and return the counts."""
         schema = table_io.to_spark_schema(PLACES)
         compared = ComparisonInput(
             publishes=self._recorded["publishes"],

@@ -1,22 +1,23 @@
-"""Whether the record of publishes is complete. If it is not, no message can be called missing.
+"""Finds gaps and contradictions in the record of publishes. If there are any, no message can be called missing.
 
-A part's summary also has the rows of each client, which client_counts.py compares with what the client counted.
+A part's summary also counts the rows of each client and of each log. client_counts.py compares them with what the
+clients and the logs' readers counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from brokerproof_judging.database import DuckDB
 
-# Enough for a person to see what is wrong.
+# Examples in a sentence.
 _SHOWN = 3
 
-# Every producer, with how many different numbers it has, the lowest and the highest.
+# Each producer, with its number of messages, and their lowest and highest seq.
 _PRODUCERS = "SELECT who, count(*), min(number), max(number) FROM published GROUP BY who"
 
-# What every client has in its table, by what it counts apart.
+# Each client's number of rows, by the columns in which the clients' own counts differ.
 _ATTEMPTS = """
     SELECT coalesce(producer_of(who), 'an unnamed producer'), coalesce(epoch, 0), outcome, count(*)
     FROM publishes
@@ -24,8 +25,15 @@ _ATTEMPTS = """
 """
 _DELIVERIES = "SELECT cluster, subscription, consumer, incarnation, count(*) FROM deliveries GROUP BY ALL"
 
-# Every log that messages had to reach. Nobody knows which one that is for an attempt that was not acked nor found.
+# Each log's number of rows. A position that was read twice is two rows, and its reader counted two messages.
+_STORED = "SELECT cluster, topic, coalesce(partition, -1), count(*) FROM stored GROUP BY ALL"
+
+# Every log that messages had to reach. A message that was neither acked nor found has no known partition.
 _LOGS = "SELECT DISTINCT home, cluster, topic, partition FROM log_facts WHERE required AND partition IS NOT NULL"
+
+# The shortest time from a message's sending to its first delivery. Of several attempts, it is not known which one was
+# delivered.
+_LEAST_DELAY = "SELECT min(first_delivery.received_at - sent_at) FROM subscription_facts WHERE attempts = 1"
 
 # Two rows for one attempt mean that the load ran twice or recorded twice.
 _RECORDED_TWICE = """
@@ -46,9 +54,9 @@ _TWO_KEYS = "SELECT min(concat(who, ' seq ', number)) FROM published WHERE key !
 
 @dataclass(frozen=True, kw_only=True)
 class PartSummary:
-    """The summary of a part's attempts and deliveries. Its size does not grow with the number of messages."""
+    """A summary of a part's rows. Its size does not grow with the number of messages."""
 
-    # (producer, different numbers, lowest, highest)
+    # (producer, messages, lowest seq, highest seq)
     producers: list[tuple[str, int, int, int]]
     # (producer, epoch, outcome, rows)
     attempts: list[tuple[str, int, str, int]]
@@ -58,16 +66,21 @@ class PartSummary:
     logs: list[tuple[str, str, str, int]]
     # Up to four examples.
     recorded_twice: list[str]
-    # One example of each, None where there is none.
+    # One example of each, None if there is none.
     two_homes: str | None
     two_payloads: str | None
     two_keys: str | None
+    # (cluster, topic, partition, rows of `stored`)
+    stored: list[tuple[str, str, int, int]] = field(default_factory=list)
+    # Microseconds; negative if the clocks of two hosts differ by more. None if no message was delivered.
+    least_delay_us: int | None = None
 
 
 def summarize_part(connection: DuckDB) -> PartSummary:
-    """The summary of a part whose tables `publishes`, `deliveries`, `published` and `log_facts` are there."""
-    (two_homes,), (two_payloads,), (two_keys,) = (
-        connection.execute(query).fetchone() or (None,) for query in (_TWO_HOMES, _TWO_PAYLOADS, _TWO_KEYS)
+    """Return the summary of a part, from its records, and the facts about its messages, logs and subscriptions."""
+    (two_homes,), (two_payloads,), (two_keys,), (least_delay_us,) = (
+        connection.execute(query).fetchone() or (None,)
+        for query in (_TWO_HOMES, _TWO_PAYLOADS, _TWO_KEYS, _LEAST_DELAY)
     )
     return PartSummary(
         producers=connection.execute(_PRODUCERS).fetchall(),
@@ -78,11 +91,13 @@ def summarize_part(connection: DuckDB) -> PartSummary:
         two_homes=two_homes,
         two_payloads=two_payloads,
         two_keys=two_keys,
+        stored=connection.execute(_STORED).fetchall(),
+        least_delay_us=least_delay_us,
     )
 
 
 def find_problems(summaries: Iterable[PartSummary]) -> Iterator[str]:
-    """A sentence for everything that makes the record incomplete or contradictory."""
+    """Yield a sentence for each kind of gap or contradiction in the record of publishes."""
     summaries = list(summaries)
     producers: dict[str, tuple[int, int, int]] = {}
     for who, count, low, high in (row for summary in summaries for row in summary.producers):
@@ -105,8 +120,13 @@ def find_problems(summaries: Iterable[PartSummary]) -> Iterator[str]:
         yield f"Messages were published with two keys under one name; one is {min(keys)}."
 
 
+def find_least_delay(summaries: Iterable[PartSummary]) -> int | None:
+    """Return the shortest time from a message's sending to its first delivery; None if none was delivered."""
+    return min((each.least_delay_us for each in summaries if each.least_delay_us is not None), default=None)
+
+
 def list_logs(summaries: Iterable[PartSummary]) -> list[tuple[str, tuple[str, str, int]]]:
-    """(home, log) of every log that messages had to reach."""
+    """Return (home, (cluster, topic, partition)) of every log that messages had to reach."""
     return sorted(
         {
             (home, (cluster, topic, partition))

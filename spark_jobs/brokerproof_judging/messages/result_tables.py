@@ -33,9 +33,10 @@ _FINDINGS_BY_ANOMALY = "SELECT legal, anomaly, count(*) AS count FROM findings G
 
 @dataclass(frozen=True, kw_only=True)
 class ResultTablesOfPart:
-    """Writes a part of the two tables and yields its counts.
+    """Writes a part of the tables `messages` and `anomalies`, and yields the part's counts.
 
-    `rows` are the findings of comparisons. `places` and `findings` are the directories that `FactsOfPart` wrote.
+    The database's table `rows` holds the findings of comparisons. `places` and `findings` are the directories that
+    `FactsOfPart` wrote; `messages` and `anomalies` are those to write to.
     """
 
     run_id: str
@@ -45,15 +46,15 @@ class ResultTablesOfPart:
     anomalies: str
     forbidden: pa.Table
     loosened: pa.Table
-    # (cluster, when the fault that destroyed it took effect, in µs)
-    destroyed: Sequence[tuple[str, int]]
+    # (cluster, time of effect, time of healing), as `list_destroyed` returns them.
+    destroyed: Sequence[tuple[str, int, int | None]]
 
     SCHEMA = "part int, counts string"
 
     def __call__(self, part: int, connection: DuckDB) -> Batches:
-        """One row: the part's number and its counts, as JSON.
+        """Yield one row: the part's number, and its counts as JSON.
 
-        Raises RunError where a comparison found an anomaly at a place that does not exist.
+        Raises RunError if a comparison found an anomaly at a place that no fact is about.
         """
         self._prepare(part, connection)
         connection.execute(read_query("findings"))
@@ -75,13 +76,15 @@ class ResultTablesOfPart:
             {
                 "forbidden": self.forbidden,
                 "loosened": self.loosened,
-                "destroyed_clusters": make_small_table("name string, effective_at int64", self.destroyed),
+                "destroyed_clusters": make_small_table(
+                    "name string, effective_at int64, healing_at int64", self.destroyed
+                ),
             },
         )
 
 
 def add_up_counts(answers: Iterable[str]) -> Counts:
-    """The counts of all parts together; for each anomaly a legal and an illegal number."""
+    """Return the sum of all parts' counts, with a legal and an illegal number for each anomaly."""
     totals = dict.fromkeys((*TOTALS, "not_sent"), 0)
     legal, illegal = (dict.fromkeys(Anomaly, 0) for _ in range(2))
     for answer in map(json.loads, answers):

@@ -1,4 +1,4 @@
-"""Everything that the jobs recorded about messages, in one frame that can be split by message."""
+"""Unites the recorded rows about messages in one frame, which can be split by message."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from brokerproof_judging import table_io
 from brokerproof_judging.database import DuckDB
 from brokerproof_judging.messages.message_columns import LOG, POSITION, name_messages
 
-# The tables that a row comes from, by the number in its column `kind`: a number takes less to move than a name.
+# A row's table, by the number in its column `kind`. Moving a number costs less than moving a name.
 _KINDS = ("publishes", "stored", "deliveries")
 
 
 def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """The rows of the three tables with one set of columns; times in microseconds since the epoch."""
+    """Return the rows of the three tables in one frame. Times are microseconds since the epoch."""
     everywhere = [*LOG, "partition", *POSITION, "key", "payload_hash"]
     frames = [
         name_messages(publishes).select(
@@ -36,7 +36,7 @@ def unite_records(publishes: DataFrame, stored: DataFrame, deliveries: DataFrame
 
 
 def separate_records(connection: DuckDB) -> None:
-    """Make views of the united records in `rows`, under the names of their tables."""
+    """Create a view of the united records in `rows` for each table, under the table's name."""
     for kind, table in enumerate(_KINDS):
         connection.execute(f"CREATE VIEW {table} AS SELECT * EXCLUDE (kind) FROM rows WHERE kind = {kind}")
 

@@ -1,4 +1,4 @@
-"""What a run's page draws: rates, latencies and samples over time.
+"""Makes the series that a run's page draws: rates, latencies and samples over time.
 
-`verify` uses it after the judgement. It judges nothing, and nothing judges by it.
+The job verify.py uses it after the judgement. No verdict depends on it.
 """

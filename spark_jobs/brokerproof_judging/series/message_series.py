@@ -1,6 +1,6 @@
-"""Rates and latencies of publishing and of delivery, step by step.
+"""Makes series of the rates and latencies of publishing and of delivery.
 
-Spark counts; what comes to the driver is one row a step and cluster or subscription.
+Spark counts. The driver gets only one row for each step and cluster or subscription.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pyspark.sql import functions as F
 from brokerproof_judging.series.time_steps import TimeSteps
 from brokerproof_judging.table_io import read_table
 
-# What is counted, beside the outcomes of publishing by the time of the schedule.
+# Kinds of events. The others are the outcomes of messages, which are counted at the time of the schedule.
 _ACKS, _DELIVERIES, _RECEIPTS = "acks", "deliveries", "receipts"
 
-# By what is counted, then by (cluster, subscription), then by step.
+# Rows by kind of event, then by (cluster, subscription), then by step.
 Counted = Mapping[str, Mapping[tuple[str, str | None], Mapping[int, Row]]]
 
 
 def make_message_series(
     spark: SparkSession, run: Run, steps: TimeSteps
 ) -> tuple[tuple[PublishSeries, ...], tuple[DeliverySeries, ...]]:
-    """The series of every cluster that was published to, and of every subscription."""
+    """Return the series of every cluster that messages were published to, and of every subscription."""
     counted = _count(_list_events(spark, run), steps)
     outcomes = [str(outcome) for outcome in AttemptOutcome]
     clusters = sorted({place[0] for what in (_ACKS, *outcomes) for place in counted.get(what, {})})
@@ -70,7 +70,7 @@ def make_message_series(
 
 
 def _list_events(spark: SparkSession, run: Run) -> DataFrame:
-    """What is counted: `what`, where, when, and the latency, both in microseconds."""
+    """Return the events to count: `cluster`, `subscription`, the kind `what`, `at` and `latency` in microseconds."""
     messages = read_table(spark, run, "messages")
     published = messages.filter("subscription IS NULL AND cluster = home").select(
         "cluster",

@@ -1,4 +1,4 @@
-"""All series of a run."""
+"""Makes all series of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof_judging.series.time_steps import choose_time_steps
 
 
 def make_run_series(spark: SparkSession, run: Run) -> RunSeries:
-    """The series of a run that was judged: the table `messages` is one of those that judging writes."""
+    """Return the series of a run that was judged, because they need the table `messages`."""
     steps = choose_time_steps(run)
     if steps is None:
         return RunSeries(problem="Nothing was published, so there is nothing to draw.")

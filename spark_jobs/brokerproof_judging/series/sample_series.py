@@ -1,4 +1,4 @@
-"""What was sampled of clusters, topics, nodes and links, step by step, and who served the topic when."""
+"""Makes series of the samples of clusters, topics, nodes and links, and lists the changes of topic owners."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from brokerproof.run.table_rows import iterate_rows
 
 from brokerproof_judging.series.time_steps import TimeSteps
 
-# What is added up in a source as long as it runs: the series says how much a second was added.
+# Metrics that a source adds up while it runs. Their series have the increase per second.
 COUNTERS = frozenset({SampledMetric.BYTES_READ, SampledMetric.BYTES_WRITTEN})
-# What has a value at a moment.
+# Metrics with a value at a moment.
 LEVELS = frozenset(
     {
         SampledMetric.UNDER_REPLICATED,
@@ -25,15 +25,15 @@ LEVELS = frozenset(
         SampledMetric.ADDED_P99_MS,
     }
 )
-# What lists names: the series says how many.
+# Metrics that list names. Their series have the number of names.
 LISTS = frozenset({SampledMetric.ALIVE})
 
 Sample = tuple[int, str]
 
 
 def make_sample_series(run: Run, steps: TimeSteps) -> tuple[tuple[SampleSeries, ...], tuple[OwnerChange, ...]]:
-    """The series of everything that was sampled as a number, and the changes of owner."""
-    # By source and metric the last sample of each step, which is all that is kept of them.
+    """Return the series of the metrics in `COUNTERS`, `LEVELS` and `LISTS`, and the changes of topic owners."""
+    # By source and metric, the last sample of each step. The others are dropped.
     last: dict[tuple[str, str], dict[int, Sample]] = defaultdict(dict)
     owners: dict[str, list[tuple[int, str | None]]] = defaultdict(list)
     for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):
@@ -76,11 +76,11 @@ def _list_values(metric: str, samples: dict[int, Sample], steps: TimeSteps) -> I
 
 
 def _list_rates(samples: dict[int, Sample], steps: TimeSteps) -> Iterator[float | None]:
-    """What a counter gained per second. A counter that fell began again with its node, at nothing."""
+    """Yield the increase of a counter per second. A counter that fell was reset to 0 when its node restarted."""
     before: tuple[int, float] | None = None
     for step in range(steps.count):
         if step not in samples:
-            # Whatever was counted before, the node may have started anew since.
+            # The node may have restarted in this step, so the earlier value does not compare.
             before = None
             yield None
             continue
@@ -94,5 +94,5 @@ def _list_rates(samples: dict[int, Sample], steps: TimeSteps) -> Iterator[float 
 
 
 def _keep_changes(samples: Sequence[tuple[int, str | None]]) -> Iterable[tuple[int, str | None]]:
-    """The first sample of each owner in a row."""
+    """Return each sample whose owner differs from that of the sample before it."""
     return [next(group) for _, group in groupby(samples, key=lambda sample: sample[1])]

@@ -1,7 +1,7 @@
 """The results of Great Expectations for each expectation, checked before they count.
 
-It drops an expectation that it does not know, and calls one that it could not evaluate a violation. So every
-expectation that was asked has to come back once, with its counts, and with a verdict that these counts have.
+Great Expectations drops an expectation of an unknown kind, and reports one that it could not evaluate as violated. So
+every expectation of the file must have one result, with counts, and with a verdict that follows from these counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict that its counts have."""
+        """The verdict that follows from the counts."""
         if self.tally is None:
             return Verdict.UNKNOWN
         if self.tally.unexpected:
@@ -42,7 +42,10 @@ class Answer:
 
 
 def read_answers(file: SuiteFile, validation: Validation) -> list[Answer]:
-    """The answers in the order of the file; RunError where Great Expectations did not evaluate what is written."""
+    """Return the answers in the order of the file.
+
+    Raises RunError if Great Expectations did not take all of them, or if its verdict contradicts its counts.
+    """
     answers = [
         matched if isinstance(matched, Answer) else _read_answer(written, matched)
         for written, matched in zip(file.expectations, match_results(file, validation), strict=True)
@@ -56,9 +59,9 @@ def read_answers(file: SuiteFile, validation: Validation) -> list[Answer]:
 
 
 def match_results(file: SuiteFile, validation: Validation) -> list[Any]:
-    """For each expectation of the file its result, or the answer that it has none that counts.
+    """Return each expectation's result, or an Answer with the problem if no result counts.
 
-    Raises RunError where Great Expectations did not take all of them.
+    Raises RunError if Great Expectations did not take all expectations.
     """
     if validation.taken != len(file.expectations):
         raise RunError(
@@ -72,18 +75,18 @@ def match_results(file: SuiteFile, validation: Validation) -> list[Any]:
 
 
 def collect_tallies(answers: Sequence[Answer]) -> dict[str, Tally]:
-    """The counts of every expectation that has some, by name."""
+    """Return the tally of each expectation that has one, by name."""
     return {answer.written.name: answer.tally for answer in answers if answer.tally is not None}
 
 
 def shorten_error(text: str) -> str:
-    """The first line of an error; Spark's are followed by a plan or a Java stack."""
+    """Return the first line of an error. In errors of Spark, a plan or a Java stack follows it."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}…"
 
 
 def _find_name(configuration: Any) -> str:
-    """The name of the expectation that a result is about."""
+    """Return the name of the expectation that a result is about."""
     kwargs, meta = configuration.kwargs, configuration.meta or {}
     return str(kwargs.get("anomaly") or kwargs.get("metric") or meta.get("name"))
 
@@ -115,7 +118,7 @@ def _read_answer(written: WrittenExpectation, result: Any) -> Answer:
 
 
 def _find_exception(information: Mapping[str, Any] | None) -> str:
-    """The message of an exception, which is held directly or one level down, by metric; empty where there was none."""
+    """Return the message of an exception, found directly or one level down, by metric; empty without one."""
     if not information:
         return ""
     entries = [information, *(entry for entry in information.values() if isinstance(entry, Mapping))]

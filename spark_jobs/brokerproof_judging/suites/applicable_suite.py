@@ -13,7 +13,7 @@ from brokerproof_judging.applicability import find_lacking
 
 
 def keep_applicable(file: SuiteFile, run: Run) -> tuple[SuiteFile, dict[str, str]]:
-    """The suite with the expectations that apply, and the reasons why the others do not, by name."""
+    """Return the suite with only the expectations that apply, and {name: reason} of the others."""
     abilities = list_abilities(run)
     applicable: list[WrittenExpectation] = []
     reasons: dict[str, str] = {}

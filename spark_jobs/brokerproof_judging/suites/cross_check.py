@@ -26,7 +26,7 @@ MeasurementRow = Mapping[str, Any]
 
 
 def doubt_messages(tallies: Mapping[str, Tally], counts: MessageCounts, run: Run) -> Iterator[str]:
-    """Reasons, as sentences, not to believe a suite's result on `messages`."""
+    """Yield the reasons to doubt a suite's result on `messages`, as sentences."""
     if counts.foreign:
         yield f"{counts.foreign:,} rows of `messages` belong to another run"
     if counts.contradictory:
@@ -52,7 +52,7 @@ def doubt_messages(tallies: Mapping[str, Tally], counts: MessageCounts, run: Run
 
 
 def _list_places(run: Run) -> list[tuple[str, str | None]]:
-    """The places that the scenario names; replication adds more."""
+    """Return the places that the scenario names; replication adds more."""
     first = next(iter(run.topology.clusters))
     workload = run.scenario.workload
     logs: list[tuple[str, str | None]] = [(cluster, None) for cluster in workload.produce_on or [first]]
@@ -62,7 +62,7 @@ def _list_places(run: Run) -> list[tuple[str, str | None]]:
 def doubt_measurements(
     file: SuiteFile, tallies: Mapping[str, Tally], measurements: Iterable[MeasurementRow], run: Run
 ) -> Iterator[str]:
-    """Reasons, as sentences, not to believe a suite's result on `measurements`."""
+    """Yield the reasons to doubt a suite's result on `measurements`, as sentences."""
     measurements = list(measurements)
     suites = list_suites_measured(file)
     for row in measurements:
@@ -79,12 +79,12 @@ def doubt_measurements(
 
 
 def list_suites_measured(file: SuiteFile) -> list[Suite]:
-    """The suites under which the metrics of a file are filed: its own, unless it is a user's."""
+    """Return the suites that the metrics of a file belong to: the file's own, unless it is a user's."""
     return list(dict.fromkeys(METRICS[written.name].suite for written in file.expectations))
 
 
 def _doubt_suite(row: MeasurementRow, suite: Suite) -> Iterator[str]:
-    """Whether the metric of a measurement exists, and is filed under its suite."""
+    """Yield a reason if a measurement's metric does not exist, or is filed under a wrong suite."""
     metric = METRICS.get(row["metric"])
     if metric is None and row["suite"] not in (None, Suite.PLACEMENT, Suite.RECOVERY):
         yield f"`{row['metric']}` belongs to no suite that there is, `{row['suite']}`"
@@ -100,10 +100,13 @@ def _recount(written: WrittenExpectation, tally: Tally, rows: Iterable[Measureme
         total += 1
         lower = written.minimum if row["minimum"] is None else row["minimum"]
         upper = written.maximum if row["maximum"] is None else row["maximum"]
-        value = row["value"]
-        if value is None or any(bound is not None and math.isnan(bound) for bound in (value, lower, upper)):
+        if row["doubt"] is not None or any(bound is not None and math.isnan(bound) for bound in (lower, upper)):
             continue
-        outside += (lower is not None and value < lower) or (upper is not None and value > upper)
+        least, most = row["at_least"], row["at_most"]
+        if least is None and most is None:
+            least = most = row["value"]
+        # A comparison with NaN is false.
+        outside += (None not in (lower, most) and most < lower) or (None not in (upper, least) and least > upper)
     if (total, outside) != (tally.rows, tally.unexpected):
         yield (
             f"`{written.name}` was found out of bounds {tally.unexpected:,} times in {tally.rows:,} rows, "
@@ -112,11 +115,11 @@ def _recount(written: WrittenExpectation, tally: Tally, rows: Iterable[Measureme
 
 
 def _doubt_bounds(name: str, rows: Iterable[MeasurementRow], scenario: Scenario) -> Iterator[str]:
-    """The rows carry the bounds. They must be equal to the bounds in the scenario."""
+    """Yield a sentence for each row whose bounds are not those of the scenario."""
     for row in rows:
         bound = scenario.bound(name, row["subject"] or "")
         if name == "owner_in_region" and bound is None and row["minimum"] is None:
-            # It is measured only where the scenario names a region under `owner`, which is a demand.
+            # It is measured only if the scenario names a region under `owner`, which is a demand.
             yield f"`{name}` of `{row['subject']}` came without a minimum"
         if bound and (bound.min, bound.max) != (row["minimum"], row["maximum"]):
             yield (
@@ -126,7 +129,7 @@ def _doubt_bounds(name: str, rows: Iterable[MeasurementRow], scenario: Scenario)
 
 
 def find_unmeasured(written: WrittenExpectation, rows: Sequence[MeasurementRow], scenario: Scenario) -> Iterator[str]:
-    """A sentence for each measurement that the suite or the scenario demands and that has no row."""
+    """Yield a sentence for each measurement that the suite or the scenario demands and that has no row."""
     name, metric = written.name, METRICS[written.name]
     measured = {row["subject"] for row in rows}
     bounded = {key.partition("/")[2] for key in scenario.bounds if key.partition("/")[0] == name}

@@ -1,4 +1,4 @@
-"""The pages that Great Expectations builds about what it validated."""
+"""The pages that Great Expectations builds about its validations."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from brokerproof_judging.suites.offline_pages import ValidationPage, make_offlin
 
 
 def publish_data_docs(library: Library, site: str, run: Run) -> dict[str, str]:
-    """Build the pages in the directory `site`, and put them into the run's directory, wherever that is.
+    """Build the pages in the directory `site`, and copy them to the run's directory, any fsspec location.
 
-    Returns where they are as `data_docs`, or why there are none as `data_docs_error`.
+    Returns their location as `data_docs`, or the reason why there are none as `data_docs_error`.
     """
     try:
         library.build_data_docs()
@@ -34,12 +34,12 @@ def publish_data_docs(library: Library, site: str, run: Run) -> dict[str, str]:
 
 
 def _list_pages(library: Library, site: Path) -> Iterator[ValidationPage]:
-    """The pages about what was validated; the library puts each below the name of its suite."""
+    """Yield the pages about the validations. The library puts each page below the name of its suite."""
     for title, success in library.validated.items():
         for file in sorted((site / "validations" / title).rglob("*.html")):
             yield ValidationPage(suite=title, success=success, path=str(file.relative_to(site)))
 
 
 def locate_data_docs(run: Run) -> str:
-    """Where the first page of the run's Data Docs is."""
+    """Return the location of the first page of the run's Data Docs."""
     return run.path("report", "data_docs", "index.html")

@@ -1,9 +1,9 @@
 """Runs the Great Expectations suites on a run's tables and makes the judgement of each.
 
-Great Expectations is not trusted with the verdict. A suite counts as passed only where its file asks for everything
-that there is to ask (brokerproof/suites/suite_file.py), every expectation that applies to the run's system was
-evaluated, on all rows, without an exception, and an independent count agrees (cross_check.py, table_counts.py).
-Everything else is `unknown` or `no_data`, with the reason.
+Great Expectations is not trusted with the verdict. A suite passes only if three more things are true, else it is
+`unknown` or `no_data`, with the reason. Its file is complete (brokerproof/suites/suite_file.py). Every expectation that
+applies to the run's system was evaluated, on all rows, without an exception. An independent count agrees
+(cross_check.py, table_counts.py).
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ def evaluate(
     library: Callable[[str, str], Library] = GreatExpectations,
     data_docs: bool = True,
 ) -> dict[str, SuiteJudgement]:
-    """The judgement of each suite on the tables of the run.
+    """Return the judgement of each suite on the run's tables, by the suite's name.
 
-    The suites are the five, all others in the directories, and those in `required`, whether or not they have a file;
-    or only `suites`. Whatever goes wrong makes the suite that it concerns `unknown`. Raises InputError or OSError only
-    where the directories cannot be listed. The first call in a process takes 7 to 10 s longer, in which Great
-    Expectations is imported. `library` makes what runs the expectations, from the directory in which it builds its Data
-    Docs and the name of the run in them; these go to the run's `report/data_docs`.
+    The suites are only `suites` if given. Else they are the five, all others in the directories, and those in
+    `required`, even without a file. An error makes the suite that it concerns `unknown`. Raises InputError or OSError
+    only if the directories cannot be listed.
+
+    The first call in a process takes 7 to 10 s longer, because it imports Great Expectations. `library` is called with
+    the directory in which to build Data Docs, and the run's name in them. They go to the run's `report/data_docs`.
     """
     names = list(dict.fromkeys([*find_suites(expectations_dirs), *required]) if suites is None else suites)
     tables = JudgedTables(spark, run)
@@ -88,7 +89,7 @@ def _evaluate_suite(
 
 
 def _join(parts: Sequence[SuiteJudgement]) -> SuiteJudgement:
-    """The judgement of a suite from those of its parts: the worst verdict, and the reasons for it."""
+    """Return the judgement of a suite from those of its parts: the worst verdict, and the reasons for it."""
     if not parts:
         return _judge(Verdict.NOT_APPLICABLE, "", [])
     verdict = merge_verdicts(part.verdict for part in parts)
@@ -121,12 +122,12 @@ def _evaluate_measurements(file: SuiteFile, library: Library, tables: JudgedTabl
 
 
 def _evaluate_table(file: SuiteFile, library: Library, tables: JudgedTables, run: Run) -> SuiteJudgement:
-    """The standard expectations on one table. An error makes them `unknown`, and not those on other tables."""
+    """Return the judgement of the standard expectations on one table. An error makes only these `unknown`."""
     table = file.expectations[0].table
     try:
         frame = tables.read(table)
         counts = count_table(frame, file.expectations, run.run_id)
-        # Where messages were judged, an empty `anomalies` says that none has any.
+        # If messages were judged, an empty `anomalies` says that no message has an anomaly.
         judged = table == "anomalies" and counts.rows == 0 and tables.message_counts.rows > 0
         validation = library.validate(file, frame)
         doubt = read_wall_clocks(run).doubt_publish_times()
@@ -148,14 +149,14 @@ def _evaluate_table(file: SuiteFile, library: Library, tables: JudgedTables, run
 
 
 def _has_measurements(file: SuiteFile, tables: JudgedTables, run: Run) -> bool:
-    """Whether anything of the suite was measured, or had to be."""
+    """Return whether a measurement of the file's suites exists or is demanded."""
     suites = list_suites_measured(file)
     measured = any(row["suite"] in suites for row in tables.measurements)
     return measured or any(any(find_unmeasured(written, [], run.scenario)) for written in file.expectations)
 
 
 def _conclude(answers: Sequence[Answer], doubts: Sequence[str], describe_passed: Callable[[], str]) -> SuiteJudgement:
-    """The suite's verdict: unknown where the counts are in doubt, else the worst of its expectations."""
+    """Return the judgement: `unknown` if the counts are in doubt, else the worst verdict of an expectation."""
     verdicts = [Verdict.UNKNOWN if doubts else answer.verdict for answer in answers]
     worst = merge_verdicts(verdicts)
     if doubts:
@@ -185,7 +186,7 @@ def _give_up(suite: str, expectations_dirs: Sequence[str], error: Exception) -> 
 
 
 def _add_inapplicable(judgement: SuiteJudgement, file: SuiteFile, reasons: Mapping[str, str]) -> SuiteJudgement:
-    """The judgement with what does not apply, in the file's order; that counts neither as written nor as evaluated."""
+    """Add the inapplicable expectations, in the file's order. They count neither as written nor as evaluated."""
     checks = {check.name: check for check in judgement.expectations}
     checks |= {
         written.name: _make_check(written, Verdict.NOT_APPLICABLE, why=reasons[written.name])

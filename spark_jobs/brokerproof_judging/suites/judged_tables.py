@@ -1,4 +1,4 @@
-"""The tables of a judged run. The suites read each of those that judging wrote once, at its first use."""
+"""The tables of a judged run. `messages` and `measurements` are read once for all suites, at their first use."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ from brokerproof_judging.suites.message_counts import MessageCounts, count_messa
 
 
 class JudgedTables:
-    """The tables of a run. Raises RunError where one is missing."""
+    """The tables of a run. Reading a table raises RunError if it is missing."""
 
     def __init__(self, spark: SparkSession, run: Run) -> None:
         self._spark, self._run = spark, run
 
     @cached_property
     def messages(self) -> DataFrame:
-        """The table `messages`."""
         return self.read("messages")
 
     @cached_property
     def message_counts(self) -> MessageCounts:
-        """`messages` and `anomalies`, counted."""
+        """The counts of `messages` and `anomalies`."""
         return count_messages(self.messages, self.read("anomalies"), self._run.run_id)
 
     @cached_property
@@ -41,12 +40,12 @@ class JudgedTables:
         return list(iterate_rows(self._run, "measurements"))
 
     def select_measurements(self, suites: Collection[Suite]) -> pd.DataFrame:
-        """The suites' measurements. As objects, because numbers of pandas know no difference between null and NaN."""
+        """Return the suites' measurements as objects, because pandas does not tell null from NaN in numbers."""
         rows = [row for row in self.measurements if row["suite"] in suites]
         return pd.DataFrame(rows, columns=SCHEMAS["measurements"].names, dtype=object)
 
     def read(self, name: str) -> DataFrame:
-        """A table as Spark reads it."""
+        """Return a table as a Spark frame."""
         self._require(name)
         return table_io.read_table(self._spark, self._run, name)
 

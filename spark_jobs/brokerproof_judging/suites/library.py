@@ -1,6 +1,6 @@
 """Great Expectations for the suites: it runs the expectations of a file on a frame, and builds Data Docs.
 
-The evaluation knows it as a `Library`, so that a test can give it a faulty one.
+The evaluation knows only the protocol `Library`, so that a test can pass a faulty one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brokerproof_judging.suites.tally import MOST_SAMPLES
 
 _SITE = "brokerproof"
 
-# The library shows some of the rows that a standard expectation counts. It takes no more than 200 of them from Spark.
+# The library shows some of the rows that a standard expectation counts. It takes at most 200 of them from Spark.
 _RESULT_FORMAT = {
     "result_format": "COMPLETE",
     "include_unexpected_rows": True,
@@ -34,31 +34,31 @@ Frame: TypeAlias = pd.DataFrame | DataFrame
 class Validation:
     """The library's result for one suite."""
 
-    # The number of the file's expectations that it took. It drops those of a kind that it does not know.
+    # The number of the file's expectations that the library took. It drops expectations of an unknown kind.
     taken: int
     success: bool
-    # Its own results, one for each expectation.
+    # The library's own results, one for each expectation.
     results: list[Any]
 
 
 class Library(Protocol):
-    """What runs expectations."""
+    """Runs expectations, and builds pages about the results."""
 
     def validate(self, file: SuiteFile, frame: Frame) -> Validation:
         """Run the expectations of a file on the rows of a frame."""
 
     @property
     def validated(self) -> Mapping[str, bool]:
-        """What was validated, by title: whether the library says yes."""
+        """By the title of each file that was validated, whether all of its expectations hold for the library."""
 
     def build_data_docs(self) -> None:
         """Build pages about all that was validated."""
 
 
 class GreatExpectations:
-    """Great Expectations, in a context of its own that tells nobody and draws no progress bars.
+    """Great Expectations, in a context of its own without analytics and progress bars.
 
-    It builds its Data Docs in the directory `site`, in which the run has the name `run_name`.
+    It builds its Data Docs in the directory `site`. In them, the run has the name `run_name`.
     """
 
     def __init__(self, site: str, run_name: str = "") -> None:
@@ -77,7 +77,7 @@ class GreatExpectations:
             "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": site},
             "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
         }
-        # All at once: the context writes its configuration anew for each thing that is changed later.
+        # All settings at once, because the context writes its configuration anew for each later change.
         configuration = DataContextConfig(
             store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
             analytics_enabled=False,
@@ -86,11 +86,9 @@ class GreatExpectations:
         )
         self._context: Any = gx.get_context(mode="ephemeral", project_config=configuration)
         self._run_name = run_name
-        # What was validated: the title of the suite's part, and whether the library says yes.
         self.validated: dict[str, bool] = {}
 
     def validate(self, file: SuiteFile, frame: Frame) -> Validation:
-        """Run the expectations of a file on the rows of a frame."""
         import great_expectations as gx
 
         suite = self._context.suites.add(gx.ExpectationSuite(**file.content))
@@ -106,21 +104,20 @@ class GreatExpectations:
         self.validated[file.title] = bool(outcome.success)
         return Validation(taken=len(suite.expectations), success=bool(outcome.success), results=list(outcome.results))
 
-    # Made once and not for each suite, because the context writes its configuration anew for each thing that is added.
+    # Made once for all suites, because the context writes its configuration anew for each addition.
     @cached_property
     def _rows_in_memory(self) -> Any:
         return _define_all_rows(self._context.data_sources.add_pandas("memory"))
 
     @cached_property
     def _rows_on_spark(self) -> Any:
-        # Spark reads the few columns asked for from Parquet; keeping the whole table costs more than it saves.
+        # Spark reads only the few columns that it needs from Parquet. Keeping the whole table costs more than it saves.
         return _define_all_rows(self._context.data_sources.add_spark("spark", persist=False))
 
     def build_data_docs(self) -> None:
-        """Build pages about all that was validated."""
         self._context.build_data_docs(site_names=[_SITE])
 
 
 def _define_all_rows(source: Any) -> Any:
-    """The batch definition of a data source that stands for all rows of whichever frame it is given."""
+    """Return the batch definition of a data source for all rows of the frame that a validation passes."""
     return source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")

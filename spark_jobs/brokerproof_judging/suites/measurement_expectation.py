@@ -1,6 +1,6 @@
 """The expectation on `measurements`: every value of a metric is within its bounds.
 
-The table has a few dozen rows. They are counted in memory, because Spark would plan a query for a second.
+The table has a few dozen rows. They are counted in memory, because Spark takes a second to plan a query.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from great_expectations.execution_engine import PandasExecutionEngine
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
+from brokerproof_judging.measurements.measured_values import is_broken, is_held
 from brokerproof_judging.suites.row_expectation import RowExpectation, make_sample
 from brokerproof_judging.suites.tally import MOST_SAMPLES, Tally
 
@@ -24,7 +25,7 @@ _STANDINGS = "brokerproof.measurement_standings"
 
 
 class Standing(StrEnum):
-    """How one measurement stands to the bounds on it."""
+    """The result of comparing one measurement with its bounds."""
 
     HELD = "held"
     UNEXPECTED = "unexpected"
@@ -33,10 +34,11 @@ class Standing(StrEnum):
 
 
 def find_standing(row: Mapping[str, Any], *, minimum: float | None, maximum: float | None, required: bool) -> Standing:
-    """How a row of `measurements` stands to its own bounds and, where it has none, to the suite's.
+    """Return how a row of `measurements` compares with its own bounds, or with the suite's if it has none.
 
-    No bound is claimed of a value in doubt. NaN is no value and no bound: each comparison with it is false, so that it
-    would be within every bound.
+    A value in doubt is undecided if it has a bound. If the value is only known to be between `at_least` and `at_most`,
+    a bound is broken or held if all values between them break or hold it. NaN counts neither as a value nor as a bound.
+    Every comparison with NaN is false, so a NaN would be within every bound.
     """
     own = (row["minimum"], row["maximum"])
     in_force = tuple(
@@ -44,25 +46,27 @@ def find_standing(row: Mapping[str, Any], *, minimum: float | None, maximum: flo
     )
     if any(bound is not None and math.isnan(bound) for bound in in_force):
         return Standing.UNDECIDED
-    value = row["value"]
-    if row["doubt"] is not None and in_force != (None, None):
+    value, at_least, at_most = (_drop_nan(row[name]) for name in ("value", "at_least", "at_most"))
+    if in_force == (None, None):
+        # If another fault left no time to measure it, it decides nothing.
+        is_missing = value is None and row["cut_off_by"] is None
+        return Standing.UNDECIDED if required and is_missing else Standing.HELD
+    if row["doubt"] is not None:
         return Standing.UNDECIDED
-    if value is None and row["cut_off_by"] is not None and in_force == (None, None):
-        # The timeline left no time for it, and nobody asks for it.
-        return Standing.HELD
-    if value is None or math.isnan(value):
-        return Standing.UNDECIDED if required or in_force != (None, None) else Standing.HELD
-    if _is_outside(value, *in_force):
+    least, most = (value, value) if at_least is None and at_most is None else (at_least, at_most)
+    if is_broken(least, most, *in_force):
         return Standing.UNEXPECTED
-    return Standing.LEGAL if _is_outside(value, minimum, maximum) else Standing.HELD
+    if not is_held(least, most, *in_force):
+        return Standing.UNDECIDED
+    return Standing.LEGAL if is_broken(least, most, minimum, maximum) else Standing.HELD
 
 
-def _is_outside(value: float, minimum: float | None, maximum: float | None) -> bool:
-    return (minimum is not None and value < minimum) or (maximum is not None and value > maximum)
+def _drop_nan(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
 
 
 class MeasurementStandings(TableMetricProvider):
-    """The counts of one metric's measurements, and up to `MOST_SAMPLES` that are unexpected or undecided."""
+    """Counts one metric's measurements by standing, with up to `MOST_SAMPLES` unexpected or else undecided ones."""
 
     metric_name = _STANDINGS
     value_keys = ("metric", "minimum", "maximum", "required")
@@ -96,9 +100,8 @@ class MeasurementStandings(TableMetricProvider):
 
 
 def _describe_value(row: Mapping[str, Any], minimum: float | None, maximum: float | None) -> str:
-    """A value with its subject and the bounds in force, as in `51 s of eu_destroyed (at most 90 s)`."""
-    value = row["value"]
-    text = "not measured" if value is None or math.isnan(value) else _format_value(value, row["unit"])
+    """Return a value with its subject and the bounds in force, such as `51 s of eu_destroyed (at most 90 s)`."""
+    text = describe_value(row)
     subject = f" of {row['subject']}" if row["subject"] else ""
     bounds = [
         f"{words} {_format_value(bound, row['unit'])}"
@@ -108,17 +111,27 @@ def _describe_value(row: Mapping[str, Any], minimum: float | None, maximum: floa
     return f"{text}{subject} ({', '.join(bounds)})" if bounds else f"{text}{subject}"
 
 
+def describe_value(row: Mapping[str, Any]) -> str:
+    """Return a row's value with its unit, such as `51 s`, `at least 61 s`, or `not measured`."""
+    found = [
+        f"{words}{_format_value(row[name], row['unit'])}"
+        for name, words in (("value", ""), ("at_least", "at least "), ("at_most", "at most "))
+        if _drop_nan(row[name]) is not None
+    ]
+    return found[0] if found else "not measured"
+
+
 def _format_value(value: float, unit: str) -> str:
-    # Infinity is no whole number, and has a name of its own.
+    # Infinity is above 100, so the first format writes it as `inf`.
     return f"{value:,.0f} {unit}" if float(value).is_integer() or abs(value) >= 100 else f"{value:.3g} {unit}"
 
 
 class ExpectMeasurementWithinBounds(RowExpectation):
     """Every value of the metric is within the bounds that the scenario sets, both ends included.
 
-    `minimum` and `maximum` are in force where the scenario sets no such bound of its own; what only the scenario's
-    bound allows is counted as legal. A missing value is undecided where a bound is in force, or where the metric is
-    `required`, unless another fault of the timeline left no time to measure it.
+    `minimum` and `maximum` are in force if the scenario sets no such bound itself. A value that only the scenario's
+    bound allows counts as legal. A missing value is undecided if a bound is in force. Without a bound it is undecided
+    if the metric is `required`, unless another fault left no time to measure it.
     """
 
     metric: str
@@ -136,12 +149,11 @@ class ExpectMeasurementWithinBounds(RowExpectation):
         return metric
 
     def read_tally(self, metrics: Mapping[str, Any]) -> tuple[Tally, list[dict[str, Any]]]:
-        """As the metric comes."""
         tally, samples, _ = metrics[_STANDINGS]
         return tally, samples
 
     def describe_observed(self, metrics: Mapping[str, Any], tally: Tally) -> str:
-        """The values, each with its bounds; then how many are not shown."""
+        """Return the first values, each with its bounds, and the number of values that are not shown."""
         _, _, observed = metrics[_STANDINGS]
         more = tally.rows - len(observed)
         return "; ".join([*observed, *([f"and {more} more"] if more else [])]) or "nothing was measured"

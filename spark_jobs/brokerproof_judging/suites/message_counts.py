@@ -1,4 +1,4 @@
-"""`messages` and `anomalies`, counted without Great Expectations."""
+"""Counts `messages` and `anomalies` without Great Expectations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 @dataclass(frozen=True, kw_only=True)
 class MessageCounts:
-    """A place is a cluster and a subscription, None for the cluster's log."""
+    """Row counts. A place is (cluster, subscription), with None for the cluster's log."""
 
     rows: int
     acked: int
@@ -20,15 +20,15 @@ class MessageCounts:
     foreign: int
     contradictory: int
     places: frozenset[tuple[str, str | None]]
-    # By (anomaly, legal).
+    # Rows of `anomalies` by (anomaly, legal).
     anomalies: Mapping[tuple[str, bool], int]
 
 
 def count_messages(messages: DataFrame, anomalies: DataFrame, run_id: str) -> MessageCounts:
-    """Two Spark jobs, whatever the number of anomalies."""
+    """Count with two Spark jobs, for any number of anomalies."""
     known = F.array(*(F.lit(str(anomaly)) for anomaly in Anomaly))
-    # An illegal anomaly of an unknown name is asked for by no expectation; one that is not among the row's anomalies
-    # was not found by anything.
+    # No expectation asks for an anomaly with an unknown name, and an illegal one that is not in `anomalies` was not
+    # found.
     unknown, not_found = F.array_except("anomalies", known), F.array_except("illegal", "anomalies")
     places = (
         messages.groupBy("cluster", "subscription")

@@ -1,7 +1,7 @@
 """The expectation on `messages`: no illegal anomaly of a kind.
 
-The table is as large as the run, so Spark counts it: all expectations of a suite in one job, because Great
-Expectations puts aggregates over the same rows into one. Its own UnexpectedRowsExpectation takes two jobs each.
+The table is as large as the run, so Spark counts it. All expectations of a suite take one Spark job, because Great
+Expectations joins aggregates over the same rows. Its own UnexpectedRowsExpectation takes two jobs for each.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _SAMPLES = "brokerproof.message_samples"
 
 @dataclass(frozen=True, kw_only=True)
 class MessageConditions:
-    """What is looked for in a row of `messages`, as Spark SQL. A condition that comes to null does not hold.
+    """The conditions for a row of `messages`, as Spark SQL. A condition that is null does not hold.
 
-    At most one holds for a row; `undecided` holds wherever a null keeps the others from being told. Text and not
-    columns, because every call on a column is a round trip to the JVM, and short, because planning takes longer than
-    counting.
+    At most one holds for a row. `undecided` holds if a null leaves the others open. The conditions are text and not
+    columns, because every call on a column is a round trip to the JVM. They are short, because planning takes longer
+    than counting.
     """
 
     unexpected: str
@@ -42,9 +42,9 @@ class MessageConditions:
 
     @classmethod
     def for_anomaly(cls, anomaly: str) -> MessageConditions:
-        """Of the columns `anomalies` and `illegal`; a null in either is no proof of anything."""
+        """Return the conditions on the columns `anomalies` and `illegal`. A null in a column proves no absence."""
         found, illegal = (f"array_contains({column}, '{anomaly}')" for column in ("anomalies", "illegal"))
-        # An unproven message is legal under every guarantee and decides nothing.
+        # An unproven message is legal under every guarantee, but leaves its row undecided.
         proves_nothing = anomaly == Anomaly.UNPROVEN
         in_doubt = f"coalesce({found}, true)" if proves_nothing else f"{found} IS NULL"
         return cls(
@@ -55,7 +55,7 @@ class MessageConditions:
 
 
 class MessageCounts(TableMetricProvider):
-    """Numbers of rows of `messages`: all, unexpected, undecided and legal."""
+    """Counts the rows of `messages`: all, unexpected, undecided and legal."""
 
     metric_name = _COUNTS
     value_keys = ("anomaly",)
@@ -79,7 +79,7 @@ class MessageCounts(TableMetricProvider):
 
 
 class MessageSamples(TableMetricProvider):
-    """Up to `MOST_SAMPLES` rows that are unexpected or undecided; costs a Spark job only where there are any."""
+    """Takes up to `MOST_SAMPLES` unexpected rows, or else undecided ones, with a Spark job only if some exist."""
 
     metric_name = _SAMPLES
     value_keys = ("anomaly",)
@@ -100,7 +100,7 @@ class MessageSamples(TableMetricProvider):
         conditions = MessageConditions.for_anomaly(metric_value_kwargs["anomaly"])
         rows = (
             frame.where(conditions.unexpected if unexpected else conditions.undecided)
-            # So that every evaluation shows the same.
+            # In order, so that every evaluation shows the same rows.
             .orderBy("cluster", "subscription", "producer", "seq")
             .limit(MOST_SAMPLES)
             .collect()
@@ -119,9 +119,9 @@ class MessageSamples(TableMetricProvider):
 
 
 class ExpectNoIllegalAnomaly(RowExpectation):
-    """No row of `messages` has the anomaly where the guarantee forbids it.
+    """No row of `messages` has the anomaly if the guarantee forbids it.
 
-    Finding `unproven` leaves the row undecided: it says that the evidence is not enough.
+    The anomaly `unproven` makes a row undecided, because its evidence is not enough.
     """
 
     anomaly: str
@@ -136,6 +136,5 @@ class ExpectNoIllegalAnomaly(RowExpectation):
         return anomaly
 
     def read_tally(self, metrics: Mapping[str, Any]) -> tuple[Tally, list[dict[str, Any]]]:
-        """From the two metrics."""
         rows, unexpected, undecided, legal = metrics[_COUNTS]
         return Tally(rows=rows, unexpected=unexpected, undecided=undecided, legal=legal), metrics[_SAMPLES]

@@ -1,8 +1,8 @@
 """Makes the pages of Great Expectations readable without any other host.
 
-As the library builds them, they ask nine hosts for scripts and styles, and the index is blank without them. Here the
-references to other hosts and the scripts that need them go, a small style sheet of our own comes, and the index is
-written anew as plain links.
+As the library builds them, they load scripts and styles from nine hosts, and the index is blank without these. This
+module removes all references to other hosts and all scripts, adds a small style sheet, and writes the index anew as
+plain links.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 _STYLE = (Path(__file__).parent / "offline_pages.css").read_text(encoding="utf-8")
 _ELSEWHERE = r"(?:https?:)?//"
-# Every script: those of other hosts go, and those on the page need them.
+# Every script is removed, because the scripts on a page need those of other hosts.
 _SCRIPTS = re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
 _LINKS = re.compile(rf"<link\b[^>]*\bhref=\"{_ELSEWHERE}[^>]*>", re.IGNORECASE)
 _IMAGES = re.compile(rf"<img\b[^>]*\bsrc=\"{_ELSEWHERE}[^>]*>", re.IGNORECASE | re.DOTALL)
@@ -26,7 +26,7 @@ _IMPORTS = re.compile(rf"@import\s+(?:url\()?['\"]?{_ELSEWHERE}[^;]*;", re.IGNOR
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationPage:
-    """A page about what one suite came to. `path` is relative to the site."""
+    """A page about the result of one suite. `path` is relative to the site."""
 
     suite: str
     success: bool
@@ -41,7 +41,7 @@ def make_offline(site: Path, title: str, pages: Sequence[ValidationPage]) -> Non
 
 
 def rewrite_page(html: str, title: str) -> str:
-    """A page without anything of other hosts. Addresses that a reader may click stay."""
+    """Return a page that loads nothing from other hosts. Links that a reader may click stay."""
     for pattern in (_SCRIPTS, _FRAMES, _LINKS, _IMAGES, _IMPORTS):
         html = pattern.sub("", html)
     html = _CSS_ADDRESSES.sub("none", html)

@@ -1,4 +1,4 @@
-"""What both kinds of expectation have in common: they count rows, and hold where no row is unexpected or undecided."""
+"""The base of Brokerproof's own kinds of expectation."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from brokerproof_judging.suites.tally import Tally
 
 
 class RowExpectation(BatchExpectation, ABC):
-    """Holds where no row is unexpected and none is undecided."""
+    """An expectation that counts rows, and holds if no row is unexpected or undecided."""
 
     @abstractmethod
     def read_tally(self, metrics: Mapping[str, Any]) -> tuple[Tally, list[dict[str, Any]]]:
-        """The numbers of rows, and a few rows that are unexpected or, where none is, undecided."""
+        """Return the numbers of rows, and a few unexpected rows, or undecided ones if no row is unexpected."""
 
     def describe_observed(self, metrics: Mapping[str, Any], tally: Tally) -> str:
-        """What a person reads as the observed value."""
+        """Return the text that Data Docs show as the observed value."""
         return f"{tally.unexpected} of {tally.rows} against it, {tally.undecided} undecided, {tally.legal} legal"
 
     def _validate(
@@ -53,12 +53,12 @@ def _describe_row(row: dict[str, Any]) -> str:
 
 
 def make_sample(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as a result shows it."""
+    """Return a row with values that JSON can hold."""
     return {name: _make_json_value(value) for name, value in row.items()}
 
 
 def _make_json_value(value: Any) -> Any:
-    """A value as JSON can hold it: NaN and infinity become their names."""
+    """Return a value as JSON can hold it: NaN and infinity become their names."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return convert_to_json_serializable(value)

@@ -1,4 +1,4 @@
-"""Rows that a standard expectation found, as a judgement can hold them."""
+"""Makes the samples of a judgement from the rows that a standard expectation found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof_judging.suites.tally import MOST_SAMPLES
 
 
 def collect_samples(result: Mapping[str, Any], column: str) -> list[dict[str, Any]]:
-    """Up to MOST_SAMPLES rows of a result of the library, or values of `column` where it has no rows."""
+    """Return up to `MOST_SAMPLES` rows of a result of the library, or values of `column` if it has no rows."""
     rows = result.get("unexpected_rows") or (result.get("details") or {}).get("unexpected_rows")
     if not rows:
         values = [*(result.get("partial_unexpected_list") or ()), *(result.get("partial_missing_list") or ())]
@@ -21,7 +21,7 @@ def collect_samples(result: Mapping[str, Any], column: str) -> list[dict[str, An
 
 
 def make_plain(value: Any) -> Any:
-    """A value of Spark as JSON can hold it. NaN and infinity become their names, and a time its text."""
+    """Return a value of Spark as JSON can hold it: NaN and infinity as their names, a time as text."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Why a suite came to its verdict, in one sentence."""
+"""Sentences that give the reason for a suite's verdict."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from brokerproof_judging.suites.tally import Tally
 
 
 def describe_first(answers: Sequence[Answer], verdict: Verdict) -> str:
-    """The first expectation that came to the verdict, which is not `passed`, and the names of the others."""
+    """Describe the first expectation with a verdict other than `passed`, and name the others with that verdict."""
     answer, *others = [answer for answer in answers if answer.verdict is verdict]
     rest = f"; {verdict} too: {', '.join(other.written.name for other in others)}" if others else ""
     if answer.tally is None:
@@ -46,7 +46,7 @@ def _describe_standard(answer: Answer, tally: Tally) -> str:
 
 
 def describe_table_passed(table: str, answers: Sequence[Answer], rows: int, left_out: Mapping[str, int]) -> str:
-    """Why the standard expectations on a table passed, and which rows they left out."""
+    """Return why the standard expectations on a table passed, and how many rows they left out."""
     if not rows:
         return f"All {len(answers)} standard expectations on `{table}` hold, because it holds no row."
     omitted = "".join(f" `{name}` left out {number:,} rows without a value." for name, number in left_out.items())
@@ -59,9 +59,16 @@ def _describe_measurement(answer: Answer, tally: Tally) -> str:
     if answer.verdict is Verdict.UNKNOWN:
         return f"`{name}`{subject} could not be measured ({tally.undecided:,} of {tally.rows:,} values)"
     bounds = _describe_bounds(answer.written, first)
-    # Infinity comes as a word, because JSON has no number for it.
-    value = f"{float(first['value']):g} {first.get('unit') or ''}".rstrip() if first else "a value"
+    value = _describe_measured(first) if first else "a value"
     return f"`{name}`{subject} is {value}, {bounds} ({tally.unexpected:,} of {tally.rows:,} values are not)"
+
+
+def _describe_measured(row: Mapping[str, Any]) -> str:
+    # Infinity arrives as a word, because JSON has no number for it.
+    for name, words in (("value", ""), ("at_least", "at least "), ("at_most", "at most ")):
+        if row.get(name) is not None:
+            return f"{words}{float(row[name]):g} {row.get('unit') or ''}".rstrip()
+    return "not measured"
 
 
 def _describe_anomaly(answer: Answer, tally: Tally) -> str:
@@ -83,7 +90,7 @@ def _describe_bounds(written: WrittenExpectation, row: Mapping[str, Any]) -> str
 
 
 def describe_messages_passed(answers: Sequence[Answer], counts: MessageCounts) -> str:
-    """Why a suite on messages passed: what held, and what the guarantee allows."""
+    """Return why a suite on messages passed, and the anomalies that the guarantee allows."""
     legal = [f"{tally.legal:,} {name}" for name, tally in collect_tallies(answers).items() if tally.legal]
     allowed = f"; legal under the guarantee: {', '.join(legal)}" if legal else ""
     return f"All {len(answers)} expectations hold for {counts.rows:,} messages and places{allowed}."
@@ -92,7 +99,7 @@ def describe_messages_passed(answers: Sequence[Answer], counts: MessageCounts) -
 def describe_measurements_passed(
     file: SuiteFile, answers: Sequence[Answer], measurements: Sequence[Mapping[str, Any]], run: Run
 ) -> str:
-    """Why a suite on measurements passed: what is within bounds, and what only the scenario allows."""
+    """Return why a suite on measurements passed, and the values that only the scenario's bound allows."""
     names = {written.name for written in file.expectations}
     rows = [row for row in measurements if row["metric"] in names]
     defaults = {written.name for written in file.expectations if (written.minimum, written.maximum) != (None, None)}
@@ -113,7 +120,7 @@ def describe_measurements_passed(
 
 
 def describe_inapplicable(reasons: Mapping[str, str]) -> str:
-    """What does not apply and why; expectations with the same reason stand together."""
+    """Return a sentence with the expectations that do not apply, grouped by the reason."""
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(f"`{name}`")

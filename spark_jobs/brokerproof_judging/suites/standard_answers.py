@@ -18,7 +18,7 @@ from brokerproof_judging.suites.tally import Tally
 
 
 class DoubtError(Exception):
-    """Why a result is not believed, to complete the sentence "the expectation …"."""
+    """A result does not count. The message completes the sentence "the expectation …"."""
 
 
 def read_standard_answers(
@@ -29,10 +29,10 @@ def read_standard_answers(
     no_row_is_a_finding: bool,
     doubt_of_wall_times: str = "",
 ) -> list[Answer]:
-    """The answers in the order of the file; RunError where Great Expectations did not evaluate what is written.
+    """Return the answers in the order of the file. Raises RunError if the library did not take all expectations.
 
-    `no_row_is_a_finding` is true where an empty table says that there was nothing to be found. `doubt_of_wall_times`
-    is empty if nothing speaks against an expectation that reads wall times.
+    `no_row_is_a_finding` is true if an empty table is evidence. `doubt_of_wall_times` is the reason why expectations
+    that read wall times have no result, empty if they have one.
     """
     answers = [
         matched if isinstance(matched, Answer) else _read(written, matched, counts, no_row_is_a_finding)
@@ -81,7 +81,7 @@ def _check_evaluated(written: WrittenExpectation, standard: StandardExpectation,
 def _check_counts(
     written: WrittenExpectation, standard: StandardExpectation, found: Mapping[str, Any], counts: TableCounts
 ) -> None:
-    """The library evaluated the rows that it had to, wherever it says how many."""
+    """Raise DoubtError if the library gives a wrong number of evaluated rows."""
     if "element_count" in found and found["element_count"] != counts.rows:
         raise DoubtError(f"was asked of {found['element_count']:,} of {counts.rows:,} rows")
     missing, evaluated = found.get("missing_count"), counts.evaluated[written.name]
@@ -90,7 +90,10 @@ def _check_counts(
 
 
 def _count_unexpected(standard: StandardExpectation, found: Mapping[str, Any], *, held: bool) -> int:
-    """The number of rows or values that broke it; 1 where one figure did."""
+    """Return the number of rows or values that break the expectation; 1 for a single figure.
+
+    Raises DoubtError if the library's counts are missing or contradict its verdict.
+    """
     if not standard.counted_in:
         if standard.scope is Scope.VALUES and found.get("observed_value") is None:
             raise DoubtError("came to no value")
@@ -105,7 +108,7 @@ def _count_unexpected(standard: StandardExpectation, found: Mapping[str, Any], *
 
 
 def list_left_out(answers: list[Answer], counts: TableCounts) -> dict[str, int]:
-    """By the name of an expectation that holds, the rows that it leaves out because they have no value."""
+    """Return, by the name of an expectation that holds, the number of rows left out without a value."""
     return {
         answer.written.name: left_out
         for answer in answers

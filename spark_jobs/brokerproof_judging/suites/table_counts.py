@@ -1,6 +1,6 @@
-"""The rows of a table that standard expectations evaluate, counted without Great Expectations.
+"""Counts the rows of a table that standard expectations evaluate, without Great Expectations.
 
-It calls an expectation held that evaluated nothing, and takes a comparison with null for a yes.
+For Great Expectations, an expectation holds if it evaluated no row, and a comparison with null is true.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pyspark.sql import types as T
 
 @dataclass(frozen=True, kw_only=True)
 class TableCounts:
-    """Numbers of rows of a table."""
+    """Row counts of a table."""
 
     rows: int
-    # Of another run.
+    # Rows of another run.
     foreign: int
     # By the expectation's name: the rows that it evaluates, and those of them whose values cannot be compared.
     evaluated: Mapping[str, int]
@@ -28,7 +28,7 @@ class TableCounts:
 
 
 def count_table(frame: DataFrame, expectations: Sequence[WrittenExpectation], run_id: str) -> TableCounts:
-    """One Spark job, whatever the number of expectations."""
+    """Count with one Spark job, for any number of expectations."""
     conditions = [(_find_evaluated(each), _find_undecided(each, frame)) for each in expectations]
     counts = [
         F.count(F.lit(1)),
@@ -47,7 +47,7 @@ def count_table(frame: DataFrame, expectations: Sequence[WrittenExpectation], ru
 
 
 def _find_evaluated(written: WrittenExpectation) -> str:
-    """The condition, in Spark SQL, of the rows that the expectation evaluates."""
+    """Return the condition, in Spark SQL, of the rows that the expectation evaluates."""
     scope = written.standard.scope if written.standard else Scope.ROWS
     present = [f"`{column}` IS NOT NULL" for column in written.columns]
     if scope is Scope.ROWS:
@@ -59,9 +59,9 @@ def _find_evaluated(written: WrittenExpectation) -> str:
 
 
 def _find_undecided(written: WrittenExpectation, frame: DataFrame) -> str:
-    """The condition of the rows among them that hold a null or NaN where a value is needed.
+    """Return the condition, in Spark SQL, of the evaluated rows with a null or NaN in place of a value.
 
-    Spark takes NaN for greater than every number, so that it would be above every bound from below.
+    For Spark, NaN is greater than every number, so a NaN would be above every minimum.
     """
     columns = written.columns
     if written.standard is not None and written.standard.needs_both:

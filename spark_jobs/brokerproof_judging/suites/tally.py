@@ -1,10 +1,10 @@
-"""The numbers of rows that one expectation comes to."""
+"""The counts of rows that are the result of one expectation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Rows that a result shows of those that it counts.
+# The highest number of counted rows that a result shows.
 MOST_SAMPLES = 20
 
 
@@ -12,8 +12,8 @@ MOST_SAMPLES = 20
 class Tally:
     """Numbers of rows that one expectation is about, and that are unexpected, undecided and legal.
 
-    A row is *unexpected* where it breaks the rule, *undecided* where a null or NaN stands where a value is needed, and
-    *legal* where it is an anomaly that the guarantee allows, or a value that only the scenario's own bound allows.
+    A row is *unexpected* if it breaks the rule. It is *undecided* if a value is null, NaN or in doubt, or the message
+    `unproven`. It is *legal* if the guarantee allows its anomaly, or only the scenario's own bound its value.
     """
 
     rows: int

@@ -191,6 +191,20 @@ def test_a_message_too_big_is_failed_for_certain(stretched: ConfiguredRun) -> No
     )
 
 
+def test_a_reader_begins_with_the_entry_that_it_is_given(stretched: ConfiguredRun) -> None:
+    acks = [publish(stretched, 1)[0] for _ in range(3)]
+    clients = make_clients(stretched.run, "mycluster")
+    try:
+        for number, ack in enumerate(acks):
+            reader = clients.reader(ack.partition, ack.position)
+            found = [reader.read(30.0).position for _ in acks[number:]]
+            assert found == [each.position for each in acks[number:]]
+            assert reader.at_end()
+            reader.close()
+    finally:
+        clients.close()
+
+
 def test_a_ledger_that_is_gone_is_an_unreadable_part_and_reading_goes_on_behind_it(
     stretched: ConfiguredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,7 @@ class Task:
             self.error = error
 
     def join(self) -> list[dict[str, Any]]:
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive()
         return self.rows
 
@@ -117,11 +117,11 @@ def consuming(run: Run) -> Task:
 
 
 def await_rows(task: Task) -> None:
-    wait_until(lambda: len(task.rows) > 200, timeout_s=30, what="rows")
+    wait_until(lambda: len(task.rows) > 200, timeout_s=120, what="rows")
 
 
 def await_record(run: Run, files: int = 3) -> None:
-    wait_until(lambda: len(list(Path(run.path("clients")).glob("*/*.arrow"))) >= files, timeout_s=30, what="a record")
+    wait_until(lambda: len(list(Path(run.path("clients")).glob("*/*.arrow"))) >= files, timeout_s=120, what="a record")
 
 
 def publish_for_a_second(run: Run) -> list[dict[str, Any]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from brokerproof.clients.consuming import MovingConsumer, consume, plan_consumer
 from brokerproof.clients.record import RecordReader
 from brokerproof.clock import wait_until
 from brokerproof.run.directory import Run
-from brokerproof.run.records import ConsumerEnd, EarlyEnd, FaultEffective, read_record, write_record
+from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
 from brokerproof.systems.clients import Position, Received
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
@@ -162,3 +164,35 @@ def test_a_consumer_that_may_still_receive_at_its_end_leaves_no_count(
     # What it received until then is recorded.
     record = RecordReader(run, task.client, epoch=0)
     assert sum(segment.rows.num_rows for segment in record.read_rest()) == 3
+
+
+@pytest.mark.parametrize("stood_still_s", [0, 100])
+def test_a_consumer_that_itself_did_nothing_says_when(
+    consumer: MovingConsumer, monkeypatch: pytest.MonkeyPatch, stood_still_s: int
+) -> None:
+    run, task, passed_us = consumer.run, consumer.task, [0]
+
+    class Slow(consuming.LiveStatus):
+        def show(self, **content: Any) -> None:
+            # Its first look at its own record takes so long.
+            passed_us[0] = stood_still_s * 1_000_000
+            write_record(run, ConsumersStop(at=clock.now_us()))
+
+    class Silent(Clients):
+        def receive(self, timeout_s: float) -> Received:
+            time.sleep(0.01)
+            return None  # type: ignore[return-value]
+
+        def close(self) -> None:
+            pass
+
+    plant_system(monkeypatch, PlantedSystem(clients=Silent, abilities=[]))
+    monkeypatch.setattr(consuming, "LiveStatus", Slow)
+    monkeypatch.setattr(consuming, "clock", SimpleNamespace(now_us=lambda: clock.now_us() + passed_us[0]))
+    # No machine is so slow that a wait of half a second takes half a minute.
+    monkeypatch.setattr(consuming, "STANDSTILL_S", 30.0)
+    consume(run, task)
+    end = read_record(run, ConsumerEnd, task.number)
+    assert end is not None
+    assert end.problem is None
+    assert [round((until - start) / 1e6, -1) for start, until in end.standstills] == ([100] if stood_still_s else [])

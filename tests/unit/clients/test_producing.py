@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from brokerproof.systems.clients import Position, Settled
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
 ROOT = Path(__file__).parents[3]
-RATE, MAX_PENDING, LOAD_S, SETTLE_S = 400, 50, 1.0, 0.3
+# A machine that is busy for a second after the load loses no message.
+RATE, MAX_PENDING, LOAD_S, SETTLE_S = 400, 50, 1.0, 1.5
 
 # What answers each message, by its seq.
 Answers = dict[int, Callable[[], None]]
@@ -71,11 +73,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology)
 
 
-def publish(run: Run, monkeypatch: pytest.MonkeyPatch, client: Client) -> tuple[list[dict[str, Any]], ProducerEnd]:
-    """The rows in the order of their seq, and the end of the producer."""
+def publish(
+    run: Run, monkeypatch: pytest.MonkeyPatch, client: Client, load_s: float = LOAD_S
+) -> tuple[list[dict[str, Any]], ProducerEnd]:
+    """Publish for `load_s` seconds. Return the rows in the order of their seq, and the end of the producer."""
     plant_system(monkeypatch, PlantedSystem(clients=lambda _: client))
     now = clock.now_us()
-    write_record(run, PhaseTimes(steady_at=now, impact_at=now, recovery_at=now, ends_at=now + int(LOAD_S * 1e6)))
+    write_record(run, PhaseTimes(steady_at=now, impact_at=now, recovery_at=now, ends_at=now + int(load_s * 1e6)))
     task = plan_producers(run)[0]
     ScheduledProducer(run, task).publish()
     segments = RecordReader(run, task.client, epoch=0).read_rest()
@@ -88,6 +92,13 @@ def publish(run: Run, monkeypatch: pytest.MonkeyPatch, client: Client) -> tuple[
     return sorted(rows, key=lambda row: row["seq"]), end
 
 
+def count_due(run: Run, rows: list[dict[str, Any]]) -> Any:
+    """About how many messages were due from the first one until the phases ended."""
+    phases = read_record(run, PhaseTimes)
+    assert phases is not None
+    return pytest.approx((phases.ends_at / 1e6 - rows[0]["scheduled_at"].timestamp()) * RATE, abs=2)
+
+
 def test_messages_that_a_full_max_pending_held_back_until_the_end_are_not_sent(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,7 +107,7 @@ def test_messages_that_a_full_max_pending_held_back_until_the_end_are_not_sent(
     assert [row["outcome"] for row in rows[:MAX_PENDING]] == ["unknown"] * MAX_PENDING
     held_back = rows[MAX_PENDING:]
     # Every message that was due until the phases ended has a row.
-    assert len(rows) == pytest.approx(RATE * LOAD_S, abs=20)
+    assert len(rows) == count_due(run, rows)
     assert {row["outcome"] for row in held_back} == {"not_sent"}
     for name in ("sent_at", "settled_at", "partition", "ledger_id", "entry_id", "batch_index", "error"):
         assert {row[name] for row in held_back} == {None}
@@ -125,7 +136,7 @@ def test_a_producer_whose_messages_are_answered_sends_all_that_were_due(
     rows, end = publish(run, monkeypatch, Client(answer_at_once))
     assert (end.problem, end.not_sent) == (None, 0)
     assert Counter(row["outcome"] for row in rows) == {"acked": len(rows)}
-    assert len(rows) == pytest.approx(RATE * LOAD_S, abs=20)
+    assert len(rows) == count_due(run, rows)
 
 
 def test_messages_that_are_held_back_and_sent_before_all_is_settled_are_no_longer_held_back(
@@ -173,7 +184,62 @@ def test_a_producer_that_stands_still_for_a_while_sends_what_is_due_afterwards(
 
     rows, end = publish(run, monkeypatch, Client(stand_still))
     assert (end.problem, end.not_sent) == (None, 0)
-    assert len(rows) == pytest.approx(RATE * LOAD_S, abs=20)
+    assert len(rows) == count_due(run, rows)
+    # The system's client held the producer up, so this is no standstill of the producer.
+    assert end.standstills == ()
+
+
+def test_a_producer_that_itself_did_nothing_says_when(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept, make = [], producing.make_payload
+
+    def make_slowly(producer: str, seq: int, size: int) -> bytes:
+        if seq == 20 and not slept:
+            slept.append(clock.now_us())
+            time.sleep(1.2)
+            slept.append(clock.now_us())
+        return make(producer, seq, size)
+
+    monkeypatch.setattr(producing, "make_payload", make_slowly)
+    # The load lasts longer than the standstill.
+    rows, end = publish(run, monkeypatch, Client(answer_at_once), load_s=3.0)
+    begin, awake = slept
+    ((start, until),) = [each for each in end.standstills if each[0] <= awake and each[1] >= begin]
+    assert start <= begin <= awake <= until
+    assert (until - start) / 1e6 == pytest.approx((awake - begin) / 1e6, abs=0.5)
+    assert len(rows) == count_due(run, rows)
+
+
+@pytest.mark.parametrize("in_send", [False, True])
+def test_a_producer_that_is_slow_by_itself_says_when(
+    run: Run, monkeypatch: pytest.MonkeyPatch, *, in_send: bool
+) -> None:
+    make = producing.make_payload
+
+    def be_slow(seq: int) -> None:
+        # Never for a second at a time, and 3 s in all.
+        if 20 <= seq < 80:
+            time.sleep(0.05)
+
+    def make_slowly(producer: str, seq: int, size: int) -> bytes:
+        if not in_send:
+            be_slow(seq)
+        return make(producer, seq, size)
+
+    def answer_slowly(seq: int, answers: Answers) -> None:
+        if in_send:
+            be_slow(seq)
+        answer_at_once(seq, answers)
+
+    monkeypatch.setattr(producing, "make_payload", make_slowly)
+    rows, end = publish(run, monkeypatch, Client(answer_slowly), load_s=4.0)
+    late = [row for row in rows if row["sent_at"] - row["scheduled_at"] > timedelta(seconds=1.2)]
+    assert late
+    if in_send:
+        # The system's client held the producer up.
+        assert end.standstills == ()
+    else:
+        begin, until = (datetime.fromtimestamp(at / 1e6, UTC) for at in end.standstills[0])
+        assert all(begin <= row["sent_at"] <= until for row in late)
 
 
 def test_messages_that_came_due_while_a_producer_hung_are_not_excused_by_those_that_were_held_back(
@@ -208,4 +274,5 @@ def test_a_producer_that_is_told_to_end_records_what_was_held_back_until_then(
     end = read_record(run, ProducerEnd, 0)
     assert end is not None
     assert (end.unknown, end.problem) == (MAX_PENDING, "mycluster-p0: it was told to end before its time")
-    assert end.not_sent == pytest.approx(RATE * 0.5 - MAX_PENDING, abs=20)
+    # A busy machine may take a while until the producer looks whether it was told.
+    assert RATE * 0.5 - MAX_PENDING <= end.not_sent < RATE * 1.5

@@ -14,7 +14,7 @@ from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.clients.consuming import consume, plan_consumers
 from brokerproof.clients.producing import ScheduledProducer, plan_producers
-from brokerproof.clients.record import RecordReader, RecordWriter
+from brokerproof.clients.record import RecordReader, RecordWriter, list_epochs
 from brokerproof.clients.recovery import recover_tables
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
@@ -215,6 +215,21 @@ def test_a_consumer_of_a_later_epoch_has_incarnations_of_its_own(run: Run) -> No
     end = read_record(run, ConsumerEnd, 0)
     assert end is not None
     assert (end.epoch, end.delivered) == (1, 40)
+
+
+def test_a_consumer_leaves_its_epoch_before_it_receives_anything(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a consumer that is killed in its first moments counts as a process of its client."""
+    seen: list[list[int]] = []
+
+    class Watching(Clients):
+        def consumer(self, subscription: Any, name: str) -> Clients:
+            seen.append(list_epochs(run, "consume-0"))
+            return self
+
+    plant_system(monkeypatch, PlantedSystem(clients=lambda _: Watching(), cluster=Clients()))
+    write_record(run, ConsumersStop(at=clock.now_us()))
+    consume(run, plan_consumers(run)[0], epoch=1)
+    assert seen == [[1]]
 
 
 def read_segment(file: Path) -> list[Any]:

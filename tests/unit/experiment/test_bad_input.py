@@ -79,8 +79,36 @@ def test_a_good_file_is_accepted(tmp_path: Path) -> None:
         ({"guarantee": "at_most_once"}, "bounds", "add `missing_messages: {max: …}`"),
         ({"guarantee": "at_most_once", "bounds": {"missing_messages/lost": {"max": 1}}}, "bounds", "missing_messages"),
         ({"guarantee": "at_most_once", "bounds": {"missing_messages": {"min": 0}}}, "bounds", "missing_messages"),
+        ({"loosen": ["lost"]}, "bounds", "add `missing_messages/lost: {max: …}`"),
+        ({"loosen": ["lost"], "bounds": {"missing_messages": {"min": 0}}}, "bounds", "missing_messages/lost"),
+        ({"loosen": ["lost"], "bounds": {"missing_messages/undelivered": {"max": 1}}}, "bounds", "ages/lost: {max"),
+        ({"loosen": ["lost", "undelivered"]}, "bounds", "add `missing_messages: {max: …}`"),
+        ({"loosen": ["lost"], "tighten": ["lost"]}, "loosen.lost", "leave it out of one"),
+        ({"loosen": ["delivered_twice"], "tighten": ["delivered_twice"]}, "loosen.delivered_twice", "leave it out of"),
         ({"loosen": {"lost": {"home": "mycluste"}}}, "loosen.lost.home", "did you mean `mycluster`?"),
-        ({"loosen": {"lost": {"subscription": "audi"}}}, "loosen.lost.subscription", "did you mean `audit`?"),
+        ({"loosen": {"undelivered": {"subscription": "audi"}}}, "loosen.undelivered.subscription", "mean `audit`?"),
+        ({"loosen": {"lost": {"subscription": "audit"}}}, "loosen.lost.subscription", "leave it out"),
+        ({"loosen": {"stored_twice": {"subscription": "audit"}}}, "loosen.stored_twice.subscription", "leave it out"),
+        ({"loosen": {"lost": {"outcome": "failed"}}}, "loosen.lost.outcome", "one of: acked, unknown"),
+        ({"loosen": {"unreadable": {"outcome": "unknown"}}}, "loosen.unreadable.outcome", "one of: acked"),
+        (
+            {"loosen": {"failed_but_stored": {"outcome": "acked"}}},
+            "loosen.failed_but_stored.outcome",
+            "one of: failed",
+        ),
+        ({"loosen": {"phantom": {"outcome": "acked"}}}, "loosen.phantom.outcome", "leave it out"),
+        ({"loosen": {"phantom": {"home": "mycluster"}}}, "loosen.phantom.home", "leave it out"),
+        ({"loosen": ["delivered_twice"]}, "loosen.delivered_twice", "leave it out"),
+        (
+            {"guarantee": "at_most_once", "bounds": {"missing_messages": {"max": 1}}, "loosen": ["lost"]},
+            "loosen.lost",
+            "leave it out",
+        ),
+        (
+            {"workload.subscriptions": [{"name": "pool", "type": "shared"}], "loosen": ["delivered_out_of_order"]},
+            "loosen.delivered_out_of_order",
+            "leave it out",
+        ),
         ({"loosen": {"lost": {"outcome": "asked"}}}, "loosen.lost.outcome", "correct the value"),
         ({"loosen": [["lost"]]}, "loosen", ""),
         ({"loosen": ["unproven"]}, "loosen", "leave `unproven` out"),
@@ -200,6 +228,29 @@ def test_a_mistake_is_named(tmp_path: Path, settings: dict[str, Any], field: str
     assert caught.value.field == field
     assert remedy in caught.value.remedy
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loosen": ["lost"], "bounds": {"missing_messages/lost": {"max": 1}}},
+        {"loosen": ["lost", "undelivered"], "bounds": {"missing_messages": {"max": 1}}},
+        # The other messages that are lost fail the scenario.
+        {"loosen": {"lost": {"outcome": "unknown"}}},
+        {"guarantee": "at_most_once", "bounds": {"missing_messages": {"max": 1}}, "tighten": ["lost"]},
+        {"guarantee": "at_most_once", "tighten": ["lost", "not_replicated", "undelivered", "unreadable"]},
+        {"tighten": ["delivered_twice"], "loosen": {"delivered_twice": {"subscription": "audit"}}},
+        {"loosen": {"undelivered": {"outcome": "failed", "home": "mycluster", "subscription": "audit"}}},
+        {"loosen": {"failed_but_stored": {"outcome": "failed", "home": "mycluster"}}},
+        {"loosen": {"phantom": {"subscription": "audit"}}},
+        {"loosen": ["delivered_out_of_order"]},
+        {"guarantee": "effectively_once", "loosen": ["stored_twice"]},
+        {"workload.subscriptions": [], "loosen": ["stored_out_of_order"]},
+    ],
+    ids=str,
+)
+def test_what_is_legal_of_messages_that_there_can_be_is_accepted(tmp_path: Path, settings: dict[str, Any]) -> None:
+    load(tmp_path, good(), settings)
 
 
 def test_broken_yaml_names_the_line(tmp_path: Path) -> None:

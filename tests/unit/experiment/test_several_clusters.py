@@ -20,6 +20,8 @@ from brokerproof.systems.pulsar.system import PULSAR
 
 ROOT = Path(__file__).parents[3]
 EU, US = "cluster-eu", "cluster-us"
+DESTROY = {"name": "gone", "kind": "destroy", "targets": {"cluster": EU}}
+KILL = {"name": "dead", "kind": "kill", "targets": {"cluster": US}}
 
 
 def load(tmp_path: Path, settings: dict[str, Any] | None = None) -> tuple[Scenario, Topology]:
@@ -114,16 +116,29 @@ _NAMESPACE = f"clusters.{EU}.namespaces.world/global"
             f"clusters.{EU}.nodes.metadata-1",
             "rename one",
         ),
-        ({"destroyed": [EU]}, "destroyed", "add a `destroy`"),
         (
-            {"destroyed": [EU], "faults": [{"name": "gone", "kind": "destroy", "targets": {"cluster": EU}}]},
+            {"workload.produce_on": [EU], "loosen": {"not_replicated": {"home": US}}},
+            "loosen.not_replicated.home",
+            f"did you mean `{EU}`?",
+        ),
+        ({"destroyed": [EU]}, "destroyed", "add a `destroy`"),
+        ({"destroyed": [EU], "faults": [DESTROY]}, "bounds", "give `rpo_messages` or `rpo_messages/gone` a `max`"),
+        ({"destroyed": [EU], "faults": [DESTROY], "bounds": {"rpo_messages": {"min": 0}}}, "bounds", "rpo_messages"),
+        # It names another fault, or none that there is.
+        (
+            {"destroyed": [EU], "faults": [DESTROY, KILL], "bounds": {"rpo_messages/dead": {"max": 0}}},
+            "bounds",
+            "rpo_messages",
+        ),
+        (
+            {"destroyed": [EU], "faults": [DESTROY], "bounds": {"rpo_messages/gome": {"max": 0}}},
             "bounds",
             "rpo_messages",
         ),
         (
             {
                 "destroyed": ["cluster-uk"],
-                "faults": [{"name": "gone", "kind": "destroy", "targets": {"cluster": EU}}],
+                "faults": [DESTROY],
                 "bounds": {"rpo_messages": {"max": 1}},
             },
             "destroyed.0",
@@ -137,3 +152,17 @@ def test_a_mistake_is_named(tmp_path: Path, settings: dict[str, Any], field: str
         load(tmp_path, settings)
     assert caught.value.field == field, str(caught.value)
     assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"rpo_messages": {"max": 9}},
+        # What is lost to a fault that destroys nothing need not be bounded.
+        {"rpo_messages/gone": {"min": 1, "max": 9}},
+    ],
+    ids=str,
+)
+def test_what_a_destroyed_cluster_may_lose_has_a_maximum(tmp_path: Path, bounds: dict[str, Any]) -> None:
+    scenario, _ = load(tmp_path, {"destroyed": [EU], "faults": [DESTROY, KILL], "bounds": bounds})
+    assert scenario.destroyed == [EU]

@@ -150,6 +150,20 @@ def test_subscriptions_are_asked_again_after_the_timeline_has_ended(
     assert all(drain.drained for drain in left_by(run))
 
 
+def test_a_drain_from_before_the_end_of_load_and_faults_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consume, "_SLACK_S", -1000)
+    run = run_of(tmp_path)
+    plant_system(monkeypatch, PlantedSystem(cluster=Clusters(replicated_after=0)))
+    consume.watch_drains(run, threading.Event())
+    (subscription,) = left_by(run)
+    assert (subscription.drained, subscription.why) == (
+        False,
+        "load and faults had not ended when the consumers had to stop",
+    )
+
+
 def test_consuming_ends_at_its_deadline_where_replication_never_drains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

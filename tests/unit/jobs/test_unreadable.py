@@ -15,6 +15,8 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, LogRead, UnreadablePart, read_record, write_record
 from brokerproof.systems.clients import Position, Received
 from brokerproof.systems.protocols import TopicLog
+from brokerproof.systems.pulsar.client import PulsarClients
+from pulsar import MessageId
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
@@ -33,23 +35,36 @@ FAULTS: dict[str, dict[str, Any]] = {
 class Log:
     """Clients whose reader stops before the first position that is not readable."""
 
-    def __init__(self, unreadable: Collection[Position], hanging: Collection[Position]) -> None:
+    def __init__(
+        self, unreadable: Collection[Position], hanging: Collection[Position], breaks_at: Position | None
+    ) -> None:
         """At a position of `hanging`, the first reader hangs, and the next one does not."""
         self.unreadable, self.hanging, self.left = set(unreadable), set(hanging), list[Position]()
+        self.breaks_at = breaks_at
         self.readers = 0
 
     def reader(self, partition: int, start: Position | None = None) -> Log:
-        self.readers += 1
-        first = (0, 0) if start is None else start[:2]
-        if start is not None and start not in [begin for begin, _ in PARTS]:
-            # It gets the entry before its start again, as a reader of Pulsar does with a batch.
-            first = (start.segment, start.offset - 1)
-        self.left = [each for each in POSITIONS if each[:2] >= first]
+        """Ask this log for a reader as the clients of Pulsar ask a broker."""
+        clients = PulsarClients.__new__(PulsarClients)
+        vars(clients).update(_topic="t", _cluster="mycluster", _client=self)
+        clients.reader(partition, start)
         return self
+
+    def create_reader(self, name: str, first: MessageId, *, start_message_id_inclusive: bool = False) -> None:
+        """As a broker does, read the entry of `first` too; the client drops it if it is to begin behind it."""
+        self.readers += 1
+        begin = first.ledger_id(), first.entry_id()
+        self.dropped = (-1, -1) if start_message_id_inclusive else begin
+        self.left = [each for each in POSITIONS if each[:2] >= begin]
 
     def read(self, timeout_s: float) -> Received | None:
         if not self.left or self.left[0] in self.unreadable or (self.left[0] in self.hanging and self.readers == 1):
             return None
+        if self.left[0][:2] <= self.dropped:
+            self.left.pop(0)
+            return None
+        if self.left[0] == self.breaks_at:
+            raise ValueError("a message that the client cannot decode")
         self.last = self.left.pop(0)
         return Received("p", self.last.offset, "k", 0, -1, self.last, 0, 0, None, None)
 
@@ -74,13 +89,14 @@ def read(
     abilities: Collection[Ability] = tuple(Ability),
     faults: Mapping[str, str] = MappingProxyType({}),
     hanging: Collection[Position] = (),
+    breaks_at: Position | None = None,
 ) -> tuple[LogRead, list[tuple[int, int]]]:
     """The record and the positions that were read. `faults` has those of the scenario, with the states they got to."""
     nodes = SimpleNamespace(
         specs=lambda: {name: name for name in run.topology.nodes}, is_healthy=lambda name: name not in ill
     )
     cluster = SimpleNamespace(find_parts=lambda *_: PARTS)
-    log = Log(unreadable, hanging)
+    log = Log(unreadable, hanging, breaks_at)
     planted = PlantedSystem(clients=lambda _: log, cluster=cluster, nodes=nodes, abilities=abilities)
     plant_system(monkeypatch, planted)
     scenario, topology = load_scenario(
@@ -113,6 +129,21 @@ def test_a_log_that_can_be_read_has_no_unreadable_part(tmp_path: Path, monkeypat
     assert found == [each[:2] for each in POSITIONS]
 
 
+def test_a_reader_that_breaks_has_passed_what_is_before_its_last_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last entry may be a batch with more messages."""
+    record, found = read(tmp_path, monkeypatch, [], breaks_at=Position(1, 4))
+    assert (record.read_to_end, record.passed) == (False, (1, 3))
+    assert found[-1] == (1, 3)
+    assert "cannot decode" in record.why
+
+
+def test_a_reader_that_breaks_at_once_has_passed_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, found = read(tmp_path, monkeypatch, [], breaks_at=Position(1, 0))
+    assert (record.read_to_end, record.passed, found) == (False, None, [])
+
+
 @pytest.mark.parametrize(
     ("unreadable", "start", "end"),
     [
@@ -131,6 +162,12 @@ def test_reading_goes_on_behind_a_part_that_cannot_be_read(
     assert record.unreadable == (UnreadablePart(start=start, end=end),)
     assert record.why == f"the entries from {start[0]}:{start[1]} to {end[0]}:{end[1]} cannot be read"
     assert found == [each[:2] for each in POSITIONS if not start <= each[:2] < end]
+
+
+def test_a_part_behind_one_without_any_readable_entry_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, found = read(tmp_path, monkeypatch, [each for each in POSITIONS if (1, 0) <= each[:2] < (1, 3)])
+    assert [(part.start, part.end) for part in record.unreadable] == [((1, 0), (1, 3))]
+    assert found == [each[:2] for each in POSITIONS if each[:2] >= (1, 3)]
 
 
 def test_a_reader_that_hangs_is_replaced_and_no_part_is_unreadable(

@@ -6,6 +6,7 @@ after it was sent, stored one entry after the other, and delivered 100 µs later
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from brokerproof.run.records import (
     UnreadablePart,
     write_record,
 )
+from brokerproof.systems.registry import find_system
 
 START = 1_700_000_000_000_000
 MILLISECOND = 1000
@@ -105,6 +107,8 @@ class History:
         self.partitions: dict[str, set[int]] = {}
         # By cluster, topic and partition.
         self.unread: dict[tuple[str, str, int], dict[str, Any]] = {}
+        # By cluster, topic and partition: what the log's reader counted, by default the rows of `stored`.
+        self.read_counts: dict[tuple[str, str, int], int | None] = {}
         self._undrained: set[tuple[str, str, str]] = set()
         self._unreplicated: set[tuple[str, str, str]] = set()
         self._drained_to: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -276,7 +280,16 @@ class History:
         return run
 
     def _proofs(self) -> dict[type[Record], Record | None]:
-        places = sorted((topic, partition) for topic, partitions in self.partitions.items() for partition in partitions)
+        # As a run does, it reads every partition of the workload, also one that nothing was published to.
+        workload = self.scenario.workload
+        topic_of_workload = find_system(self.topology).topic(workload)
+        places = sorted(
+            {
+                *((topic, partition) for topic, partitions in self.partitions.items() for partition in partitions),
+                *((topic_of_workload, partition) for partition in workload.list_partitions()),
+            }
+        )
+        rows = Counter((row["cluster"], row["topic"], row["partition"]) for row in self.stored)
         logs = [(cluster, *place) for cluster in self.topology.clusters for place in places]
         read = LogsRead(
             started_at=START + 100 * SECOND,
@@ -290,7 +303,7 @@ class History:
                     end="5:100",
                     read_to_end=(cluster, topic, partition) not in self.unread,
                     why="the reader stopped",
-                    messages=None,
+                    messages=self.read_counts.get((cluster, topic, partition), rows[cluster, topic, partition]),
                     **self.unread.get((cluster, topic, partition), {}),
                 )
                 for task, (cluster, topic, partition) in enumerate(logs)

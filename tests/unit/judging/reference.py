@@ -22,6 +22,7 @@ ILLEGAL_UNDER = {
     "redelivered_after_ack": set(),
     "unproven": set(),
 }
+OF_POSITIONS = ("delivered_from_elsewhere", "delivered_from_two_positions")
 
 
 def position(row: Row) -> tuple[int, int, int] | None:
@@ -37,10 +38,23 @@ def identity(row: Row) -> Any:
     return (row["producer"], row["seq"])
 
 
+def topic_of(row: Row) -> str:
+    return str(row["topic"])
+
+
 class Reference:
     def __init__(self, history: History, clock_error_us: int) -> None:
         self.history, self.error = history, clock_error_us
         self.found: set[Place] = set()
+        # (anomaly, outcome of the message, whether it was found at a subscription)
+        self.kinds: set[tuple[str, str | None, bool]] = set()
+        # The rows of each table, by topic.
+        self.rows = {
+            table: {
+                topic: list(rows) for topic, rows in groupby(sorted(getattr(history, table), key=topic_of), topic_of)
+            }
+            for table in ("publishes", "stored", "deliveries")
+        }
         undone = history.records[FaultsUndone]
         self.undone = isinstance(undone, FaultsUndone) and undone.undone
 
@@ -50,19 +64,26 @@ class Reference:
 
     def is_legal(self, anomaly: str, cluster: str, topic: str, subscription: str | None, message: Any) -> bool:
         scenario = self.history.scenario
-        attempts = [row for row in self.history.publishes if row["topic"] == topic and identity(row) == message]
+        of = Topic(self, topic)
+        attempts = of.select_rows(of.attempts, message)
         home = attempts[0]["cluster"] if attempts else None
-        outcome = Topic(self, topic).outcome(message) if attempts else None
+        outcome = of.outcome(message) if attempts else None
+        self.kinds.add((anomaly, outcome, subscription is not None))
         if anomaly in scenario.loosen:
             wanted = scenario.loosen[anomaly]  # type: ignore[index]
             pairs = [(wanted.outcome, outcome), (wanted.home, home), (wanted.subscription, subscription)]
             if all(value is None or value == actual for value, actual in pairs):
                 return True
-        excusing = {
-            **{key: {cluster, home} for key in ("lost", "not_replicated")},
-            **{key: {cluster} for key in ("unreadable", "delivered_from_elsewhere", "delivered_from_two_positions")},
-        }
-        if self.is_excused(excusing.get(anomaly, set()), attempts):
+        delivered = of.select_rows(of.deliveries, message, cluster)
+        received = [row for row in delivered if row["subscription"] == subscription]
+        if self.is_excused(anomaly, cluster, attempts) and (
+            anomaly in ("lost", "unreadable", "not_replicated")
+            or (anomaly in OF_POSITIONS and self.are_old_positions(anomaly, cluster, of, received))
+        ):
+            return True
+        # A message that arrived there, or that its home still has, is missing there although its home was destroyed.
+        survived = delivered or of.select_rows(of.stored, message, home)
+        if anomaly == "not_replicated" and home != cluster and self.is_excused("lost", home, attempts) and not survived:
             return True
         if anomaly in scenario.tighten:
             return False
@@ -75,21 +96,52 @@ class Reference:
             return types.get((cluster, subscription or "")) == "shared"
         return anomaly in ILLEGAL_UNDER and str(scenario.guarantee) not in ILLEGAL_UNDER[anomaly]
 
-    def is_excused(self, clusters: set[str | None], attempts: list[Row]) -> bool:
-        acked = [row["sent_at"] for row in attempts if row["outcome"] == "acked"]
+    def last_destruction(self, cluster: str | None) -> tuple[int | None, int | None]:
+        """When the cluster's last destroying fault took effect and when its healing began, as late as can be."""
+        if cluster not in self.history.scenario.destroyed:
+            return None, None
+        # Brokers and metadata stores hold no messages.
+        disks = {name for name, node in self.history.topology.clusters[cluster].nodes.items() if node.role == "bookie"}
+        effects = [row for row in self.history.faults if row["state"] == "effective" and disks & set(row["targets"])]
+        if not effects:
+            return None, None
+        last = max(effects, key=lambda row: row["at"])
+        for row in self.history.faults:
+            if row["state"] == "healing" and row["fault"] == last["fault"]:
+                return last["at"] + self.error, row["at"] + self.error
+        return last["at"] + self.error, None
+
+    def is_excused(self, anomaly: str, cluster: str | None, attempts: list[Row]) -> bool:
+        effect, healing = self.last_destruction(cluster)
+        if effect is None:
+            return False
+        acked = [row for row in attempts if row["outcome"] == "acked"]
+        if anomaly in ("lost", "unreadable") and healing is not None and any(r["settled_at"] > healing for r in acked):
+            # The new log has to keep it.
+            return False
         sent = [row["sent_at"] for row in attempts if row["sent_at"] is not None]
-        for name in clusters & set(self.history.scenario.destroyed):
-            nodes = set(self.history.topology.clusters[name].nodes)
-            for row in self.history.faults:
-                if row["state"] == "effective" and nodes & set(row["targets"]):
-                    return not sent or (max(acked) if acked else min(sent)) < row["at"]
-        return False
+        return not sent or (max(row["sent_at"] for row in acked) if acked else min(sent)) < effect
+
+    def are_old_positions(self, anomaly: str, cluster: str, of: Topic, received: list[Row]) -> bool:
+        """Whether the positions that a message was delivered from show no more than that the log was made anew."""
+        _, healing = self.last_destruction(cluster)
+        stored = of.select_rows(of.stored, identity(received[0]), cluster)
+        logs = {(row["partition"], position(row)) for row in stored}
+        elsewhere = [row for row in received if position(row) and (row["partition"], position(row)) not in logs]
+        if anomaly == "delivered_from_elsewhere":
+            known = [row for row in elsewhere if of.is_log_read(cluster, row["partition"])]
+            return healing is None or all(row["received_at"] <= healing for row in known)
+        if healing is None:
+            return False
+        firsts: dict[Any, int] = {}
+        for row in received:
+            at = (row["partition"], position(row))
+            firsts[at] = min(row["received_at"], firsts.get(at, row["received_at"]))
+        old = [at for at, first in firsts.items() if first <= healing]
+        return len(firsts) == 2 and len(old) == 1 and old[0] not in logs
 
     def judge(self) -> set[Place]:
-        history = self.history
-        for topic in sorted(
-            {row["topic"] for table in ("publishes", "stored", "deliveries") for row in getattr(history, table)}
-        ):
+        for topic in sorted({topic for rows in self.rows.values() for topic in rows}):
             Topic(self, topic).judge()
         return self.found
 
@@ -97,9 +149,9 @@ class Reference:
 class Topic:
     def __init__(self, reference: Reference, topic: str) -> None:
         self.r, self.name, self.h = reference, topic, reference.history
-        self.attempts = [row for row in self.h.publishes if row["topic"] == topic]
-        self.stored = [row for row in self.h.stored if row["topic"] == topic]
-        self.deliveries = [row for row in self.h.deliveries if row["topic"] == topic]
+        self.attempts, self.stored, self.deliveries = (
+            reference.rows[table].get(topic, []) for table in ("publishes", "stored", "deliveries")
+        )
         self.published = {identity(row) for row in self.attempts}
         # Where a subscription is in the end, its name, and where it was before.
         self.subscriptions = [
@@ -225,10 +277,20 @@ class Topic:
 
     def is_replicated(self, message: Any, home: str, cluster: str) -> bool:
         partition = self.partition_of(message, cluster)
-        if not self.is_log_read(cluster, partition) or (self.name, home, cluster) in self.h._unreplicated:
+        if not self.is_log_read(cluster, partition):
+            return False
+        got = self.select_rows(self.deliveries, message, cluster)
+        if got and all(self.is_log_read(cluster, row["partition"]) for row in got):
+            # It had got there.
+            return True
+        if (self.name, home, cluster) in self.h._unreplicated:
             return False
         first, end = self.first_stored(message, home), self.ends.get((home, cluster))
-        return end is None or first is None or first[1][:2] < end
+        acked = [position(row) for row in self.acked_attempts(message) if row["partition"] == partition]
+        at = first[1] if first else max(filter(None, acked), default=None)
+        if at is None:
+            return end is None or self.is_log_read(home, partition)
+        return end is None or at[:2] < end
 
     def missing_at_home(self, message: Any, home: str) -> str:
         if self.is_read(message, home) or self.is_read_past_acks(message, home):
@@ -295,7 +357,17 @@ class Topic:
 
     def order(self, cluster: str) -> None:
         firsts = {message: self.first_stored(message, cluster) for message in self.published}
-        stored = {message: first for message, first in firsts.items() if first}
+        # An earlier copy may be in a part that cannot be read.
+        parts = {
+            partition: log.get("unreadable", ())
+            for (where, topic, partition), log in self.h.unread.items()
+            if (where, topic) == (cluster, self.name)
+        }
+        stored = {
+            message: first
+            for message, first in firsts.items()
+            if first and not any(part.start <= first[1][:2] for part in parts.get(first[0], ()))
+        }
         keys = {message: self.select_rows(self.attempts, message)[0]["key"] for message in self.published}
 
         def related(m: Any, x: Any) -> bool:
@@ -308,6 +380,11 @@ class Topic:
             got = {}
             for m in stored:
                 rows = self.select_rows(self.deliveries, m, cluster, subscription)
+                places = {(where, name): before for where, name, before in self.subscriptions}
+                before = places.get((cluster, subscription))
+                if before is not None and self.select_rows(self.deliveries, m, before, subscription):
+                    # The subscription had got it before it moved here.
+                    continue
                 # The first delivery to each incarnation is the first to arrive.
                 incarnations = {(row["consumer"], row["incarnation"]) for row in rows}
                 firsts_of_incarnations = [

@@ -1,4 +1,4 @@
-"""What a client counted, what was read of its record and what its table holds: each difference is named."""
+"""What a client or a log's reader counted, what its record holds and what its table holds: each difference is named."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from typing import Any
 import pytest
 from brokerproof.clients.consuming import plan_consumers
 from brokerproof.clients.producing import plan_producers
+from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
-from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, ProducerEnd, write_record
+from brokerproof.run.judgement import Judgement, SuiteJudgement
+from brokerproof.run.records import ClientRecordRead, ConsumerEnd, EpochRead, LogsRead, ProducerEnd, write_record
 from brokerproof.run.seals import WRITERS, seal_tables
 from brokerproof_judging.client_counts import find_count_problems
 from brokerproof_judging.messages.publish_record import PartSummary
-from brokerproof_judging.run_judging import judge_run
+from brokerproof_judging.run_judging import EvaluateSuites, judge_run
 from pyspark.sql import SparkSession
 
-from .history import History
-from .judged import pass_suites
+from .history import LEDGER, TOPIC, History
+from .judged import pass_suites, suite_judgement
 
 PRODUCERS, CONSUMER = ("main-p0", "main-p1"), "audit-c0"
 SEGMENTS = 4
+LOG = ("main", TOPIC, -1)
 # What the task of a killed producer leaves.
 KILLED = dict.fromkeys(("scheduled", "acked", "failed", "unknown", "not_sent"))
 
@@ -56,11 +59,15 @@ class Counted:
 
     def judge(self, spark: SparkSession, directory: Path) -> tuple[Verdict, tuple[str, ...]]:
         """The verdict and the problems of the run, whose tables agree with their seals."""
+        judgement = self.evaluate(spark, directory, pass_suites)
+        return judgement.verdict, judgement.problems
+
+    def evaluate(self, spark: SparkSession, directory: Path, evaluate: EvaluateSuites) -> Judgement:
+        """The judgement of the run, whose tables agree with their seals."""
         run = self.history.write(directory / "run")
         seal_tables(run, *WRITERS)
         self.write_records(run)
-        judgement = judge_run(spark, run, pass_suites, ["no expectations"])
-        return judgement.verdict, judgement.problems
+        return judge_run(spark, run, evaluate, ["no expectations"])
 
     def find_problems(self, directory: Path) -> tuple[str, ...]:
         """The problems, from the rows of the tables; the tests with a verdict show that judging counts the same."""
@@ -69,11 +76,11 @@ class Counted:
         attempts = Counter((row["producer"], row["epoch"], row["outcome"]) for row in self.history.publishes)
         columns = ("cluster", "subscription", "consumer", "incarnation")
         deliveries = Counter(tuple(row[name] for name in columns) for row in self.history.deliveries)
-        summary = PartSummary(
+        stored = Counter((row["cluster"], row["topic"], row["partition"]) for row in self.history.stored)
+        summary = summarize(
+            stored=[(*log, count) for log, count in stored.items()],
             attempts=[(*group, count) for group, count in attempts.items()],
             deliveries=[(*group, count) for group, count in deliveries.items()],
-            **{"producers": [], "logs": [], "recorded_twice": []},
-            **dict.fromkeys(("two_homes", "two_payloads", "two_keys")),
         )
         return tuple(chain(*find_count_problems(run, [summary]).values()))
 
@@ -90,9 +97,21 @@ class Counted:
             write_record(run, ClientRecordRead(client=client, epochs=read, at=1))
 
 
+def summarize(**rows: Any) -> PartSummary:
+    """A part's summary with the given numbers of rows."""
+    names = ("producers", "attempts", "deliveries", "stored", "logs", "recorded_twice")
+    lists: dict[str, Any] = {name: [] for name in names}
+    return PartSummary(**(lists | rows), **dict.fromkeys(("two_homes", "two_payloads", "two_keys")))
+
+
 @pytest.fixture
 def counted() -> Counted:
     return Counted()
+
+
+def fail_suites(*_: object) -> dict[str, SuiteJudgement]:
+    """Suites that fail, as they do if the rows of the tables accuse the system."""
+    return {suite: suite_judgement(Verdict.FAILED, "3 messages are wrong.") for suite in Suite}
 
 
 def test_a_run_whose_numbers_agree_has_no_problem(spark: SparkSession, tmp_path: Path, counted: Counted) -> None:
@@ -174,6 +193,14 @@ def test_a_killed_client_whose_table_lacks_rows_of_its_record_is_named(tmp_path:
     )
 
 
+REPEATED = (
+    "2 processes ran main-p0, because its task was repeated. Each publishes the same messages, so copies and their "
+    "order may come from Brokerproof itself.",
+    "2 processes ran audit-c0, because its task was repeated. One that was killed may have acknowledged messages that "
+    "its record lacks.",
+)
+
+
 def repeat_tasks(counted: Counted) -> None:
     """Have two tasks run twice. What their first processes recorded is in the tables, too."""
     for seq in range(3):
@@ -189,18 +216,51 @@ def repeat_tasks(counted: Counted) -> None:
     counted.epochs["consume-0"] = [Counted.epoch(2, segments=1), Counted.epoch(10, epoch=1)]
 
 
-def test_only_the_last_process_of_a_task_that_was_repeated_is_compared_with_its_own_count(
+def test_clients_whose_tasks_were_repeated_are_named_and_accuse_nobody(
     spark: SparkSession, tmp_path: Path, counted: Counted
 ) -> None:
     repeat_tasks(counted)
-    assert counted.judge(spark, tmp_path) == (Verdict.PASSED, ())
+    # The second process publishes a message again, and the first one acknowledged a message that its record lacks.
+    counted.history.store(producer="main-p0", seq=0, entry_id=counted.history.next_entry())
+    counted.history.forget("deliveries", "main-p1", 0)
+    counted.epochs["consume-0"][0]["rows"] = 1
+    judgement = counted.evaluate(spark, tmp_path, fail_suites)
+    found = Counter(judgement.counts.legal) + Counter(judgement.counts.illegal)
+    assert (found[Anomaly.STORED_TWICE], found[Anomaly.UNDELIVERED]) == (1, 1)
+    assert judgement.problems == REPEATED
+    assert judgement.verdict is judgement.worst is Verdict.UNKNOWN
+
+
+def test_only_the_last_process_of_a_task_that_was_repeated_is_compared_with_its_own_count(
+    tmp_path: Path, counted: Counted
+) -> None:
+    repeat_tasks(counted)
+    assert counted.find_problems(tmp_path) == REPEATED
+
+
+def test_a_repeated_task_is_known_from_the_rows_of_its_second_process(tmp_path: Path, counted: Counted) -> None:
+    repeat_tasks(counted)
+    counted.ends.clear()
+    counted.epochs.clear()
+    assert counted.find_problems(tmp_path) == REPEATED
+
+
+def test_a_repeated_task_is_known_from_the_record_of_its_second_process(tmp_path: Path, counted: Counted) -> None:
+    # The first process recorded nothing.
+    counted.ends[CONSUMER] |= {"epoch": 1}
+    for row in counted.history.deliveries:
+        row["incarnation"] = 1
+    counted.epochs["consume-0"] = [Counted.epoch(0, segments=0), Counted.epoch(12, epoch=1)]
+    assert counted.find_problems(tmp_path) == REPEATED[1:]
 
 
 def test_rows_of_an_earlier_process_that_are_gone_are_named(tmp_path: Path, counted: Counted) -> None:
     repeat_tasks(counted)
     del counted.history.publishes[-1], counted.history.deliveries[3]
     assert counted.find_problems(tmp_path) == (
+        REPEATED[0],
         "The numbers of rows of main-p0 differ: its record holds 3, the table publishes holds 2.",
+        REPEATED[1],
         "The numbers of rows of audit-c0 (epoch 1) differ: it counted 10, its record holds 10, "
         "the table deliveries holds 9.",
     )
@@ -210,6 +270,7 @@ def test_a_process_of_which_no_record_was_read_is_named(tmp_path: Path, counted:
     repeat_tasks(counted)
     del counted.epochs["consume-0"][0]
     assert counted.find_problems(tmp_path) == (
+        *REPEATED,
         "No record of audit-c0 was read, and the table deliveries holds rows of it: 2.",
     )
 
@@ -231,3 +292,98 @@ def test_a_count_that_cannot_be_read_is_a_problem(spark: SparkSession, tmp_path:
     (problem,) = judgement.problems
     assert judgement.verdict is Verdict.UNKNOWN
     assert problem.startswith("What main-p1 recorded cannot be compared with the table publishes: ")
+
+
+def test_an_emptied_table_of_what_is_stored_is_named_and_nothing_is_lost(
+    spark: SparkSession, tmp_path: Path, counted: Counted
+) -> None:
+    counted.history.read_counts[LOG] = len(counted.history.stored)
+    counted.history.stored.clear()
+    judgement = counted.evaluate(spark, tmp_path, fail_suites)
+    assert judgement.counts.illegal["lost"] > 0
+    assert judgement.problems == (
+        f"The numbers of rows of the log of {TOPIC} in main differ: its reader counted 12, the table stored holds 0.",
+    )
+    assert judgement.verdict is judgement.worst is Verdict.UNKNOWN
+
+
+def test_rows_that_are_gone_from_a_log_are_named(tmp_path: Path, counted: Counted) -> None:
+    del counted.history.stored[4:7]
+    counted.history.read_counts[LOG] = 12
+    assert counted.find_problems(tmp_path) == (
+        f"The numbers of rows of the log of {TOPIC} in main differ: its reader counted 12, the table stored holds 9.",
+    )
+
+
+def test_a_row_that_no_reader_counted_is_named(tmp_path: Path, counted: Counted) -> None:
+    counted.history.read_counts[LOG] = 12
+    counted.history.store(producer="main-p0", seq=0, entry_id=counted.history.next_entry())
+    assert counted.find_problems(tmp_path) == (
+        f"The numbers of rows of the log of {TOPIC} in main differ: its reader counted 12, the table stored holds 13.",
+    )
+
+
+def test_a_row_that_went_to_another_partition_is_named_at_both(tmp_path: Path, counted: Counted) -> None:
+    counted.history.partitions[TOPIC].add(3)
+    counted.history.read_counts |= {LOG: 12, ("main", TOPIC, 3): 0}
+    counted.history.stored[0]["partition"] = 3
+    assert counted.find_problems(tmp_path) == (
+        f"The numbers of rows of the log of {TOPIC} in main differ: its reader counted 12, the table stored holds 11.",
+        f"The numbers of rows of the log of {TOPIC}-partition-3 in main differ: its reader counted 0, "
+        "the table stored holds 1.",
+    )
+
+
+def test_rows_of_a_log_that_nobody_read_are_named(tmp_path: Path, counted: Counted) -> None:
+    counted.history.partitions[TOPIC].add(3)
+    counted.history.read_counts["main", TOPIC, 3] = None
+    counted.history.store(producer="main-p0", seq=0, partition=3, entry_id=0)
+    assert counted.find_problems(tmp_path) == (
+        f"No reader counted the log of {TOPIC}-partition-3 in main, and the table stored holds rows of it: 1.",
+    )
+
+
+def test_rows_of_a_log_without_a_record_are_named(tmp_path: Path, counted: Counted) -> None:
+    run = counted.history.write(tmp_path / "run")
+    stored = [("main", TOPIC, -1, 12), ("elsewhere", TOPIC, -1, 2)]
+    assert find_count_problems(run, [summarize(stored=stored)])["stored"] == [
+        f"No reader counted the log of {TOPIC} in elsewhere, and the table stored holds rows of it: 2."
+    ]
+
+
+def test_the_rows_of_a_log_in_several_parts_are_added_up(tmp_path: Path, counted: Counted) -> None:
+    run = counted.history.write(tmp_path / "run")
+    summaries = [summarize(stored=[(*LOG, rows)]) for rows in (5, 7)]
+    assert find_count_problems(run, summaries)["stored"] == []
+
+
+def test_a_position_that_was_read_twice_is_two_rows_of_its_reader(
+    spark: SparkSession, tmp_path: Path, counted: Counted
+) -> None:
+    counted.history.read_counts[LOG] = 13
+    counted.history.stored.append(dict(counted.history.stored[5]))
+    assert counted.judge(spark, tmp_path) == (Verdict.PASSED, ())
+
+
+def test_a_log_that_was_read_in_part_or_by_nobody_differs_in_no_number(tmp_path: Path, counted: Counted) -> None:
+    counted.history.not_read_to_end(passed=(LEDGER, 4))
+    counted.history.not_read_to_end(partition=3)
+    counted.history.partitions[TOPIC].add(3)
+    counted.history.read_counts["main", TOPIC, 3] = None
+    del counted.history.stored[5:]
+    assert counted.find_problems(tmp_path) == ()
+
+
+@pytest.mark.parametrize("record", [None, LogsRead(started_at=0, finished_at=0, logs=())], ids=["none", "no log"])
+def test_a_run_without_a_count_of_its_readers_has_no_difference(
+    tmp_path: Path, counted: Counted, record: LogsRead | None
+) -> None:
+    counted.history.records[LogsRead] = record
+    assert counted.find_problems(tmp_path) == ()
+
+
+def test_a_damaged_record_of_the_readers_claims_no_number(tmp_path: Path, counted: Counted) -> None:
+    run = counted.history.write(tmp_path / "run")
+    run.write_text("state/read_back.json", "{")
+    # Evidence names the record.
+    assert find_count_problems(run, [summarize(stored=[(*LOG, 12)])])["stored"] == []

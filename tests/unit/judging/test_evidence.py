@@ -6,11 +6,19 @@ import pytest
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.counts import TOTALS, Counts
-from brokerproof.run.records import FaultsUndone, LoadEnd, LogsRead, ReplicationDrains, SubscriptionDrains
+from brokerproof.run.records import (
+    FaultsUndone,
+    LoadEnd,
+    LogsRead,
+    ReplicationDrains,
+    SubscriptionDrains,
+    read_record,
+    write_record,
+)
 from brokerproof_judging.conclusion import conclude
 from brokerproof_judging.evidence import Evidence
 
-from .history import LEDGER, TOPIC, History
+from .history import LEDGER, REPLICATED, TOPIC, History
 from .judged import Judged, suite_judgement
 
 FAULT = {"name": "kill", "kind": "kill", "targets": {"nodes": ["broker-eu-1-main"]}}
@@ -57,6 +65,61 @@ def test_each_missing_piece_is_reported_in_a_sentence(tmp_path, kind, record, sa
     (sentence,) = problems(history, tmp_path)
 
     assert said in sentence
+
+
+def publish_to_one_partition():
+    """A history whose messages all went to partition 0."""
+    return History(workload={"partitions": 2}).clean(partition=0)
+
+
+def test_a_log_that_no_message_reached_has_to_be_read_to_its_end(spark, tmp_path):
+    history = publish_to_one_partition()
+    history.not_read_to_end(partition=1)
+
+    judged = Judged(spark, tmp_path / "run", history)
+
+    assert judged.judgement["verdict"] == "unknown"
+    assert judged.judgement["problems"] == [
+        f"The log of {TOPIC}-partition-1 in main was not read to its end: the reader stopped."
+    ]
+
+
+def test_a_log_that_no_message_reached_and_that_was_read_is_no_problem(spark, tmp_path):
+    judged = Judged(spark, tmp_path / "run", publish_to_one_partition())
+
+    assert (judged.judgement["verdict"], judged.judgement["problems"]) == ("passed", [])
+
+
+def test_a_partition_of_the_workload_without_a_record_is_a_problem(tmp_path):
+    run = publish_to_one_partition().write(tmp_path / "run")
+    read = read_record(run, LogsRead)
+    write_record(run, read.model_copy(update={"logs": [log for log in read.logs if log.partition == 0]}))
+
+    said = list(Evidence.from_run(run).list_problems(run, [("main", ("main", TOPIC, 0))]))
+
+    assert said == [f"The log of {TOPIC}-partition-1 in main was not read to its end: no step left a record of it."]
+
+
+def test_a_cluster_that_the_workload_reaches_is_read_even_if_no_message_did(tmp_path):
+    history = History(clusters=("main", "other"), workload={"namespace": REPLICATED})
+    run = history.write(tmp_path / "run")
+    read = read_record(run, LogsRead)
+    write_record(run, read.model_copy(update={"logs": [log for log in read.logs if log.cluster == "main"]}))
+
+    (sentence,) = Evidence.from_run(run).list_problems(run, [])
+
+    assert " in other was not read to its end: no step left a record of it." in sentence
+
+
+def test_a_log_that_a_record_names_has_to_be_read_to_its_end(tmp_path):
+    # Nobody planned this partition; it was added while the run went on.
+    history = History().clean()
+    history.partitions[TOPIC].add(7)
+    history.not_read_to_end(partition=7)
+
+    (sentence,) = problems(history, tmp_path)
+
+    assert sentence == f"The log of {TOPIC}-partition-7 in main was not read to its end: the reader stopped."
 
 
 @pytest.mark.parametrize("faults", [[], [{**FAULT, "permanent": True}], [FAULT]], ids=["none", "permanent", "healed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -20,7 +21,7 @@ from brokerproof_judging.instrument import WHOLE, Instrument, examine_instrument
 from brokerproof_judging.run_judging import WITHOUT_SEALS, judge_run
 from pyspark.sql import SparkSession
 
-from .history import START, History
+from .history import REPLICATED, START, History
 from .judged import suite_judgement
 from .test_evidence import counts
 
@@ -326,6 +327,47 @@ def test_a_subscription_whose_consumer_was_killed_has_not_drained(tmp_path: Path
     for place, proof in drains.items():
         expected = place[-1] != first or problem is None
         assert (proof.given, proof.why if not proof.given else problem) == (expected, problem), place
+
+
+@pytest.mark.parametrize(
+    ("clusters", "subscriptions", "killed_in", "without_proof"),
+    [
+        (("main", "other"), [{"name": "audit"}, {"name": "audit", "cluster": "other"}], "main", "main"),
+        (("main", "other"), [{"name": "audit"}, {"name": "audit", "cluster": "other"}], "other", "other"),
+        # The consumers of one that moves begin in its first cluster, and it has to drain in its last one.
+        (
+            ("main", "other", "third"),
+            [
+                {"name": "audit", "moves": {"to": "other", "after": "gone"}},
+                {"name": "audit", "cluster": "third"},
+            ],
+            "main",
+            "other",
+        ),
+    ],
+    ids=["main", "other", "moves"],
+)
+def test_a_consumer_that_was_killed_takes_the_proof_of_its_own_cluster_only(
+    tmp_path: Path,
+    clusters: tuple[str, ...],
+    subscriptions: list[dict[str, Any]],
+    killed_in: str,
+    without_proof: str,
+) -> None:
+    fault = {"name": "gone", "kind": "kill", "targets": {"cluster": "main"}, "heal_at_s": 30}
+    history = History(
+        clusters=clusters, subscriptions=subscriptions, workload={"namespace": REPLICATED}, faults=[fault]
+    )
+    history.topic = f"persistent://{REPLICATED}/orders"
+    history.clean()
+    history.facts["sealed"] = True
+    run = history.write(tmp_path / "run")
+    for task in plan_consumers(run):
+        problem = "audit-c0: its process was ended by SIGKILL" if task.cluster == killed_in else None
+        write_record(run, ConsumerEnd(task=task.number, consumer=task.consumer, delivered=1, problem=problem, at=1))
+    drains = Evidence.from_run(run).drains
+    assert {place[0] for place, proof in drains.items() if not proof.given} == {without_proof}
+    assert {place[0] for place, proof in drains.items() if proof.given} == set(clusters[-2:]) - {without_proof}
 
 
 def test_a_subscription_whose_consumer_left_no_end_has_not_drained(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 from brokerproof.run.facts import TimeAxis
-from brokerproof.run.records import WallClockNote, WallClockStep, write_record
+from brokerproof.run.records import ClientRecordRead, EpochRead, WallClockNote, WallClockStep, write_record
 from brokerproof.run.seals import SealCheck
 from brokerproof_judging.instrument import examine_instrument, withhold_claims
 from brokerproof_judging.run_judging import WITHOUT_SEALS, judge_run
 from brokerproof_judging.wall_clock import read_wall_clocks
 from pyspark.sql import SparkSession
 
-from .history import SECOND, START, History
+from .history import LEDGER, SECOND, START, History, table
 from .judged import suite_judgement
 from .test_instrument import make_check, make_suites
 
@@ -34,10 +34,11 @@ def make_note(process: str, *steps: tuple[int, float], boot_id: str = "here") ->
     )
 
 
-def plant(tmp_path: Path, *notes: WallClockNote, has_axis: bool = True) -> Run:
+def plant(tmp_path: Path, *notes: WallClockNote, has_axis: bool = True, clock_error_us: int = 0) -> Run:
     """A clean run of one producer and one consumer, in which each process left a note, but for those in `notes`."""
     history = History(workload={"producers": 1}).clean()
     history.facts["time_axis"] = TimeAxis(boot_id="here", offset_us=0) if has_axis else None
+    history.facts["clock_error_us"] = clock_error_us
     run = history.write(tmp_path / "run")
     for note in [*map(make_note, (PRODUCER, CONSUMER, MONITOR) if has_axis else ()), *notes]:
         write_record(run, note)
@@ -93,15 +94,132 @@ def test_publish_times_rest_on_the_clocks_that_they_were_taken_from(
     assert ("stepped by +2.00 s" in doubt) is doubted
 
 
-def test_times_of_two_hosts_are_in_doubt_only_if_a_clock_stepped(tmp_path: Path) -> None:
+def test_times_of_two_hosts_are_in_doubt_if_a_clock_stepped(tmp_path: Path) -> None:
     elsewhere = make_note(CONSUMER, boot_id="there")
-    assert read_wall_clocks(plant(tmp_path / "still", elsewhere)).doubt_hosts() == ""
+    assert read_wall_clocks(plant(tmp_path / "still", elsewhere, clock_error_us=20_000)).doubt_hosts() == ""
     stepped = make_note(MONITOR, (3, 2.0))
     assert read_wall_clocks(plant(tmp_path / "one", stepped)).doubt_hosts() == ""
-    assert read_wall_clocks(plant(tmp_path / "two", elsewhere, stepped)).doubt_hosts() == (
+    assert read_wall_clocks(plant(tmp_path / "two", elsewhere, stepped, clock_error_us=20_000)).doubt_hosts() == (
         "Times of 2 hosts do not compare, because a wall clock stepped: "
         "The wall clock of the monitor stepped by +2.00 s at 2023-11-14 22:13:23 UTC."
     )
+
+
+def test_times_of_two_hosts_are_in_doubt_if_nothing_says_how_far_their_clocks_differ(tmp_path: Path) -> None:
+    run = plant(tmp_path, make_note(CONSUMER, boot_id="there"))
+    assert read_wall_clocks(run).doubt_hosts() == (
+        "Times of 2 hosts do not compare, because nothing says how far their clocks differ: "
+        "set BROKERPROOF_CLOCK_ERROR_MS."
+    )
+
+
+@pytest.mark.parametrize(
+    ("boot_id", "least_delay_us", "doubted"),
+    [("there", -20_001, True), ("there", -20_000, False), ("there", None, False), ("here", -20_001, False)],
+)
+def test_times_of_two_hosts_are_in_doubt_if_a_message_was_delivered_before_it_was_sent(
+    tmp_path: Path, boot_id: str, least_delay_us: int | None, doubted: bool
+) -> None:
+    run = plant(tmp_path, make_note(CONSUMER, boot_id=boot_id), clock_error_us=20_000)
+    assert read_wall_clocks(run).doubt_hosts(least_delay_us) == (
+        "Times of 2 hosts do not compare, because a message was delivered 20.0 ms before it was sent. "
+        "BROKERPROOF_CLOCK_ERROR_MS says that their clocks differ by at most 20 ms."
+        if doubted
+        else ""
+    )
+
+
+@pytest.mark.parametrize("epochs", [1, 2], ids=["one attempt", "two attempts"])
+def test_a_delivery_before_its_only_attempt_refutes_the_clock_error(
+    spark: SparkSession, tmp_path: Path, epochs: int
+) -> None:
+    history = History(workload={"producers": 1}).clean(producers=1, messages=3)
+    published = history.rows("publishes", "p0", 1)[0]
+    for name in ("sent_at", "settled_at"):
+        published[name] += SECOND // 2
+    for epoch in range(1, epochs):
+        # The attempt before, which has no answer, is the one that was delivered.
+        sent_at = published["sent_at"] - SECOND // 2
+        attempt = {"epoch": epoch, "outcome": "unknown", "sent_at": sent_at, "ledger_id": None, "entry_id": None}
+        history.publishes.append({**published, **attempt, "partition": None})
+    history.facts |= {"time_axis": TimeAxis(boot_id="here", offset_us=0), "clock_error_us": 20_000}
+    run = history.write(tmp_path / "run")
+    for note in (make_note(MONITOR), make_note(CONSUMER), make_note(PRODUCER, boot_id="there")):
+        write_record(run, note)
+    judgement = judge_run(spark, run, lambda *_: make_suites(Verdict.PASSED), ["no expectations"])
+    said = "because a message was delivered 499.5 ms before it was sent" in " ".join(judgement.problems)
+    assert said is (epochs == 1)
+
+
+@pytest.mark.parametrize("boot_id", ["here", "there"])
+def test_the_boot_of_the_axis_is_one_of_the_hosts(tmp_path: Path, boot_id: str) -> None:
+    run = plant(tmp_path, *(make_note(process, boot_id=boot_id) for process in (PRODUCER, CONSUMER, MONITOR)))
+    assert bool(read_wall_clocks(run).doubt_hosts()) is (boot_id == "there")
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["missing", "damaged"])
+def test_a_client_without_a_note_is_on_an_unknown_host(tmp_path: Path, damaged: bool) -> None:
+    run = plant(tmp_path, clock_error_us=20_000)
+    file = Path(run.path("state", "wall_clock-load-0.json"))
+    file.write_text("{") if damaged else file.unlink()
+    assert read_wall_clocks(run).doubt_hosts() == (
+        "Times of two processes do not compare, because nothing says on which host main-p0 ran."
+    )
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_client_that_was_killed_before_its_first_note_puts_no_times_in_doubt(tmp_path: Path, rows: int) -> None:
+    run = plant(tmp_path)
+    Path(run.path("state", "wall_clock-load-0.json")).unlink()
+    read = EpochRead(epoch=0, segments=rows, rows=rows, missing=())
+    write_record(run, ClientRecordRead(client=PRODUCER, epochs=(read,), at=START))
+    assert bool(read_wall_clocks(run).doubt_hosts()) is bool(rows)
+
+
+@pytest.mark.parametrize(
+    ("boot_id", "has_axis", "error_us"),
+    [("here", True, 0), ("there", True, 20_000), (None, True, 20_000), ("here", False, 20_000)],
+    ids=["one boot", "two boots", "an unknown boot", "a run without an axis"],
+)
+def test_the_error_of_several_hosts_is_not_in_force_on_one_boot(
+    tmp_path: Path, boot_id: str | None, has_axis: bool, error_us: int
+) -> None:
+    run = plant(tmp_path, make_note(CONSUMER, boot_id=boot_id or ""), has_axis=has_axis, clock_error_us=20_000)
+    if boot_id is None:
+        Path(run.path("state", "wall_clock-consume-0.json")).unlink()
+    assert read_wall_clocks(run).clock_error_us == error_us
+
+
+@pytest.mark.parametrize(("boot_id", "found"), [("here", True), ("there", False)])
+def test_a_position_that_regressed_within_the_error_is_found_on_one_boot(
+    spark: SparkSession, tmp_path: Path, boot_id: str, found: bool
+) -> None:
+    history = History(workload={"producers": 1}).clean(producers=1, messages=2)
+    # Sent 10 ms after the ack of the message before it was settled.
+    history.publish(producer="p0", seq=2, at=SECOND // 100 + 1400, ledger_id=LEDGER - 1, entry_id=0)
+    history.facts |= {"time_axis": TimeAxis(boot_id="here", offset_us=0), "clock_error_us": 20_000}
+    run = history.write(tmp_path / "run")
+    for note in (make_note(PRODUCER), make_note(MONITOR), make_note(CONSUMER, boot_id=boot_id)):
+        write_record(run, note)
+    judge_run(spark, run, lambda *_: make_suites(Verdict.PASSED), ["no expectations"])
+    assert ("position_regressed" in {row["anomaly"] for row in table(run, "anomalies")}) is found
+    assert run.facts.clock_error_us == 20_000
+
+
+def test_the_monitor_is_on_the_host_of_the_axis_if_its_note_is_missing(tmp_path: Path) -> None:
+    run = plant(tmp_path)
+    Path(run.path("state", "wall_clock-monitor.json")).unlink()
+    assert read_wall_clocks(run).doubt_hosts() == ""
+
+
+@pytest.mark.parametrize("earlier", [(), ("there",)])
+def test_a_client_that_ran_again_on_another_boot_has_two_hosts(tmp_path: Path, earlier: tuple[str, ...]) -> None:
+    run = plant(tmp_path, make_note(CONSUMER).model_copy(update={"earlier_boot_ids": earlier}))
+    assert bool(read_wall_clocks(run).doubt_hosts()) is bool(earlier)
+
+
+def test_no_host_is_in_doubt_in_a_run_from_before_there_was_an_axis(tmp_path: Path) -> None:
+    assert read_wall_clocks(plant(tmp_path, has_axis=False)).doubt_hosts() == ""
 
 
 @pytest.mark.parametrize(

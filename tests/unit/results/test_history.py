@@ -384,6 +384,6 @@ def test_a_database_that_disappears_gives_a_history_error(plant, judgement, sqli
 def test_the_database_has_a_column_for_every_total_and_for_every_column_of_a_measurement() -> None:
     assert set(RecordedRun.__table__.columns.keys()) >= set(TOTALS)
     of_the_history = {"id", "run_key"}
-    of_the_run = {"run_id", "evidence", "doubt", "cut_off_by"}
+    of_the_run = {"run_id", "evidence", "doubt", "at_least", "at_most", "cut_off_by"}
     columns = set(RecordedMeasurement.__table__.columns.keys())
     assert columns - of_the_history == set(Measurement.model_fields) - of_the_run

@@ -159,7 +159,7 @@ def test_the_story_says_that_a_faults_targets_were_known_only_from_before() -> N
         (49.0, 50.6, "; clients were interrupted for 49.0 s and had recovered 50.6 s after the injection; 123,950"),
         (49.0, None, "; clients were interrupted for 49.0 s and it is not known when they had recovered; 123,950"),
         (0.0, 0.0, "; no client was interrupted; 123,950"),
-        (None, None, "a producer got no ack for up to 50.6 s; 123,950"),
+        (None, None, "; it is not known how long clients were interrupted; 123,950"),
     ],
 )
 def test_the_story_says_how_long_clients_were_interrupted(
@@ -170,6 +170,16 @@ def test_the_story_says_how_long_clients_were_interrupted(
         *(replace_metric(name, value) for name, value in (("unavailable_s", unavailable), ("rto_s", rto))),
     ]
     assert told in tell_story([span()], judgement(*times))
+
+
+def test_the_story_of_a_run_without_rows_about_interruptions_is_silent_about_them() -> None:
+    assert "interrupted" not in tell_story([span()], judgement(gap(50.6)))
+
+
+def test_the_story_begins_with_a_capital_if_only_a_fault_that_helps_had_an_effect() -> None:
+    helping = span("broker-1", "start", name="a")
+    assert tell_story([helping], None).startswith("Nothing was broken; ")
+    assert tell_story([helping, span(effective=False)], None).startswith("The fault f had no effect")
 
 
 def replace_metric(metric: str, value: float | None) -> Measurement:

@@ -122,7 +122,7 @@ def test_the_judgement_of_a_run_recorded_before_versions_says_what_its_file_says
         name: content[name] for name in content if name not in nested
     }
     for found, stored in zip(read["measurements"], content["measurements"], strict=True):
-        assert found == stored | {"doubt": None, "cut_off_by": None}
+        assert found == stored | {"doubt": None, "at_least": None, "at_most": None, "cut_off_by": None}
     for name, suite in content["suites"].items():
         found = read["suites"][name]
         assert {each: found[each] for each in suite if each != "expectations"} == {
@@ -139,5 +139,5 @@ def test_a_failure_to_judge_of_a_run_recorded_before_versions_is_read(run: Run) 
 
 def test_the_table_of_measurements_has_the_columns_of_a_measurement() -> None:
     text, number = pa.string(), pa.float64()
-    types = {"value": number, "minimum": number, "maximum": number}
+    types = {"value": number, "minimum": number, "maximum": number, "at_least": number, "at_most": number}
     assert pa.schema([(name, types.get(name, text)) for name in Measurement.model_fields]) == MEASUREMENTS

@@ -196,6 +196,16 @@ def test_a_step_between_two_processes_that_do_the_same_work_is_noted(tmp_path: P
     assert [step.size_us for step in note(run, [2 * S, 2 * S]).steps] == [2 * S]
 
 
+def test_a_process_that_does_the_work_again_keeps_the_boots_of_those_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path, None)
+    for boot_id in ("first", "second", "second", "first"):
+        monkeypatch.setattr(clock, "read_boot_id", lambda boot_id=boot_id: boot_id)
+        found = note(run, [0])
+    assert (found.boot_id, found.earlier_boot_ids) == ("first", ("second",))
+
+
 def test_a_step_just_before_the_end_of_a_process_is_noted(tmp_path: Path, wall: WallClock) -> None:
     run = make_run(tmp_path, make_time_axis())
     follow_time_axis(run)

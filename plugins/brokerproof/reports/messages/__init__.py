@@ -1,1 +1,1 @@
-"""One message's whole life: its rows, its events, what judging found, its sentence, its page and its text."""
+"""The life of one message: its rows, its events, the results of judging, and its sentence, page and text."""

@@ -1,4 +1,4 @@
-"""What judging found about one message: its anomalies, and the places that it had to reach."""
+"""Reads the results of judging for one message: its anomalies and its places."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brokerproof.run.strict_model import StrictModel
 
 
 class Ruling(StrEnum):
-    """What the scenario says about an anomaly; `undecided` where the evidence does not prove what became of it."""
+    """The scenario's ruling on an anomaly; `undecided` if the evidence does not prove what happened to the message."""
 
     ILLEGAL = "illegal"
     LEGAL = "legal"
@@ -26,9 +26,9 @@ class MessageAnomaly(StrictModel):
 
     anomaly: Anomaly
     ruling: Ruling
-    # What such a message is, in general.
+    # The meaning of the anomaly in general.
     sentence: str
-    # What this one is.
+    # The reason and the details of this anomaly.
     cause: str | None
     detail: str | None
     cluster: str | None
@@ -38,20 +38,20 @@ class MessageAnomaly(StrictModel):
 
 
 class JudgedPlace(StrictModel):
-    """A place that the message had to reach or turned up at: a cluster's log (subscription None) or a subscription."""
+    """A place that the message had to reach or was found at: a cluster's log (subscription None) or a subscription."""
 
     cluster: str
     topic: str
     subscription: str | None
-    # Distinct positions, in the log or of the deliveries.
+    # The number of distinct positions in the log, or of the deliveries.
     copies: int
     deliveries: int
-    # True where no answer came to the attempts and the message is in the log.
+    # True if the outcome of publishing is unknown and the message is in the log.
     recovered: bool
 
 
 class JudgedMessage(StrictModel):
-    """What judging found about the message, and what it said about the evidence of the whole run."""
+    """The results of judging for the message, and the gaps in the evidence of the whole run."""
 
     verdict_of_run: Verdict
     evidence_problems: tuple[str, ...]
@@ -60,9 +60,9 @@ class JudgedMessage(StrictModel):
 
 
 def read_judged_message(run: Run, producer: str, seq: int) -> tuple[JudgedMessage | None, tuple[str, ...]]:
-    """What judging found, None where the run was not judged; and a sentence for everything that is missing.
+    """Return the results of judging, None if the run was not judged, and a sentence for each result that is missing.
 
-    Raises ValueError where a row breaks its model.
+    Raises ValueError if a row breaks its model.
     """
     try:
         judgement = read_judgement(run)
@@ -94,14 +94,14 @@ def read_judged_message(run: Run, producer: str, seq: int) -> tuple[JudgedMessag
 
 
 def _rule(anomaly: Anomaly, legal: bool) -> Ruling:
-    # The guarantees neither allow nor forbid it.
+    # No guarantee allows or forbids it.
     if anomaly is Anomaly.UNPROVEN:
         return Ruling.UNDECIDED
     return Ruling.LEGAL if legal else Ruling.ILLEGAL
 
 
 def _compare_with_judgement(run: Run, judgement: Judgement, *, is_judged: bool) -> list[str]:
-    """The results of judging have no seals, but the judgement says how many anomalies there are."""
+    """Return a sentence if the result tables contradict the judgement's counts. They have no seals to compare with."""
     counts, again = judgement.counts, "`brokerproof verify` judges the run again"
     expected = sum(counts.legal.values()) + sum(counts.illegal.values())
     try:

@@ -1,4 +1,4 @@
-"""What happens to a message: one model for each kind of event, in microseconds since the epoch."""
+"""The events of a message: one model for each kind. Times are microseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof.run.tables import AttemptOutcome, FaultState
 
 
 class Position(StrictModel):
-    """A position in a log; positions compare only inside one partition of one cluster's topic."""
+    """A position in a log. Positions can be compared only within one partition of a topic in one cluster."""
 
     ledger_id: int
     entry_id: int
@@ -25,7 +25,7 @@ class Position(StrictModel):
 class _AtPlace(StrictModel):
     cluster: str
     topic: str
-    # -1 for a topic without partitions; None where nobody knows.
+    # -1 for a topic without partitions; None if it is not known.
     partition: int | None
 
 
@@ -33,7 +33,7 @@ class Sent(_AtPlace):
     """An attempt to publish."""
 
     kind: Literal["sent"] = "sent"
-    # None for an attempt of which a killed client recorded only that it may have been sent.
+    # None if a killed client recorded only that the attempt may have been sent.
     at: Moment | None
     scheduled_at: Moment | None
     # From 1 on, in the order in which the attempts were sent.
@@ -42,23 +42,23 @@ class Sent(_AtPlace):
 
 
 class Settled(_AtPlace):
-    """What an attempt came to, as its producer knows it."""
+    """The outcome of an attempt, as its producer knows it."""
 
     kind: Literal["settled"] = "settled"
-    # None where no answer came.
+    # None if no answer came.
     at: Moment | None
     attempt: int
     outcome: AttemptOutcome
     error: str | None
-    # That the ack named. A retry that the cluster recognized has none.
+    # The position that the ack named. The ack of a retry that the cluster recognized names none.
     position: Position | None
 
 
 class Stored(_AtPlace):
-    """A copy that was found in a cluster's log when it was read back.
+    """A copy that was found in a cluster's log when the log was read back.
 
-    No log says when it was written. `at` is the earliest moment at which it can have been: when its attempt was sent
-    or, where that is later, when it was published according to the message itself.
+    Logs do not contain the time of writing. `at` is the earliest possible one: the time at which its attempt was sent,
+    or the `published_at` in the message if that is later.
     """
 
     kind: Literal["stored"] = "stored"
@@ -66,7 +66,7 @@ class Stored(_AtPlace):
     published_at: Moment | None
     position: Position | None
     replicated_from: str | None
-    # Whether it is the payload that was published; None where no attempt is known.
+    # Whether it is the payload that was published; None if no attempt is known.
     payload_matches: bool | None
 
 
@@ -77,18 +77,18 @@ class Delivered(_AtPlace):
     at: Moment | None
     subscription: str
     consumer: str | None
-    # Grows at every subscribe of the consumer.
+    # A number that grows each time the consumer subscribes.
     incarnation: int | None
     position: Position | None
     redelivery_count: int | None
     replicated_from: str | None
     payload_matches: bool | None
-    # Whether the cluster confirmed the ack of this delivery, which is an event of its own.
+    # Whether the cluster confirmed the ack of this delivery. The confirmation is an event of its own.
     ack_confirmed: bool
 
 
 class AckConfirmed(_AtPlace):
-    """The cluster's first answer which said that it has the ack of a delivery."""
+    """The cluster's first answer that confirmed the ack of a delivery."""
 
     kind: Literal["ack_confirmed"] = "ack_confirmed"
     at: Moment
@@ -99,7 +99,7 @@ class AckConfirmed(_AtPlace):
 
 
 class FaultChanged(StrictModel):
-    """A fault got into another state between the first and the last event of the message."""
+    """A fault's change to another state, between the first and the last moment of the message."""
 
     kind: Literal["fault"] = "fault"
     at: Moment
@@ -114,7 +114,7 @@ Event = Annotated[Sent | Settled | Stored | Delivered | AckConfirmed | FaultChan
 
 
 class FaultCourse(StrictModel):
-    """A fault that was in force at some moment of the message's life, with its times; None for a state not reached."""
+    """A fault that was in force during the message's life. The time of a state that it did not reach is None."""
 
     fault: str
     kind: str
@@ -126,6 +126,6 @@ class FaultCourse(StrictModel):
 
     @property
     def times(self) -> dict[FaultState, Moment]:
-        """When each state that it reached began, in the order of the states."""
+        """The time at which each reached state began, in the order of the states."""
         times = {state: getattr(self, f"{state}_at") for state in FaultState}
         return {state: at for state, at in times.items() if at is not None}

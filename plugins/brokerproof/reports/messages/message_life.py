@@ -1,9 +1,9 @@
-"""One message's whole life: what happened to it and when, what judging found about it, and the faults around it.
+"""Reads the life of one message: its events in order of time, the results of judging, and the faults around it.
 
     life = read_message_life(run, "cluster-eu-p0", 4711)
 
-The events are those that the run's tables hold. Nothing is concluded from a table that is missing, unsealed or damaged:
-the life says so in a sentence.
+The events come from the run's tables. If a table is missing, unsealed or damaged, the life has a sentence about it, and
+no conclusion is drawn from rows that it lacks.
 """
 
 from __future__ import annotations
@@ -44,44 +44,44 @@ from brokerproof.run.tables import AttemptOutcome, FaultState
 
 _OF_MESSAGES = ("publishes", "stored", "deliveries")
 _TABLES = (*_OF_MESSAGES, "faults")
-# Above this, checksums take longer than somebody who asks for one message waits: about a second from a local disk.
+# Bytes. Beyond this, checksums take longer than about a second from a local disk, which is too long for one message.
 _CHECKSUMS_UP_TO = 1 << 30
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 class MessageLife(StrictModel):
-    """A message's events in order of time, what judging found about it, and the faults that were in force meanwhile."""
+    """A message's events in order of time, the results of judging, and the faults that were in force in that time."""
 
     run_id: str
     producer: str
     seq: int
     key: str | None
-    # What became of it, in one sentence.
+    # What happened to it, in one sentence.
     sentence: str
-    # When the run's first fault was injected; None where there was none.
+    # The injection of the run's first fault; None if there was no fault.
     first_fault_at: Moment | None
-    # How far the clocks may be apart: the order of two events that are nearer to each other is not proven.
+    # The largest difference of the clocks. The order of two events that are closer in time is not proven.
     clock_error_us: int
     events: tuple[Event, ...]
     # In the order of their injection.
     faults: tuple[FaultCourse, ...]
-    # None where the run was not judged.
+    # None if the run was not judged.
     judged: JudgedMessage | None
-    # A sentence for everything that is missing or damaged; events may be missing because of it.
+    # A sentence for each table or result that is missing or damaged. Events may be missing because of it.
     problems: tuple[str, ...]
-    # What a reader has to know of how the life was read.
+    # Limits of how the life was read, in sentences.
     notes: tuple[str, ...]
 
 
 def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int = _CHECKSUMS_UP_TO) -> MessageLife:
-    """The life of the message `seq` of `producer`.
+    """Return the life of the message `seq` of `producer`.
 
-    The files of the tables are compared with their seals: by checksum where all of them together have no more than
+    The files of the tables are compared with their seals: by checksum if all of them together have at most
     `checksums_up_to` bytes, and otherwise by size and rows.
 
-    Raises InputError where the run has no such producer or no such message, or no tables of messages any more, and
-    RunError where the run cannot be read.
+    Raises InputError if the run has no such producer or message, or if its tables of messages were deleted, and
+    RunError if the run cannot be read.
     """
     require_tables(run)
     evidence = _Evidence(run, checksums_up_to)
@@ -130,7 +130,7 @@ def _describe_mistake(error: ValueError) -> str:
 
 
 class _Evidence:
-    """Which tables are doubtful, and why."""
+    """The tables that are `doubtful`, and the reasons, as sentences in `problems`."""
 
     def __init__(self, run: Run, checksums_up_to: int) -> None:
         self._run = run
@@ -145,14 +145,14 @@ class _Evidence:
                 self.doubtful.add(table)
 
     def add(self, table: str, found: FoundRows) -> Rows:
-        """The rows that were found; what could not be read makes the table doubtful."""
+        """Return the rows that were found. If some could not be read, the table becomes doubtful."""
         self.problems += found.problems
         if found.problems:
             self.doubtful.add(table)
         return found.rows
 
     def _measure_tables(self) -> int:
-        """The bytes of the tables when they were sealed. A seal that is damaged is told when it is compared."""
+        """Return the size of the sealed tables in bytes. A damaged seal is reported later, by `_check_table`."""
         size = 0
         for table in _TABLES if self._run.facts.sealed else ():
             try:
@@ -172,11 +172,10 @@ class _Evidence:
             )
 
     def _check_table(self, table: str, with_checksums: bool) -> Sequence[str]:
-        """Sentences about the table as a whole."""
         checked = check_seals(self._run, [table], checksums=with_checksums)
         is_missing = bool(checked.broken) if self._run.facts.sealed else not has_files(self._run, table)
         if is_missing and not checked.problems:
-            # Of a job that never began, the seals say nothing, because other records do.
+            # If the job never began, the check has no sentence, because other records report it.
             return [f"The table {table} is missing: {WRITERS[table][0]} left none."]
         return checked.problems
 
@@ -188,11 +187,11 @@ class _Evidence:
 
 
 def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
-    """Raise InputError for a message that no table holds. `publishes` is whole; other tables may be doubtful."""
+    """Raise InputError for a message that is in no table. `publishes` is whole; other tables may be doubtful."""
     besides = sorted(set(doubtful) & set(_OF_MESSAGES))
     where = f"; of {' and '.join(besides)} not everything could be read" if besides else ""
     readable = [table for table in _OF_MESSAGES if table not in besides]
-    # What nobody published has a producer too, though only other tables name it.
+    # A message that was not published has a producer too, which only the other tables name.
     if ends := next(filter(None, (find_seqs(run, table, producer) for table in readable)), None):
         raise InputError(
             f"`{producer}` has no message {seq}{where}",
@@ -212,7 +211,7 @@ def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
 
 
 def _order_events(found: Mapping[str, Rows]) -> list[Event]:
-    """The events of the message in order of time; one whose time is not known comes after what it follows from."""
+    """Return the message's events in order of time. One without a time is at its attempt's start, or else last."""
     attempts = sorted(found["publishes"], key=_order_attempts)
     payloads = {row["payload_hash"] for row in attempts}
     keyed = [
@@ -223,13 +222,13 @@ def _order_events(found: Mapping[str, Rows]) -> list[Event]:
     return [event for _, event in sorted(keyed, key=lambda each: each[0])]
 
 
-# A moment, then a rank among events of the same moment, then the row's number among its kind.
+# (moment, rank of the kind of event at the same moment, number of the row within its kind)
 _Key = tuple[float, int, int]
 _NEVER = float("inf")
 
 
 def _order_attempts(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The key for the order of sending. What a process did not send is no attempt and gets no number between them."""
+    """Return the sort key for the order of sending. Rows that were not sent come last, after all numbered attempts."""
     start = _find_start(row)
     return row["outcome"] == AttemptOutcome.NOT_SENT, start is None, start, row["epoch"]
 
@@ -277,10 +276,10 @@ def _order_copies(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _find_earliest(published_at: int | None, starts: Sequence[int]) -> int | None:
-    """The earliest moment at which a copy can have been written.
+    """Return the earliest moment at which a copy can have been written.
 
-    A client may note the time of a batch, which begins before its later messages are sent, and in whole milliseconds.
-    So the copy belongs to the attempt that is nearest to its time.
+    A client may note the time of a batch, in whole milliseconds, and the batch begins before its later messages are
+    sent. So the copy is taken for that of the attempt whose time is nearest.
     """
     if published_at is None or not starts:
         return published_at if published_at is not None else min(starts, default=None)
@@ -308,7 +307,7 @@ def _make_deliveries(rows: Rows, payloads: set[int | None]) -> Iterator[tuple[_K
 
 
 def _find_start(attempt: Mapping[str, Any]) -> int | None:
-    """When an attempt was sent or, where nobody recorded that, when it was scheduled."""
+    """Return the time at which an attempt was sent or, if that is not recorded, scheduled."""
     at: int | None = attempt["scheduled_at"] if attempt["sent_at"] is None else attempt["sent_at"]
     return at
 
@@ -328,14 +327,13 @@ def _compare_payload(row: Mapping[str, Any], payloads: set[int | None]) -> bool 
 
 def _list_moments(event: Event) -> Iterator[int]:
     if isinstance(event, Sent) and event.scheduled_at is not None:
-        # A message that waits to be sent is alive already.
+        # The life of a message begins when it is due, before it is sent.
         yield event.scheduled_at
     if event.at is not None:
         yield event.at
 
 
 def _parse_changes(rows: Rows) -> list[FaultChanged]:
-    """The changes of faults, in order of time."""
     changes = [
         FaultChanged.model_validate(
             {
@@ -350,7 +348,7 @@ def _parse_changes(rows: Rows) -> list[FaultChanged]:
 
 
 def _insert_faults(events: Sequence[Event], changes: Iterable[FaultChanged], moments: Sequence[int]) -> Iterator[Event]:
-    """The events with every change of a fault between the message's first and last moment."""
+    """Yield the events, with every change of a fault between the message's first and last moment inserted."""
     meanwhile = [change for change in changes if moments and min(moments) <= change.at <= max(moments)]
     for event in events:
         while meanwhile and event.at is not None and meanwhile[0].at <= event.at:
@@ -360,9 +358,9 @@ def _insert_faults(events: Sequence[Event], changes: Iterable[FaultChanged], mom
 
 
 def _follow_faults(changes: Iterable[FaultChanged], moments: Sequence[int]) -> Iterator[FaultCourse]:
-    """The faults that were in force at some moment of the message's life: from injection until they have recovered."""
+    """Yield the faults that were in force during the message's life. A fault is in force from injection to recovery."""
     courses: list[FaultCourse] = []
-    # The place of each fault's last course, because a fault may be injected again.
+    # The index of each fault's last course, because a fault may be injected again.
     last: dict[str, int] = {}
     for change in changes:
         if change.state is FaultState.INJECTING or change.fault not in last:

@@ -1,4 +1,4 @@
-"""A message's life as rows of text, for a terminal and for a page."""
+"""Turns a message's life into rows of text, for a terminal and for a page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class EventRow:
-    """One event: its kind, as events name it, and its texts. `offset` counts from the run's first fault."""
+    """The texts of one event. `kind` is the event's own, and `offset` counts from the run's first fault."""
 
     kind: str
     time: str
@@ -50,7 +50,7 @@ class EventRow:
 
 @dataclass(frozen=True, kw_only=True)
 class EventTable:
-    """The events of a life. `title` names the topic where there is one only, `day` what the times count from."""
+    """The events of a life. `title` is the topic if there is only one; `day` is the header of the times."""
 
     title: str
     day: str
@@ -59,7 +59,6 @@ class EventTable:
 
 
 def tabulate_events(life: MessageLife) -> EventTable:
-    """A row for each event."""
     days = {clock.to_utc(event.at).date().isoformat() for event in life.events if event.at is not None}
     topics = dict.fromkeys(
         (event.topic, event.partition)

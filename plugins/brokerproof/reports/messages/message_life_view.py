@@ -1,4 +1,4 @@
-"""A message's life on a terminal."""
+"""Prints a message's life on a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLES = {"fault": "yellow", "settled": "cyan", "stored": "blue", "delivered": 
 
 
 def print_message_life(life: MessageLife, console: Console) -> None:
-    """Print what became of the message, its events as a table, the anomalies, the faults, and what is missing."""
+    """Print a life: its sentence, problems, anomalies, events as a table, faults and remarks."""
 
     def line(text: str, style: str = "") -> None:
         console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
@@ -57,6 +57,6 @@ def _tabulate_events(life: MessageLife) -> Table:
             row.position,
             row.details,
         ]
-        # Texts, because brackets in an error must not be taken for markup.
+        # As Text, so that rich does not read brackets in an error as markup.
         table.add_row(*map(Text, cells), style=_STYLES.get(row.kind, ""))
     return table

@@ -1,4 +1,4 @@
-"""The page of one message: its whole life."""
+"""The page of one message, which shows its life."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from brokerproof.reports.pages import Page, render
 
 
 def render_message_page(life: MessageLife, page: Page) -> str:
-    """The page of a message."""
     anomalies = life.judged.anomalies if life.judged else ()
     return render(
         "message.html.j2",

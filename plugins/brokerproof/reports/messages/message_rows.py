@@ -1,7 +1,7 @@
-"""The rows of one message in a run's tables, and who published which messages.
+"""Reads the rows of one message from a run's tables, and the producers and seqs that a run has.
 
-Of a table only those row groups are read whose statistics may hold the message, and of these first the two columns that
-name it. Rows are decoded a batch at a time, so that memory does not grow with the table.
+Only row groups that may hold the message by their statistics are read, and of these first the two columns that name it.
+Rows are decoded batch by batch, so that memory does not grow with the table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS
 
-# A message that is delivered again and again may have any number of rows.
+# A limit, because a message that is delivered again and again may have any number of rows.
 _MOST_ROWS = 10_000
 _BATCH_ROWS = 65_536
 _READ_AHEAD: dict[str, Any] = {"batch_size": _BATCH_ROWS, "batch_readahead": 2, "fragment_readahead": 1}
@@ -31,7 +31,7 @@ _LARGEST_SEQ = 2**63 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class FoundRows:
-    """Rows of a table, times in microseconds, and a sentence for everything that could not be read."""
+    """Rows of a table, with times in microseconds, and a sentence for each file that could not be read."""
 
     rows: tuple[dict[str, Any], ...]
     problems: tuple[str, ...] = ()
@@ -46,9 +46,9 @@ def read_message_rows(
     columns: Sequence[str] | None = None,
     most_rows: int = _MOST_ROWS,
 ) -> FoundRows:
-    """The rows of a message in a table, at most `most_rows`. A file that cannot be read is named and left out.
+    """Return at most `most_rows` rows of a message in a table. A file that cannot be read becomes a problem.
 
-    They have the given columns, or else all that do not name the run or the message.
+    The rows have the given columns, or else all except those that name the run and the message.
     """
     if not 0 <= seq <= _LARGEST_SEQ:
         return FoundRows(rows=())
@@ -61,7 +61,7 @@ def read_message_rows(
 
 
 def read_all_rows(run: Run, table: str, *, most_rows: int = _MOST_ROWS) -> FoundRows:
-    """All rows of a table that has few, at most `most_rows`. A file that cannot be read is named and left out."""
+    """Return all rows of a small table, at most `most_rows`. A file that cannot be read becomes a problem."""
 
     def read(file: ds.ParquetFileFragment) -> Iterator[dict[str, Any]]:
         return _read_file(file, table)
@@ -70,14 +70,17 @@ def read_all_rows(run: Run, table: str, *, most_rows: int = _MOST_ROWS) -> Found
 
 
 def count_rows(run: Run, table: str) -> int:
-    """The number of rows of a table, from the footers of its files. Raises RunError for one that cannot be read."""
+    """Return the number of rows of a table, from its files' footers. Raises RunError if one cannot be read."""
     with _readable(run, table):
         content = _open_table(run, table)
         return 0 if content is None else int(content.count_rows())
 
 
 def list_publishers(run: Run) -> set[str]:
-    """The producers of `publishes`. A row group of one producer's is not opened. Raises RunError."""
+    """Return the producers of `publishes`. Row groups of a single producer are not opened.
+
+    Raises RunError if the table cannot be read.
+    """
     names: set[str] = set()
     with _readable(run, "publishes"):
         for group in _list_row_groups(run, "publishes"):
@@ -91,7 +94,10 @@ def list_publishers(run: Run) -> set[str]:
 
 
 def find_seqs(run: Run, table: str, producer: str) -> tuple[int, int] | None:
-    """The lowest and the highest seq of a producer in a table; None where it has no row. Raises RunError."""
+    """Return the lowest and the highest seq of a producer in a table, None if it has no row.
+
+    Raises RunError if the table cannot be read.
+    """
     ends: list[int] = []
     condition = ds.field("producer") == producer
     with _readable(run, table):
@@ -135,7 +141,7 @@ def _read_file(file: ds.ParquetFileFragment, table: str) -> Iterator[dict[str, A
 def _read_message(
     file: ds.ParquetFileFragment, table: str, producer: str, seq: int, columns: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    # A column that is missing would be read as null, and no row would be the message's.
+    # A missing column would be read as null, and no row would match the message.
     if lacking := [name for name in _NAMED_BY if name not in file.physical_schema.names]:
         raise RunError(f"it has no column {lacking[0]}")
     condition = (ds.field("producer") == producer) & (ds.field("seq") == seq)
@@ -148,7 +154,7 @@ def _read_message(
                 for first, batch in _read_batches(content, group, _NAMED_BY)
                 for index in _find_rows(batch, producer, seq)
             ]
-            # Most row groups do not hold the message, and the columns that name it are a small part of them.
+            # Most row groups do not hold the message, and the columns that name it are a small part of their size.
             for first, batch in _read_batches(content, group, columns) if found else ():
                 here = [index - first for index in found if first <= index < first + batch.num_rows]
                 yield from _to_rows(batch.take(here), table, columns) if here else ()
@@ -157,7 +163,7 @@ def _read_message(
 
 
 def _read_batches(content: pq.ParquetFile, group: int, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of a row group, and the number of the first of each batch. A scan of a data set decodes all at once."""
+    """Yield the batches of a row group, each with the number of its first row. A data set would decode all at once."""
     first = 0
     for batch in content.iter_batches(_BATCH_ROWS, row_groups=[group], columns=list(columns)):
         yield first, batch
@@ -171,7 +177,7 @@ def _find_rows(batch: pa.RecordBatch, producer: str, seq: int) -> list[int]:
 
 
 def _to_rows(batch: pa.RecordBatch, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Rows with these columns, times in microseconds. A column that the file lacks is null."""
+    """Return rows with these columns and times in microseconds. A column that the file lacks is null."""
     values = []
     for name in columns:
         kind = SCHEMAS[table].field(name).type
@@ -202,5 +208,5 @@ def _readable(run: Run, table: str) -> Iterator[None]:
 
 
 def _describe(error: Exception) -> str:
-    # Arrow's messages have several lines, and name the file once more.
+    # Arrow's messages have several lines and repeat the name of the file.
     return str(error).partition("\n")[0].rstrip(".")

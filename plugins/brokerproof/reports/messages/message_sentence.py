@@ -1,4 +1,4 @@
-"""One sentence of what became of a message, from what is known of it."""
+"""Composes one sentence about what happened to a message."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def compose_sentence(
     is_whole: bool,
     has_subscriptions: bool,
 ) -> str:
-    """Plain words about the message `name`.
+    """Return one sentence about the publishing, copies, deliveries and anomalies of the message `name`.
 
-    Nothing is denied that only a table in `doubtful` could show. Where the evidence of the life is not whole,
-    `is_whole` is False, and then nothing is called right.
+    If a table is in `doubtful`, the sentence does not deny anything that only this table could show. If `is_whole` is
+    False, the evidence of the life is not whole, and the message is not called right.
     """
     parts = [
         _describe_publishing(events, judged, "publishes" in doubtful),
@@ -61,7 +61,7 @@ def _describe_ack(events: Sequence[Event], acks: Sequence[Settled]) -> str:
 
 def _describe_storing(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
     copies = {
-        # A system without positions has one row for each copy.
+        # A system without positions has one row for each copy, so the row's number identifies it.
         (event.cluster, event.topic, event.partition, event.position or number): event.cluster
         for number, event in enumerate(events)
         if isinstance(event, Stored)

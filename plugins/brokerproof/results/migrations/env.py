@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that history_migration.py hands over.
+"""Runs the migrations on the connection that history_migration.py passes in its configuration.
 
 To add a migration, change history_schema.py. Then run
 `alembic.command.revision(make_migration_config(connection), "what and why", autogenerate=True)` on an empty database
@@ -13,8 +13,8 @@ context.configure(
     target_metadata=Base.metadata,
     # SQLite alters tables by building them again.
     render_as_batch=True,
-    # On SQLite, Alembic's default is False, because Python leaves CREATE TABLE outside of transactions. The engine in
-    # history_database.py puts it inside.
+    # Alembic's default on SQLite is False, because Python keeps CREATE TABLE out of transactions. The engine of
+    # history_database.py includes it.
     transactional_ddl=True,
 )
 with context.begin_transaction():

@@ -1,10 +1,10 @@
-"""How nodes of Pulsar and its clients see nodes of other regions: names, addresses, listeners, routes.
+"""How Pulsar's nodes and clients reach nodes of other regions: names, addresses, listeners, routes.
 
 Bookies and metadata stores are reached by their names. Every node has its own hosts file, which maps a name to the
-address that this node has to use. Brokers are reached by addresses, because Pulsar's client resolves names through
-Netty, which reads no hosts file of the JVM: each broker has a listener for every place, and a lookup names the listener
-that it wants. Brokerproof's own admin requests reach every broker at its own address, also after a redirect, so that a
-cut link does not stop the measurement.
+address that this node must use. Brokers are reached by addresses, because Pulsar's client resolves names through Netty,
+which does not read the JVM's hosts file. So each broker has a listener for every place, and a lookup names the listener
+that it wants. Brokerproof's own admin requests reach every broker at its own address, also after a redirect. So a cut
+link does not stop the measurement.
 """
 
 from __future__ import annotations
@@ -24,41 +24,43 @@ METADATA_PORT, BOOKIE_PORT, BROKER_PORT = 2181, 3181, 6650
 METADATA_ADMIN_PORT, METADATA_METRICS_PORT = 9990, 8000
 BOOKIE_HTTP_PORT = 8000
 BROKER_HTTP_PORT = 8080
-# Where a broker listens for clients in its own region, because no two listeners may have one address and port.
+# A broker's port for clients in its own region. It is another one because two listeners cannot share address and port.
 CLIENTS_PORT = 6652
 
-# Where a broker in a container listens for clients on this machine, at a port of which it is published.
+# The listener and port of a broker in a container for clients on this machine; a port of the machine leads to it.
 HOST_LISTENER, HOST_PORT = "host", 6653
 _HOST_BINDING = f"{HOST_LISTENER}:pulsar://0.0.0.0:{HOST_PORT}"
 
-# Found by name, at the one port that others need in other regions. Nodes of one ensemble need two more of each other.
+# Roles that are found by name: {role: the port that nodes of other regions need}. Nodes of one ensemble also use its
+# two ports.
 _NAMED: Mapping[str, int] = {Role.METADATA: METADATA_PORT, Role.BOOKIE: BOOKIE_PORT}
 
 
 def name_listener(place: str) -> str:
-    """The name of the listener for a place; `bindAddresses` takes only letters, digits and `_` in it."""
+    """Return the name of the listener for a place. `bindAddresses` allows only letters, digits and `_` in a name."""
     return place.replace("-", "_")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Addressing:
-    """The address of each node, and for each viewer the addresses at which it sees nodes of other regions."""
+    """The address of each node, and the addresses at which each viewer reaches nodes of other regions."""
 
     topology: Topology
     addresses: Mapping[str, str]
+    # {viewer, a node or a place: {node of another region: address}}
     views: Mapping[str, Mapping[str, str]]
-    # By node: the ports of this machine that lead to its service and to its admin REST.
+    # {node: the ports of this machine that lead to its service and to its admin REST}
     host_ports: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @classmethod
     def from_run(cls, run: Run) -> Addressing:
-        """The addresses that the run reserved."""
+        """Return the addresses that the run reserved."""
         facts = run.facts
         return cls(topology=run.topology, addresses=facts.addresses, views=facts.views, host_ports=facts.host_ports)
 
     @cached_property
     def hosts(self) -> Mapping[str, str]:
-        """The host name or address of each node in its cluster."""
+        """{node: host by which others know it}: its address, but its name if it is found by name across links."""
         if not self.topology.links:
             return self.addresses
         return {
@@ -66,7 +68,7 @@ class Addressing:
         }
 
     def map_hosts(self, viewer: str) -> dict[str, str]:
-        """The entries of a node's hosts file for the other nodes: {host name: address}."""
+        """Return {name: address} for a node's hosts file: all bookies and metadata stores. Empty without links."""
         return {
             name: self._find_address(viewer, name)
             for name, node in self.topology.nodes.items()
@@ -74,19 +76,20 @@ class Addressing:
         }
 
     def format_service_address(self, broker: str, region: str | None) -> str:
-        """Where clients in a region, or beside the cluster, find a broker: `ADDRESS:PORT`."""
+        """Return `ADDRESS:PORT` of a broker for clients in a region; without one, the broker's own address."""
         if region is None or region == self.topology.nodes[broker].region:
             return f"{self.addresses[broker]}:{BROKER_PORT}"
         return f"{self._find_address(name_clients_place(region), broker)}:{BROKER_PORT}"
 
     def join_web_urls(self, cluster: str) -> str:
-        """The admin URL of a cluster's brokers, all hosts in one."""
+        """Return the admin URL of a cluster, with all its brokers as hosts."""
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
         return "http://" + ",".join(f"{self.addresses[name]}:{BROKER_HTTP_PORT}" for name in brokers)
 
     def make_registration(self, cluster: str) -> dict[str, str]:
-        """The registration of a cluster, for brokers of other clusters: its broker service URL and, across links, the
-        listener to ask for. All other clusters get the same one, so topology_rules.py wants them in one region.
+        """Return the registration of a cluster with the others: broker service URL and, across links, listener name.
+
+        All other clusters get the same one, so topology_rules.py requires their brokers to be in one region.
         """
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
         regions = list_regions_replicating_to(self.topology, cluster) if self.topology.links else []
@@ -103,8 +106,10 @@ class Addressing:
         }
 
     def configure_listeners(self, broker: str) -> dict[str, str]:
-        """The configuration with which a broker announces its addresses: one for each place, and one for this machine
-        where its own ones are not here."""
+        """Return the settings by which a broker announces its addresses: one for each place.
+
+        A broker in a container also gets one for clients on this machine.
+        """
         if not self.topology.links:
             if broker not in self.host_ports:
                 return {}
@@ -138,7 +143,7 @@ class Addressing:
         }
 
     def publish(self, broker: str) -> dict[int, int]:
-        """{port of this machine: port of the broker}."""
+        """Return {port of this machine: port of the broker that it leads to}."""
         if broker not in self.host_ports:
             return {}
         service, admin = self.host_ports[broker]
@@ -148,7 +153,7 @@ class Addressing:
         return f"{HOST_LISTENER}:pulsar://127.0.0.1:{self.host_ports[broker][0]}"
 
     def routes(self) -> list[Route]:
-        """Every way from one region to another."""
+        """Return every route from a node or place to a node of another region. Empty without links."""
         return [
             Route(
                 viewer=viewer,
@@ -164,7 +169,7 @@ class Addressing:
         ]
 
     def _find_ways(self) -> Iterator[tuple[str, str, str, int]]:
-        """(viewer, its region, target, port)."""
+        """Yield (viewer, viewer's region, target, port) for each port that a viewer needs in another region."""
         if not self.topology.links:
             return
         nodes = self.topology.nodes

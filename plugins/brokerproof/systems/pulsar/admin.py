@@ -1,8 +1,8 @@
-"""Pulsar's and BookKeeper's admin REST, asked of whichever node answers.
+"""Requests to the admin REST of Pulsar's nodes. They go from node to node until one answers.
 
 Paths: Pulsar's admin API v2 (`/admin/v2/…`) on brokers, BookKeeper's HTTP API (`/api/v1/…`) on bookies, the commands of
-ZooKeeper's AdminServer (`/commands/…`) on metadata stores. Every answer is checked, because a node that is broken may
-answer anything; one that is not as expected is an AdminError like no answer.
+ZooKeeper's AdminServer (`/commands/…`) on metadata stores. Every answer is checked, because a broken node may answer
+anything. An unexpected answer raises AdminError, just as no answer does.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from brokerproof.errors import AdminError, shorten
 
 Answer = TypeVar("Answer")
 
-# From any broker to the topic's owner, which may have changed meanwhile.
+# Brokers redirect to the topic's owner, which may have changed meanwhile.
 _MOST_REDIRECTS = 5
 _LONGEST_QUOTE = 120
 
 
 class Admin:
-    """REST calls to any of several nodes: the one that answered last is asked first."""
+    """REST calls to any of several nodes. Nodes that did not answer are asked last."""
 
     def __init__(self, bases: Sequence[str], *, timeout_s: float = 10.0) -> None:
         self._bases = list(bases)
-        # A read may follow a redirect to the topic's owner; connecting to a dead loopback address is refused at once.
+        # A read may follow a redirect to the topic's owner. A dead loopback address refuses connections at once.
         self._http = httpx.Client(
             timeout=httpx.Timeout(timeout_s, connect=1.0),
             follow_redirects=True,
@@ -38,33 +38,36 @@ class Admin:
         )
 
     def get(self, path: str, expected: TypeAdapter[Answer], **parameters: Any) -> Answer:
-        """The answer in JSON. Raises AdminError."""
+        """Return the JSON answer, checked against `expected`. Raises AdminError."""
         return parse_json(self._send("GET", path, parameters=parameters), expected)
 
     def find(self, path: str, expected: TypeAdapter[Answer], *, absent: str, **parameters: Any) -> Answer | None:
-        """The answer in JSON, None where the node says 404 with the text `absent`. Raises AdminError."""
+        """Return the JSON answer, checked against `expected`; None if it is 404 with the text `absent`.
+
+        Raises AdminError.
+        """
         response = self._send("GET", path, parameters=parameters)
         if response.status_code == 404 and _decode(response).strip() == absent:
             return None
         return parse_json(response, expected)
 
     def get_text(self, path: str, expected: re.Pattern[str]) -> str:
-        """The answer in plain text. Raises AdminError."""
+        """Return the answer in plain text, which must match `expected`. Raises AdminError."""
         return parse_text(self._send("GET", path), expected)
 
     def get_headers(self, path: str) -> Mapping[str, str]:
-        """The headers of the answer. Raises AdminError."""
+        """Return the headers of the answer. Raises AdminError."""
         response = self._send("GET", path)
         check_status(response)
         return response.headers
 
     def change(self, method: str, path: str, body: Any = None, *, accept: Sequence[int] = ()) -> None:
-        """Change something. Statuses in `accept` count as done, such as 409 for what exists already."""
+        """Send a change. Statuses in `accept` count as success, such as 409 if it exists already. Raises AdminError."""
         response = self._send(method, path, body=body)
         if response.status_code not in accept:
             check_status(response)
         if response.request.method != method:
-            # So do the statuses 301, 302 and 303; Pulsar sends changes on with 307.
+            # The statuses 301, 302 and 303 make the client repeat it as a GET. Pulsar redirects changes with 307.
             raise AdminError(f"{method} {path} was redirected to a read, so it changed nothing")
 
     def _send(
@@ -89,16 +92,16 @@ class Admin:
 
 
 def request(http: httpx.Client, method: str, url: str, **options: Any) -> httpx.Response:
-    """The whole answer of one node, with any status. Raises AdminError where none came."""
+    """Return the answer of one node, with any status. Raises AdminError if there is none."""
     try:
         return http.request(method, url, **options)
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-        # The last two come of redirects to what is no URL, or to a host that cannot be encoded.
+        # The last two errors come from redirects to an invalid URL or to a host that cannot be encoded.
         raise AdminError(f"{method} {url} got no answer: {str(error) or type(error).__name__}") from None
 
 
 def check_status(response: httpx.Response) -> None:
-    """Raises AdminError where the node did not do what it was asked for."""
+    """Raises AdminError if the node answered with an error status."""
     if not response.is_success:
         reason = _decode(response).strip().splitlines()[:1]
         raise AdminError(
@@ -108,7 +111,7 @@ def check_status(response: httpx.Response) -> None:
 
 
 def parse_json(response: httpx.Response, expected: TypeAdapter[Answer]) -> Answer:
-    """An answer in JSON; an empty body counts as null. Raises AdminError."""
+    """Return a JSON answer, checked against `expected`; an empty body counts as null. Raises AdminError."""
     check_status(response)
     try:
         return expected.validate_json(response.content or b"null")
@@ -120,13 +123,13 @@ def parse_json(response: httpx.Response, expected: TypeAdapter[Answer]) -> Answe
 
 
 def read_text(response: httpx.Response) -> str:
-    """An answer in any text. Raises AdminError."""
+    """Return the text of an answer. Raises AdminError for an error status."""
     check_status(response)
     return _decode(response)
 
 
 def parse_text(response: httpx.Response, expected: re.Pattern[str]) -> str:
-    """An answer in plain text, without quotes around it. Raises AdminError."""
+    """Return the text of an answer, without quotes around it. Raises AdminError unless it matches `expected`."""
     text = read_text(response).strip().strip('"')
     if expected.fullmatch(text) is None:
         raise _make_unexpected(response, f"Input should match `{expected.pattern}`", text)
@@ -143,12 +146,11 @@ def _name_request(response: httpx.Response) -> str:
 
 
 def _describe(value: Any) -> str:
-    """A part of an answer, as it came."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _decode(response: httpx.Response) -> str:
-    # Not `response.text`: an answer may name an encoding that decodes to no text.
+    # Not `response.text`, because an answer may name an encoding that cannot decode it.
     return response.content.decode("utf-8", "replace")

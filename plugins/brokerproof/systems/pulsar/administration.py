@@ -1,4 +1,4 @@
-"""Changes Pulsar's clusters: sets the topology's policies on them and moves the topic."""
+"""The administration of Pulsar's clusters: it sets the topology's policies on them and unloads the topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof.systems.pulsar.topic import parse_namespace
 
 
 class PulsarAdministration:
-    """The clusters of one run, as their administrator."""
+    """The administration of one run's clusters."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.topology = run, run.topology
@@ -21,9 +21,9 @@ class PulsarAdministration:
         self._addressing = Addressing.from_run(run)
 
     def configure(self) -> list[str]:
-        """Register the clusters with each other; set racks, tenants, namespaces and isolation.
+        """Register the clusters with each other, then set racks, tenants, namespaces, isolation and partitions.
 
-        Brokers restart where they have to know their own region, because they look it up once.
+        Brokers that need their own region have to restart, because they look it up only once.
         """
         for cluster in self.clusters.values():
             configuration.register(cluster.brokers, self._registrations)
@@ -39,7 +39,6 @@ class PulsarAdministration:
         ]
 
     def check_configuration(self) -> None:
-        """Read back everything that `configure` set, from every cluster."""
         workload = self.run.scenario.workload
         for name, cluster in self.clusters.items():
             configuration.check(
@@ -47,7 +46,7 @@ class PulsarAdministration:
             )
 
     def reassign(self, cluster: str | None = None) -> None:
-        """Unload the bundles that the partitions are in: to unload a topic alone leaves it with its owner."""
+        """Unload the bundles of the partitions. Unloading only the topic would leave it with its owner."""
         found = self._find_cluster(cluster)
         namespace = parse_namespace(found.topic)
         for _, path in found.partitions:
@@ -55,7 +54,7 @@ class PulsarAdministration:
             found.brokers.change("PUT", f"/admin/v2/namespaces/{namespace}/{bundle}/unload")
 
     def unload(self, cluster: str) -> None:
-        """Close the topic, so that the next reads come from bookies and not from a broker's cache."""
+        """Close the topic in a cluster, so that the next reads come from bookies and not from a broker's cache."""
         found = self.clusters[cluster]
         for _, path in found.partitions:
             found.brokers.change("PUT", path + "/unload")

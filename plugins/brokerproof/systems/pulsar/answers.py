@@ -1,8 +1,8 @@
-"""What Pulsar's nodes answer, as far as it is read: one model or type for each answer, with the check of every field.
+"""The answers of Pulsar's nodes: one model or type for each answer, which checks every field that is read.
 
 A node that is starting, ending or cut off may answer anything: a page of HTML, an object without the fields, a number
-as text. Fields are therefore strict, and fields that nobody reads are ignored. A `TypeAdapter` is made once, here,
-because to make one takes 120 µs and to use it 2 µs.
+as text. So the fields are strict. Fields that are not read are ignored. Each `TypeAdapter` is made once, here, because
+making one takes 120 µs and using it 2 µs.
 """
 
 from __future__ import annotations
@@ -24,33 +24,32 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-# Java's `long`.
+# The largest value of Java's `long`.
 _HIGHEST = 2**63 - 1
-# A topic that is open is in a ledger, so its positions are in one too. Before a ledger's first entry, the entry is -1.
+# An open topic has a ledger, so the ledger of its positions is never -1. The entry is -1 before a ledger's first entry.
 _POSITION = re.compile(r"([0-9]{1,18}):(-1|[0-9]{1,18})")
 _NODE = re.compile(r"([^\s/<>]+):[0-9]{1,5}")
-# BookKeeper's words, with status 404, where no ledger lacks a copy. With the same status it answers where it could not
-# find out (`ListUnderReplicatedLedgerService`).
+# BookKeeper's answer, with status 404, if no ledger lacks a copy. It has the same status if BookKeeper could not find
+# out, so the text is compared (`ListUnderReplicatedLedgerService`).
 NO_UNDER_REPLICATED_LEDGERS = "No under replicated ledgers found"
-# A bundle's range of hashes, as it stands in the paths of the admin REST.
+# A bundle's range of hashes, as paths of the admin REST have it.
 BUNDLE = re.compile(r"0x[0-9a-f]{8}_0x[0-9a-f]{8}")
-# What a broker says with status 200 where it is healthy or ready, and a bookie where it is ready (`OK`).
+# The answer, with status 200, of a healthy or ready broker, and of a ready bookie (`OK`).
 HEALTHY = re.compile(r"ok", re.IGNORECASE)
 
 
 class EntryPosition(NamedTuple):
-    """Where an entry is in a topic's log; `LEDGER:ENTRY` in Pulsar's answers."""
+    """The position of an entry in a topic's log; `LEDGER:ENTRY` in Pulsar's answers."""
 
     ledger: int
     entry: int
 
     def __str__(self) -> str:
-        """As Pulsar writes it."""
         return f"{self.ledger}:{self.entry}"
 
 
 def parse_position(text: object) -> EntryPosition:
-    """The position of `LEDGER:ENTRY`. Raises ValueError, also for `-1:-1`, which is nowhere."""
+    """Return the position of `LEDGER:ENTRY`. Raises ValueError, also for `-1:-1`, which is no position."""
     match = _POSITION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise PydanticCustomError("position", "Input should be a position `LEDGER:ENTRY`")
@@ -58,7 +57,7 @@ def parse_position(text: object) -> EntryPosition:
 
 
 def parse_host(node: str) -> str:
-    """The host of `HOST:PORT`. Raises ValueError."""
+    """Return the host of `HOST:PORT`. Raises ValueError."""
     match = _NODE.fullmatch(node)
     if match is None:
         raise PydanticCustomError("node", "Input should be a node `HOST:PORT`")
@@ -66,7 +65,7 @@ def parse_host(node: str) -> str:
 
 
 def _parse_url_host(url: str) -> str:
-    """The host of a URL. Raises ValueError."""
+    """Return the host of a URL. Raises ValueError."""
     host = urlparse(url).hostname
     if not host:
         raise PydanticCustomError("url", "Input should be a URL with a host")
@@ -74,7 +73,7 @@ def _parse_url_host(url: str) -> str:
 
 
 def _get_bookie_id(bookie: Any) -> Any:
-    """`HOST:PORT`, which is an object with an `id` in some versions of the API."""
+    """Return a bookie's `HOST:PORT`; in some versions of the API it is the `id` of an object."""
     return bookie.get("id") if isinstance(bookie, dict) else bookie
 
 
@@ -87,19 +86,19 @@ BookieHost = Annotated[NodeHost, BeforeValidator(_get_bookie_id)]
 
 
 class _Answer(BaseModel):
-    """Base of the answers: strict, frozen, and only with the fields that are read."""
+    """The base of all answers: strict, frozen, and only with the fields that are read."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
 class _CamelCaseAnswer(_Answer):
-    """Base of the answers of Pulsar and BookKeeper."""
+    """The base of the answers of Pulsar and BookKeeper, whose fields are in camel case."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
 
 class TopicLookup(_CamelCaseAnswer):
-    """Who serves a topic."""
+    """The broker that serves a topic, by its host."""
 
     broker_host: UrlHost = Field(alias="brokerUrl")
 
@@ -115,13 +114,13 @@ class ReplicatorStats(_CamelCaseAnswer):
     """The replication to another cluster, and from it, in a topic's stats."""
 
     replication_backlog: Count
-    # It is negative where the clocks of two clusters differ.
+    # It can be negative, because the clocks of two clusters differ.
     replication_delay_in_seconds: Number
     msg_in_count: Count
 
 
 class TopicStats(_CamelCaseAnswer):
-    """A topic's stats; subscriptions by name, replicators by the other cluster's name."""
+    """A topic's stats: {name: subscription} and {other cluster: replicator}."""
 
     msg_in_counter: Count
     subscriptions: dict[str, SubscriptionStats]
@@ -129,20 +128,20 @@ class TopicStats(_CamelCaseAnswer):
 
 
 class TopicLedger(_CamelCaseAnswer):
-    """A ledger of a topic's log. The open one has 0 entries here."""
+    """A ledger of a topic's log. The open ledger has 0 `entries` here."""
 
     ledger_id: Count
     entries: Count
 
 
 class Cursor(_CamelCaseAnswer):
-    """How far a subscription or a replicator is: everything up to this position is acknowledged."""
+    """The cursor of a subscription or a replicator: every entry up to its position is acknowledged."""
 
     mark_delete_position: Position
 
 
 class TopicInternals(_CamelCaseAnswer):
-    """A topic's log (`internalStats`); cursors by name."""
+    """A topic's log (`internalStats`), with {name: cursor}."""
 
     last_confirmed_entry: Position
     ledgers: list[TopicLedger]
@@ -150,26 +149,26 @@ class TopicInternals(_CamelCaseAnswer):
 
 
 class LedgerMetadata(_CamelCaseAnswer):
-    """Where the copies of a ledger's entries are: the bookies' hosts by the first entry that they hold."""
+    """The metadata of a ledger. `all_ensembles` is {first entry: hosts of the bookies from this entry on}."""
 
     state: str = Field(min_length=1)
     all_ensembles: dict[Count, Annotated[list[BookieHost], Field(min_length=1)]] = Field(min_length=1)
 
 
 class CommandDone(_Answer):
-    """What ZooKeeper's AdminServer answers to a command. Where it cannot, it says so in `error`, with status 200."""
+    """The answer of ZooKeeper's AdminServer to a command. If the command failed, `error` is a text, with status 200."""
 
     error: None
 
 
 class Sessions(CommandDone):
-    """The metadata store's sessions, each with the paths that last as long as it does."""
+    """The metadata store's sessions: {session: paths that exist until the session ends}."""
 
     session_id_to_ephemeral_paths: dict[str, list[str]]
 
 
 class Leadership(CommandDone):
-    """Whether the node leads the others of its metadata store; one that is alone does not answer this."""
+    """Whether the node leads the others of its metadata store. A store of one node does not answer this."""
 
     is_leader: bool
 
@@ -184,17 +183,17 @@ TOPIC_LOOKUP = TypeAdapter(TopicLookup)
 TOPIC_STATS = TypeAdapter(TopicStats)
 TOPIC_INTERNALS = TypeAdapter(TopicInternals)
 BROKERS = TypeAdapter(list[NodeHost], config=ConfigDict(strict=True))
-# By `HOST:PORT`, nothing where host names are not asked for.
+# {`HOST:PORT`: host name, or None because host names are not asked for}
 BOOKIES = TypeAdapter(dict[NodeHost, str | None], config=ConfigDict(strict=True))
 LEDGER_METADATA = TypeAdapter(dict[Count, LedgerMetadata], config=ConfigDict(strict=True))
-# Where there is none, BookKeeper answers with 404.
+# If there is no such ledger, BookKeeper answers 404.
 UNDER_REPLICATED = TypeAdapter(Annotated[list[Count], Field(min_length=1)], config=ConfigDict(strict=True))
 COMMAND_DONE = TypeAdapter(CommandDone)
 SESSIONS = TypeAdapter(Sessions)
 LEADERSHIP = TypeAdapter(Leadership)
-# By group, then by `HOST:PORT`.
+# {group: {`HOST:PORT`: rack}}
 RACKS = TypeAdapter(dict[str, dict[str, Rack]], config=ConfigDict(strict=True))
-# Settings that are compared as a whole with those wanted; nothing where nothing was set.
+# The answer to a request for a policy; None if the policy was never set.
 SETTINGS = TypeAdapter(dict[str, JsonValue] | None, config=ConfigDict(strict=True))
 NAMES = TypeAdapter(list[str], config=ConfigDict(strict=True))
 SWITCH = TypeAdapter(bool | None, config=ConfigDict(strict=True))

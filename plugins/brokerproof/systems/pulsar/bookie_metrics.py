@@ -1,4 +1,4 @@
-"""Reads the two counters that matter out of a bookie's Prometheus page."""
+"""The counters of bytes written and read, from a bookie's metrics in Prometheus' format."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LINE = re.compile(r"^(?P<name>bookie_(?:WRITE|READ)_BYTES)(?:\{[^}]*\})?\s+(?P<
 
 
 def parse_bookie_counters(page: str) -> dict[SampledMetric, int]:
-    """`bytes_written` and `bytes_read` since the bookie started, from the text of its /metrics.
+    """Return {metric: bytes since the bookie started}, for bytes written and read, from the text of its /metrics.
 
-    Raises AdminError where one of them is not there, or is no count.
+    Raises AdminError if one of them is missing or is not a count.
     """
     counters: dict[SampledMetric, int] = {}
     for match in _LINE.finditer(page):

@@ -1,7 +1,7 @@
-"""Class data archives: they keep what a JVM learned about its classes, so that the next one of its role starts faster.
+"""Class data archives: a JVM's data about its classes, with which later JVMs of the same role start faster.
 
-Java's application class data sharing (JEP 310, and `VM.cds static_dump` of jcmd). An archive belongs to one Java and
-one distribution; a JVM that finds it unfit starts without it.
+It is Java's application class data sharing (JEP 310, and `VM.cds static_dump` of jcmd). An archive belongs to one Java
+and one distribution. A JVM that cannot use it starts without it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _DUMP_TIMEOUT_S = 120.0
 
 
 def archive(role: str, *, java: Path, version: str, heap_mb: int) -> Path:
-    """Where the archive of a role is, or would be."""
+    """Return the path of a role's archive, which need not exist."""
     identity = f"{java.resolve()}|{(java.parents[1] / 'release').read_text(encoding='utf-8')}|{heap_mb}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return locate_cache() / "class-data" / f"pulsar-{version}-{role}-{digest}.jsa"
 
 
 def dump(path: Path, *, java: Path, pid: int, timeout_s: float = _DUMP_TIMEOUT_S) -> bool:
-    """Make an archive from a running node, which goes on as it was. Returns whether it worked."""
+    """Make an archive from a running node, which goes on unchanged. Returns whether it succeeded."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with stage_file(path) as unfinished:
-            # Java lists the classes beside the archive, and leaves the list where it fails.
+            # Java writes a list of classes next to the archive, and leaves it there if it fails.
             with _removed_in_the_end(unfinished.with_name(f"{unfinished.name}.classlist")):
                 result = subprocess.run(
                     [java.parent / "jcmd", str(pid), "VM.cds", "static_dump", str(unfinished)],

@@ -1,4 +1,4 @@
-"""Pulsar's own Python client behind the jobs' protocol."""
+"""Pulsar's own Python client, adapted to the protocols in systems/clients.py."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from brokerproof.systems.pulsar import topic
 from brokerproof.systems.pulsar.addressing import Addressing, name_listener
 from brokerproof.systems.pulsar.roles import Role
 
-# Identity travels beside the payload, so that a corrupted payload still says whose it is. The client does not show the
-# broker's own `replicated_from` (3.13 has no accessor for it), so a message also says where it was published.
+# Properties of each message. They identify it even if its payload is corrupted. The home is the cluster that it was
+# published to, because the client (3.13) has no accessor for the broker's own `replicated_from`.
 _PRODUCER, _SEQ, _HOME = "bp-producer", "bp-seq", "bp-home"
 
 _TYPES = {
@@ -29,7 +29,7 @@ _TYPES = {
     SubscriptionType.KEY_SHARED: pulsar.ConsumerType.KeyShared,
 }
 
-# The client gives these errors before anything leaves the process. After any other error, the message may be written.
+# The client gives these errors before it sends anything. After any other error, the message may be stored.
 _NOT_WRITTEN = (
     pulsar.Result.MessageTooBig,
     pulsar.Result.ProducerQueueIsFull,
@@ -39,7 +39,7 @@ _NOT_WRITTEN = (
 
 
 class PulsarClients:
-    """One client of one cluster, in a region or, without one, beside the cluster."""
+    """One Pulsar client, connected to a cluster from a region; without a region, directly, across no link."""
 
     def __init__(self, run: Run, cluster: str, region: str | None = None) -> None:
         self._cluster = cluster
@@ -52,12 +52,12 @@ class PulsarClients:
             listener_name=None if region is None else name_listener(name_clients_place(region)),
             operation_timeout_seconds=self._settings.operation_timeout_s,
             connection_timeout_ms=int(self._settings.connection_timeout_s * 1000),
-            # A Python logger would be called from the client's threads, which then wait for Python's lock.
+            # A Python logger would be called on the client's threads, which then wait for Python's lock.
             logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn),
         )
 
     def producer(self, name: str) -> PulsarProducer:
-        """A producer; messages of a key go to one partition."""
+        """Return a new producer. Messages of one key go to one partition."""
         return PulsarProducer(
             name,
             self._cluster,
@@ -65,7 +65,6 @@ class PulsarClients:
         )
 
     def consumer(self, subscription: Subscription, name: str) -> PulsarConsumer:
-        """A consumer from the earliest message on."""
         return PulsarConsumer(
             self._client.subscribe(
                 self._topic,
@@ -80,28 +79,28 @@ class PulsarClients:
         )
 
     def reader(self, partition: int, start: Position | None = None) -> PulsarReader:
-        """A reader of one partition."""
         name = self._topic + (f"-partition-{partition}" if partition >= 0 else "")
-        # A reader begins behind the entry that it is given.
-        first = MessageId.earliest if start is None else MessageId(partition, start.segment, start.offset - 1, -1)
-        return PulsarReader(self._client.create_reader(name, first), self._cluster, partition)
+        first = MessageId.earliest if start is None else MessageId(partition, start.segment, start.offset, -1)
+        # The broker reads the entry of a start position even if the reader is to begin behind it, which fails behind an
+        # unreadable part (`getNonDurableSubscription` of PersistentTopic). So the reader begins with `start` itself.
+        reader = self._client.create_reader(name, first, start_message_id_inclusive=start is not None)
+        return PulsarReader(reader, self._cluster, partition)
 
     def close(self) -> None:
-        """Close the client."""
         self._client.close()
 
 
 def make_producer_settings(client: Client) -> dict[str, Any]:
-    """What a producer of Pulsar's client is made with, beside its topic and its name."""
+    """Return the arguments of `create_producer`, except the topic and the producer's name."""
     return {
         "send_timeout_millis": int(client.send_timeout_s * 1000),
-        # The job bounds what is pending itself, because a full queue inside the client fails or blocks.
+        # The job limits pending messages itself, because a full queue inside the client fails or blocks.
         "max_pending_messages": client.max_pending + 1000,
         "max_pending_messages_across_partitions": 50 * client.max_pending,
         "batching_enabled": client.batches,
         "batching_max_publish_delay_ms": max(1, client.batching_delay_ms),
-        # The client counts the messages of all keys together, and refuses 1. With batches by key it begins to wait anew
-        # with each key (`isFirstMessageToAdd` of its BatchMessageKeyBasedContainer), at most until so many have come.
+        # The client counts the messages of all keys together, and refuses 1. With batches by key, each new key restarts
+        # its delay (`isFirstMessageToAdd` of its BatchMessageKeyBasedContainer), at most until this number is reached.
         "batching_max_messages": max(2, client.batching_messages),
         "batching_type": pulsar.BatchingType.KeyBased if client.batch_by_key else pulsar.BatchingType.Default,
         "block_if_queue_full": False,
@@ -109,14 +108,14 @@ def make_producer_settings(client: Client) -> dict[str, Any]:
 
 
 class PulsarProducer:
-    """One producer."""
+    """One producer of Pulsar's client."""
 
     def __init__(self, name: str, cluster: str, producer: pulsar.Producer) -> None:
         self._identity = {_PRODUCER: name, _HOME: cluster}
         self._producer = producer
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
-        """Publish; `settle` runs on the client's I/O thread and must be quick."""
+        """Publish. `settle` must be quick: it runs on the client's I/O thread, or here after an exception."""
 
         def answered(result: pulsar.Result, message_id: MessageId) -> None:
             settle(_settled(result, message_id))
@@ -129,41 +128,37 @@ class PulsarProducer:
             settle(Settled(AttemptOutcome.UNKNOWN, error=type(error).__name__))
 
     def close(self) -> None:
-        """Close; what is pending is settled by the client as failed to send, which is unknown here."""
+        """Close the producer. The client settles pending attempts with an error, which counts as `unknown`."""
         self._producer.close()
 
 
 class PulsarConsumer:
-    """One consumer."""
+    """One consumer of Pulsar's client."""
 
     def __init__(self, consumer: pulsar.Consumer, cluster: str) -> None:
         self._consumer, self._cluster = consumer, cluster
 
     def receive(self, timeout_s: float) -> Received | None:
-        """The next message."""
         try:
             return _received(self._consumer.receive(timeout_millis=int(timeout_s * 1000)), self._cluster, None)
         except pulsar.Timeout:
             return None
 
     def acknowledge(self, received: Received) -> None:
-        """Individually."""
         self._consumer.acknowledge(received.handle)
 
     def close(self) -> None:
-        """Close."""
         self._consumer.close()
 
 
 class PulsarReader:
-    """One reader."""
+    """One reader of Pulsar's client."""
 
     def __init__(self, reader: pulsar.Reader, cluster: str, partition: int) -> None:
         self._reader, self._cluster, self._partition = reader, cluster, partition
         self._next: Position | None = None
 
     def read(self, timeout_s: float) -> Received | None:
-        """The next message."""
         try:
             message = self._reader.read_next(timeout_millis=int(timeout_s * 1000))
         except pulsar.Timeout:
@@ -172,15 +167,16 @@ class PulsarReader:
         return _received(message, self._cluster, self._partition)
 
     def at_end(self) -> bool:
-        """By the broker's last message id."""
         return not self._reader.has_message_available()
 
     def next_position(self) -> Position | None:
-        """Behind the entry of the last message. The rest of its batch is what `at_end` knows of."""
+        """Return the position behind the last message's entry; None before the first message.
+
+        The entry may hold more messages of a batch. `at_end` is true only after these.
+        """
         return self._next
 
     def close(self) -> None:
-        """Close."""
         self._reader.close()
 
 
@@ -188,7 +184,7 @@ def _settled(result: pulsar.Result, message_id: MessageId) -> Settled:
     if result != pulsar.Result.Ok:
         outcome = AttemptOutcome.FAILED if result in _NOT_WRITTEN else AttemptOutcome.UNKNOWN
         return Settled(outcome, error=str(result).removeprefix("Result."))
-    # A deduplicated retry is answered with (-1, -1): no position.
+    # A deduplicated retry is acked at (-1, -1), which is no position.
     position = None
     if message_id.ledger_id() >= 0:
         batch = message_id.batch_index()
@@ -197,7 +193,7 @@ def _settled(result: pulsar.Result, message_id: MessageId) -> Settled:
 
 
 def _received(message: pulsar.Message, cluster: str, partition: int | None) -> Received:
-    """`replicated_from` is the home that the message names, None where it was read from its home."""
+    """Return the message as `Received`. Its `replicated_from` is the home that it names, None if that is `cluster`."""
     identity = message.properties()
     message_id = message.message_id()
     batch = message_id.batch_index()

@@ -1,4 +1,4 @@
-"""One Pulsar cluster of a run: how its nodes are asked, which of them live, and who owns the topic."""
+"""One Pulsar cluster of a run: the requests to its nodes, the nodes that are alive, and the topic's owner."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from brokerproof.systems.pulsar.roles import Role
 
 
 def make_clusters(run: Run, *, patience_s: float = 10.0) -> dict[str, PulsarCluster]:
-    """Every cluster of a run, by name. Its requests wait `patience_s` seconds for the answer of a node."""
+    """Return {name: cluster} of a run. Each request waits `patience_s` seconds for a node's answer."""
     return {name: PulsarCluster(run, name, patience_s=patience_s) for name in run.topology.clusters}
 
 
 class PulsarCluster:
-    """One cluster, which answers over the REST of its brokers and bookies."""
+    """One cluster, asked over the REST of its brokers, bookies and metadata store."""
 
     def __init__(self, run: Run, name: str, *, patience_s: float) -> None:
         self.run, self.name, self.topology = run, name, run.topology
@@ -40,44 +40,42 @@ class PulsarCluster:
 
     @cached_property
     def brokers(self) -> Admin:
-        """Admin REST of the brokers."""
         return self._admin(Role.BROKER, BROKER_HTTP_PORT)
 
     @cached_property
     def bookies(self) -> Admin:
-        """HTTP API of the bookies."""
         return self._admin(Role.BOOKIE, BOOKIE_HTTP_PORT)
 
     @cached_property
     def metadata_store(self) -> MetadataAdmin:
-        """AdminServer of each of the metadata store's nodes."""
         names = metadata_store.nodes(self.topology, self.name)
         urls = {name: f"http://{self.addresses[name]}:{METADATA_ADMIN_PORT}" for name in names}
         return MetadataAdmin(urls, timeout_s=self.patience_s)
 
     def _admin(self, role: Role, port: int) -> Admin:
         stores = Counter(self.topology.nodes[name].region for name in metadata_store.nodes(self.topology, self.name))
-        # A node that is cut off from the metadata store answers from memory, so those beside most of it come first.
+        # A node that is cut off from the metadata store answers from memory, so the nodes in the region with most of
+        # the store's nodes are asked first.
         names = sorted(self.names(role=role), key=lambda name: -stores[self.topology.nodes[name].region])
         return Admin([f"http://{self.addresses[name]}:{port}" for name in names], timeout_s=self.patience_s)
 
     @cached_property
     def partitions(self) -> list[tuple[int, str]]:
-        """(number, admin path) of each partition; number -1 for a topic without."""
+        """(number, admin path) of each partition. A topic without partitions has the number -1."""
         path = topic.make_admin_path(self.topic)
         numbers = self.run.scenario.workload.list_partitions()
         return [(number, path if number < 0 else f"{path}-partition-{number}") for number in numbers]
 
     @cached_property
     def others(self) -> list[str]:
-        """The clusters that the topic is replicated to from here."""
+        """The clusters that this cluster replicates the topic to."""
         return list_clusters_reached(self.topology, self.name, topic.parse_namespace(self.topic))[1:]
 
     def find_owner(self, path: str | None = None) -> str:
-        """The owner of the partition at an admin path, by default of the first one.
+        """Return the owner of the partition with an admin path, by default the first partition.
 
-        It comes from the lookup service, which assigns the partition if no broker owns it. Raises AdminError if no
-        broker answers, or if the answer names a node that the run does not have.
+        The answer comes from the lookup service, which assigns the partition if no broker owns it. Raises AdminError if
+        no broker answers, or if the answer names a node that the run does not have.
         """
         path = (path or self.partitions[0][1]).replace("/admin/v2/", "/lookup/v2/topic/", 1)
         host = self.brokers.get(path, answers.TOPIC_LOOKUP).broker_host
@@ -86,7 +84,7 @@ class PulsarCluster:
         return self._node_at[host]
 
     def list_alive_brokers(self) -> list[str]:
-        """Brokers as they registered themselves; where none of them answers, the metadata store is asked."""
+        """Return the registered brokers. If no broker answers, the metadata store is asked."""
         try:
             hosts = self.brokers.get(f"/admin/v2/brokers/{self.name}", answers.BROKERS)
         except AdminError:
@@ -94,7 +92,7 @@ class PulsarCluster:
         return sorted(self.node_names(hosts))
 
     def list_alive_bookies(self) -> list[str]:
-        """Bookies that registered as writable; where none of them answers, the metadata store is asked."""
+        """Return the bookies that registered as writable. If no bookie answers, the metadata store is asked."""
         try:
             bookies = self.bookies.get("/api/v1/bookie/list_bookies", answers.BOOKIES, type="rw")
         except AdminError:
@@ -102,33 +100,33 @@ class PulsarCluster:
         return sorted(self.node_names(bookies))
 
     def _list_registered(self, folder: str) -> list[str]:
-        """The hosts that sessions registered in a folder of the metadata store, asked last: it lists all sessions."""
+        """Return the hosts that are registered in a folder of the metadata store, from the list of all sessions."""
         folder = f"{metadata_store.chroot(self.topology, self.name)}{folder}/"
         sessions = self.metadata_store.get("/commands/dump", answers.SESSIONS).session_id_to_ephemeral_paths.values()
         found = [path.removeprefix(folder) for held in sessions for path in held if path.startswith(folder)]
         try:
-            # One level further down are those that serve reads only.
+            # Read-only bookies are one level further down.
             return [answers.parse_host(name) for name in found if "/" not in name]
         except ValueError as error:
             raise AdminError(f"{folder} in the metadata store holds something else than nodes: {error}") from None
 
     def count_published(self) -> int:
-        """Sum of the partitions' msgInCounter, without the messages replicated to here, which this counter includes."""
+        """Return the sum of the partitions' `msgInCounter`, less the messages replicated to here that it includes."""
         stats = [self.brokers.get(path + "/stats", answers.TOPIC_STATS) for _, path in self.partitions]
         replicated = (other.msg_in_count for one in stats for other in one.replication.values())
         return sum(one.msg_in_counter for one in stats) - sum(replicated)
 
     @cached_property
     def subscriptions(self) -> list[Subscription]:
-        """The workload's subscriptions that are on this cluster at some time."""
+        """The workload's subscriptions that have consumers on this cluster at some time."""
         return [
             one for one in self.run.scenario.workload.subscriptions if self.name in one.list_clusters(self.topology)
         ]
 
     def names(self, role: Role, region: str | None = None) -> list[str]:
-        """The cluster's nodes of a role, in a region or in all."""
+        """Return the cluster's nodes of a role, in a region or in all regions."""
         return self.topology.clusters[self.name].names(role=role, region=region)
 
     def node_names(self, hosts: Iterable[str]) -> list[str]:
-        """The nodes that hosts or addresses belong to. An unknown one stays as it is."""
+        """Return the names of the nodes with these hosts or addresses. An unknown host stays as it is."""
         return [self._node_at.get(host, host) for host in hosts]

@@ -1,6 +1,6 @@
 """The policies that a topology sets on a Pulsar cluster: racks, tenants, namespaces, isolation.
 
-Each policy is stated once, with how it is set and how it is read back.
+Each policy is defined once, with the requests that set it and those that read it back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
 
 _RACKS = "/admin/v2/bookies/racks-info"
-# Every message must still be stored at the read-back, also after it was consumed.
+# Every message must still be stored at the read-back, even if it was consumed.
 _RETENTION = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 # The registration of a cluster: {"serviceUrl": …, "brokerServiceUrl": …} and, across links, {"listenerName": …}.
 Registration = Mapping[str, str]
@@ -31,7 +31,7 @@ Registration = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Change:
-    """A request that sets something; a status in `accept` counts as done."""
+    """A request that changes a setting. A status in `accept` counts as success."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Value:
-    """A value that the cluster must answer with: its name in messages, and how to find it in the answer."""
+    """A value that the cluster must answer: its name in messages, and the function that reads it from the answer."""
 
     name: str
     wanted: Any
@@ -50,25 +50,26 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """One policy of a cluster: how to set it, and the requests and values with which to read it back."""
+    """One policy of a cluster: the requests that set it, and the values with which it is read back."""
 
     changes: Sequence[Change]
+    # The path and the type of the answer with which it is read back.
     path: str = ""
     expected: TypeAdapter[Any] = SETTINGS
     values: Sequence[Value] = ()
 
 
 def register(brokers: Admin, registrations: Mapping[str, Registration]) -> None:
-    """Make clusters known, by name, to the cluster that `brokers` belong to.
+    """Register clusters, {name: registration}, with the cluster that `brokers` belong to.
 
-    Each registered itself when it was made, as it sees itself; this sets how the others see it.
-    It is separate from `apply`, because a tenant can be allowed only clusters that are known.
+    At its initialization, each cluster registered the addresses that it uses itself. This sets the addresses that the
+    others use. It is separate from `apply`, because a tenant can be allowed only clusters that are registered.
     """
     _set(brokers, _registrations(registrations))
 
 
 def apply(brokers: Admin, cluster_name: str, topology: Topology, hosts: Mapping[str, str], workload: Workload) -> None:
-    """Set everything. Raises AdminError where the cluster refuses something."""
+    """Set all policies of a cluster. Raises AdminError if the cluster refuses one."""
     _set(brokers, _policies(cluster_name, topology, hosts, workload))
 
 
@@ -80,7 +81,7 @@ def check(
     workload: Workload,
     registrations: Mapping[str, Registration],
 ) -> None:
-    """Read everything back. Raises AdminError naming every setting that did not take."""
+    """Read all registrations and policies back. Raises AdminError, naming every setting with another value."""
     wrong: list[str] = []
     answers: dict[str, Any] = {}
     for policy in (*_registrations(registrations), *_policies(cluster_name, topology, hosts, workload)):
@@ -103,7 +104,7 @@ def _set(brokers: Admin, policies: Sequence[Policy]) -> None:
 def _registrations(registrations: Mapping[str, Registration]) -> list[Policy]:
     return [
         Policy(
-            # A cluster that is known already is changed by the second request.
+            # The second request changes a cluster that is registered already.
             changes=[
                 Change("PUT", f"/admin/v2/clusters/{name}", dict(registration), accept=(409,)),
                 Change("POST", f"/admin/v2/clusters/{name}", dict(registration)),
@@ -116,7 +117,7 @@ def _registrations(registrations: Mapping[str, Registration]) -> list[Policy]:
 
 
 def _policies(cluster_name: str, topology: Topology, hosts: Mapping[str, str], workload: Workload) -> list[Policy]:
-    """Everything that the topology and the workload ask of a cluster, in the order in which it can be set."""
+    """Return the policies that the topology and the workload need, in an order in which they can be set."""
     cluster = topology.clusters[cluster_name]
     policies = parse_policies(cluster)
     wanted = [_rack(*row) for row in racks(cluster, policies.placement, hosts)]
@@ -149,7 +150,7 @@ def _find_rack(racks: Mapping[str, Mapping[str, Rack]], group: str, key: str) ->
 
 
 def _tenant(name: str, clusters: list[str]) -> Policy:
-    """Not read back: without a cluster that it is allowed, the cluster refuses its namespaces."""
+    """Return the policy of a tenant. It is not read back: if a cluster is not allowed, its namespaces are refused."""
     body = {"adminRoles": [], "allowedClusters": clusters}
     return Policy(changes=[Change("PUT", f"/admin/v2/tenants/{name}", body, accept=(409,))])
 
@@ -226,11 +227,11 @@ def _key(key: str) -> Callable[[Any], Any]:
 
 
 def racks(cluster: Cluster, placement: Placement, hosts: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """(key, rack, group) of every bookie and broker.
+    """Return (key, rack, group) of every bookie and broker; the key is `HOST:PORT`.
 
-    A broker is looked up by its host alone, under the port 0 that BookKeeper gives to the local node
-    (`BookieSocketAddress.createDummyBookieIdForHostname`). With pinned copies a region's bookies form a group of its
-    name, which namespaces are bound to.
+    BookKeeper looks up a broker with port 0, because it gives this port to the local node
+    (`BookieSocketAddress.createDummyBookieIdForHostname`). If copies are pinned, each region is a group, and
+    namespaces are bound to the group of one region.
     """
     pinned = placement.bookies is BookiePlacement.PINNED
     rows = []
@@ -238,14 +239,14 @@ def racks(cluster: Cluster, placement: Placement, hosts: Mapping[str, str]) -> l
         if node.role == Role.METADATA:
             continue
         port = BOOKIE_PORT if node.role == Role.BOOKIE else 0
-        # Without region awareness Pulsar refuses a rack's name that has two parts.
+        # Without region awareness, Pulsar refuses a rack's name with two parts.
         rack = f"/{node.region}-{node.rack}" if pinned else f"/{node.region}/{node.rack}"
         rows.append((f"{hosts[name]}:{port}", rack, node.region if pinned else "default"))
     return rows
 
 
 def isolation(name: str, policy: IsolationPolicy, cluster: Cluster, hosts: Mapping[str, str]) -> dict[str, Any]:
-    """The body of a namespace isolation policy: brokers of a region by their addresses."""
+    """Return the body of a namespace isolation policy, which names the brokers of a region by their addresses."""
 
     def brokers_of(region: str | None) -> list[str]:
         if region is None:

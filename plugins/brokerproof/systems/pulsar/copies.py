@@ -1,4 +1,4 @@
-"""Where BookKeeper has the copies of a topic's entries, and how many ledgers lack one."""
+"""The bookies that hold the copies of a topic's entries, and the number of ledgers that lack a copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brokerproof.systems.pulsar.roles import Role
 
 
 def find_holders(cluster: PulsarCluster) -> list[str]:
-    """The last segment's ensemble of the topic's open ledger."""
+    """Return the bookies of the newest entries: the last ensemble segment of the first partition's last ledger."""
     path = cluster.partitions[0][1]
     ledgers = cluster.brokers.get(path + "/internalStats", answers.TOPIC_INTERNALS).ledgers
     if not ledgers:
@@ -24,7 +24,7 @@ def find_holders(cluster: PulsarCluster) -> list[str]:
 
 
 def find_copies(cluster: PulsarCluster) -> list[SegmentCopies]:
-    """One for each ensemble segment, from BookKeeper's metadata."""
+    """Return the copies of each ensemble segment of the topic's ledgers, from BookKeeper's metadata."""
     writable = set(cluster.list_alive_bookies())
     required = [
         region
@@ -53,16 +53,19 @@ def find_copies(cluster: PulsarCluster) -> list[SegmentCopies]:
 
 
 def find_parts(cluster: PulsarCluster, partition: int) -> list[tuple[Position, Position]]:
-    """The ensemble segments of the ledgers of a partition that hold an entry. Raises AdminError."""
+    """Return the ensemble segments of a partition's ledgers, as (first position, position behind the last entry).
+
+    Segments without an entry are left out. Raises AdminError.
+    """
     inside = cluster.brokers.get(dict(cluster.partitions)[partition] + "/internalStats", answers.TOPIC_INTERNALS)
     last, parts = inside.last_confirmed_entry, list[tuple[Position, Position]]()
     for ledger in inside.ledgers:
-        # The open one has 0 entries there.
+        # Pulsar gives 0 entries for the open ledger.
         entries = last.entry + 1 if ledger.ledger_id == last.ledger else ledger.entries
         try:
             firsts = [first for first, _ in _list_segments(_get_metadata(cluster, ledger.ledger_id))]
         except AdminError:
-            # BookKeeper answers with 500 if the metadata is gone, and no broker can open the ledger then.
+            # BookKeeper answers 500 if the metadata is gone. No broker can open the ledger then, so it is one part.
             firsts = [0]
         for first, end in pairwise([*(first for first in firsts if first < entries), entries]):
             parts.append((Position(ledger.ledger_id, first), Position(ledger.ledger_id, end)))
@@ -70,7 +73,7 @@ def find_parts(cluster: PulsarCluster, partition: int) -> list[tuple[Position, P
 
 
 def count_under_replicated(cluster: PulsarCluster) -> int:
-    """Count of the ledgers that auto-recovery's metadata lists."""
+    """Return how many ledgers auto-recovery's metadata lists."""
     listed = cluster.bookies.find(
         "/api/v1/autorecovery/list_under_replicated_ledger",
         answers.UNDER_REPLICATED,
@@ -87,5 +90,5 @@ def _get_metadata(cluster: PulsarCluster, ledger: int) -> answers.LedgerMetadata
 
 
 def _list_segments(metadata: answers.LedgerMetadata) -> list[tuple[int, list[str]]]:
-    """(first entry, bookies' hosts) of each segment, in order."""
+    """Return (first entry, hosts of the bookies) of each ensemble segment, in order."""
     return sorted(metadata.all_ensembles.items())

@@ -20,10 +20,10 @@ from brokerproof.machine.java import locate_cache
 
 log = logging.getLogger(__name__)
 
-# Where a Maven repository holds the archive.
+# The archive's path in a Maven repository.
 _ARCHIVE = "org/apache/pulsar/pulsar-server-distribution/{version}/pulsar-server-distribution-{version}-bin.tar.gz"
 
-# SHA-512 of `pulsar-server-distribution-<version>-bin.tar.gz`. A version is usable once its checksum stands here.
+# {version: SHA-512 of `pulsar-server-distribution-<version>-bin.tar.gz`}. Only these versions can be used.
 CHECKSUMS: Mapping[str, str] = {
     "4.0.8": "65b769b10696cdfebf7fc5bcdc95dd663702e27051e616c1a13cb100e9127952"
     "5be35352171befe7b0011176330aab29bd0a6c8a0f2f0646641af46d2e33cbd6",
@@ -32,31 +32,31 @@ CHECKSUMS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Distribution:
-    """An unpacked distribution."""
+    """An unpacked distribution in the directory `home`."""
 
     version: str
     home: Path
 
     def read_shipped(self, name: str) -> str:
-        """Read a file of conf/ as shipped."""
+        """Return the text of a file in conf/, as shipped."""
         return (self.home / "conf" / name).read_text(encoding="utf-8")
 
     @property
     def classpath(self) -> str:
-        """Every jar, by wildcard."""
+        """The class path: a wildcard for every jar."""
         return str(self.home / "lib" / "*")
 
 
 def is_cached(version: str) -> bool:
-    """Whether nothing has to be fetched for this version."""
+    """Return whether the cache holds the distribution of this version."""
     return (locate_cache() / f"apache-pulsar-{version}").is_dir()
 
 
 def provide_distribution(version: str) -> Distribution:
-    """The distribution of a version, fetched and unpacked if the cache lacks it.
+    """Return the distribution of a version, fetched and unpacked if the cache lacks it.
 
-    Raises InputError for a version without a pinned checksum, MachineError where it cannot be fetched, is not what
-    the checksum says, or does not fit on the disk.
+    Raises InputError for a version without a pinned checksum. Raises MachineError if it cannot be fetched, has another
+    checksum, or does not fit on the disk.
     """
     if version not in CHECKSUMS:
         raise InputError(
@@ -76,7 +76,7 @@ def provide_distribution(version: str) -> Distribution:
 
 
 def examine(version: str) -> Finding:
-    """Whether a version is here, or can be fetched."""
+    """Return whether the distribution of a version is in the cache or can be fetched."""
     name = f"pulsar {version}"
     if is_cached(version):
         return Finding(name=name, ok=True, found=f"in {locate_cache()}")
@@ -84,7 +84,7 @@ def examine(version: str) -> Finding:
 
     base = next(iter(MavenContext().remote_repos.values()))
     try:
-        # The archive itself: many mirrors list no directories and answer 404 for one.
+        # It asks for the archive itself, because many mirrors answer 404 for a directory.
         answer = httpx.head(f"{base}/{_ARCHIVE.format(version=version)}", timeout=10, follow_redirects=True)
         if answer.status_code < 400:
             return Finding(name=name, ok=True, found="not in the cache; the first run fetches it")
@@ -100,7 +100,7 @@ def examine(version: str) -> Finding:
 
 
 def verify_checksum(archive: Path, expected: str) -> None:
-    """Raises MachineError where a file's SHA-512 is not the expected one; the file is removed, to be fetched anew."""
+    """Raises MachineError if a file's SHA-512 is not `expected`, and removes the file so that it is fetched again."""
     with archive.open("rb") as file:
         found = hashlib.file_digest(file, "sha512").hexdigest()
     if found != expected:
@@ -123,7 +123,7 @@ def _fetch(version: str, repository: Path) -> Path:
     except OSError as error:  # requests' exceptions are OSErrors too
         raise MachineError(_not_fetched(version, error)) from error
     except RuntimeError as error:
-        # A half-written file would be taken for the whole one next time.
+        # The next run would take a half-written file for the whole one.
         shutil.rmtree(repository, ignore_errors=True)
         raise MachineError(_not_fetched(version, error)) from error
     verify_checksum(archive, CHECKSUMS[version])
@@ -140,7 +140,7 @@ def _unpack(archive: Path, home: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         with tarfile.open(archive) as tar:
-            # Python before 3.11.4 has no filters; there the checksum is the only protection.
+            # Python before 3.11.4 has no filters. The checksum is then the only protection.
             tar.extraction_filter = getattr(tarfile, "data_filter", None)
             tar.extractall(temporary)
         (temporary / home.name).rename(home)

@@ -1,4 +1,4 @@
-"""Whether a Pulsar cluster's subscriptions and replicators have got everything: their cursors in the topic's log."""
+"""The drains of a Pulsar cluster's subscriptions and replicators, from their cursors in the topic's log."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from brokerproof.systems.clients import Position
 from brokerproof.systems.pulsar.answers import TOPIC_INTERNALS, TOPIC_STATS, SubscriptionStats
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 
-# The cursor of a replicator is called so, with the other cluster's name behind it (`replicatorPrefix` in broker.conf).
+# The prefix of a replicator's cursor, before the other cluster's name (`replicatorPrefix` in broker.conf).
 _REPLICATOR = "pulsar.repl."
 
 
 def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
-    """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""
+    """Return, for each partition and subscription, whether the precise backlog is 0: every entry is acknowledged.
+
+    A subscription that moves counts only on the cluster that it moves to.
+    """
     drains: list[SubscriptionDrain] = []
     subscriptions = [
         one.name for one in cluster.subscriptions if one.list_clusters(cluster.topology)[-1] == cluster.name
@@ -22,7 +25,7 @@ def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
         found: dict[str, SubscriptionStats] = {}
         end: Behind | None = None
         try:
-            # Before the backlog, which may lack what is published in between.
+            # The end is read first. Read after the backlog, it could include messages that the backlog does not count.
             ledger, entry = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS).last_confirmed_entry
             end = ledger, entry + 1
             found = cluster.brokers.get(path + "/stats", TOPIC_STATS, getPreciseBacklog="true").subscriptions
@@ -47,10 +50,11 @@ def find_subscription_drains(cluster: PulsarCluster) -> list[SubscriptionDrain]:
 
 
 def find_replication_drains(cluster: PulsarCluster) -> list[ReplicationDrain]:
-    """To each other cluster: whether the replicators' cursors are at the last confirmed entry of every partition.
+    """Return, for each other cluster, whether replication to it has drained.
 
-    A cursor passes an entry when the other cluster has acknowledged it. The stats' own `replicationBacklog` is
-    not enough: it is an estimate (`getNumberOfEntriesInBacklog(false)`), `getPreciseBacklog` or not.
+    It has drained if in every partition the replicator's cursor is at the last confirmed entry and the backlog is 0. A
+    cursor passes an entry once the other cluster has acknowledged it. The backlog alone is not enough: it is an
+    estimate (`getNumberOfEntriesInBacklog(false)`), even with `getPreciseBacklog`.
     """
     drains = []
     for other in cluster.others:
@@ -89,7 +93,7 @@ def find_replication_drains(cluster: PulsarCluster) -> list[ReplicationDrain]:
 
 
 def find_acknowledged(cluster: PulsarCluster, subscription: str) -> dict[int, Position]:
-    """For each partition, what is behind the cursor's mark-delete position."""
+    """Return {partition: position behind the cursor's mark-delete position}; only partitions with the cursor."""
     found: dict[int, Position] = {}
     for number, path in cluster.partitions:
         cursor = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS).cursors.get(subscription)

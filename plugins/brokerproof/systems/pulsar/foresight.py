@@ -1,4 +1,4 @@
-"""What Pulsar's own rules make of a scenario, as far as it can be told before a run."""
+"""Predictions about a scenario before its run, from Pulsar's own rules: warnings, and the time of a failover."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from brokerproof.experiment.workload import Client
 from brokerproof.systems.protocols import Failover
 from brokerproof.systems.pulsar.roles import Role
 
-# The keys that set a session with the metadata store, in milliseconds. The first one above 0 wins, as in
-# `ServiceConfiguration.getMetadataStoreSessionTimeoutMillis`; conf/ of Pulsar 4.0 has 30 s for both roles.
+# {role: settings of the session time-out with the metadata store, in milliseconds}. The first one above 0 counts, as in
+# `ServiceConfiguration.getMetadataStoreSessionTimeoutMillis`. In conf/ of Pulsar 4.0 both roles have 30 s.
 _SESSION_KEYS = {
     Role.BROKER: ("zooKeeperSessionTimeoutMillis", "metadataStoreSessionTimeoutMillis"),
     Role.BOOKIE: ("zkTimeout",),
 }
 _SESSION_S = 30.0
-# A client of ZooKeeper pings after a third of its session, so that so much of it is left at any moment.
+# A client of ZooKeeper pings after a third of its session time-out, so at least this share of it is left at any moment.
 _LEAST_SHARE_LEFT = 2 / 3
 # The back-off of Pulsar's Python client (`initialBackoffIntervalMs` and `maxBackoffIntervalMs` of its
 # ClientConfiguration, `Backoff::next`); a send time-out brings one attempt forward.
@@ -27,7 +27,7 @@ _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.1, 60.0
 
 
 def list_warnings(scenario: Scenario) -> list[RunWarning]:
-    """Batches that mix keys, where consumers share a subscription by key."""
+    """Return a warning for each key-shared subscription with several consumers if batches mix keys."""
     workload, client = scenario.workload, scenario.workload.client
     producers = workload.producers * max(1, len(workload.produce_on))
     if not client.batches or client.batch_by_key or workload.keys <= producers:
@@ -49,15 +49,15 @@ def list_warnings(scenario: Scenario) -> list[RunWarning]:
 def estimate_failover(
     scenario: Scenario, topology: Topology, nodes: Collection[str], *, not_before_s: float
 ) -> Failover | None:
-    """The sessions of the silent nodes have to end, then the clients' back-off.
+    """Return how long acks can be missing: until the silent brokers' sessions have ended and clients have tried again.
 
-    Without a silent broker nothing of it is waited for: the topic's owner finds another bookie by itself.
+    Returns None if no broker is silent, because the topic's owner then replaces a silent bookie by itself.
     """
     roles = {topology.nodes[name].role for name in nodes}
     if Role.BROKER not in roles:
         return None
     session_s = _find_session_s(topology, Role.BROKER)
-    # The new owner writes to dead bookies until their sessions end too.
+    # The new owner writes to dead bookies until their sessions have ended too.
     bookies_s = _find_session_s(topology, Role.BOOKIE) if Role.BOOKIE in roles else 0.0
     opens_s = max(session_s, not_before_s)
     retry_s = next(at for at in _list_attempts(scenario.workload.client) if at >= opens_s)
@@ -74,7 +74,7 @@ def _find_session_s(topology: Topology, role: Role) -> float:
         try:
             session_ms = float(settings.get(key, 0))
         except ValueError:
-            # The node itself will refuse it.
+            # The node itself refuses such a value.
             continue
         if session_ms > 0:
             return session_ms / 1000
@@ -82,7 +82,10 @@ def _find_session_s(topology: Topology, role: Role) -> float:
 
 
 def _list_attempts(client: Client) -> Iterator[float]:
-    """The seconds after which a producer that lost its connection tries again, at the latest; chance shortens them."""
+    """Yield the latest times at which a producer tries again, in seconds from the loss of its connection.
+
+    The client shortens each wait by a random part.
+    """
     stop_s: float | None = max(_FIRST_BACK_OFF_S, client.send_timeout_s - 0.1)
     at, wait = 0.0, _FIRST_BACK_OFF_S
     while True:

@@ -1,4 +1,4 @@
-"""Where the logs of a topic end in a Pulsar cluster, for readers that have to reach it."""
+"""The ends of a topic's logs in a Pulsar cluster, which readers have to reach."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from brokerproof.systems.protocols import TopicLog
 from brokerproof.systems.pulsar.answers import TOPIC_INTERNALS, EntryPosition
 from brokerproof.systems.pulsar.cluster import PulsarCluster
 
-# Pulsar writes one round of them a second, and none while nothing is published.
+# The search for the last message gives up after this many markers. Pulsar writes one round of markers a second, and
+# only while messages are published.
 _MOST_MARKERS = 1000
 
 
 def find_logs(cluster: PulsarCluster) -> list[TopicLog]:
-    """The partitions with the position behind the last confirmed entry that readers get."""
+    """Return the log of every partition. Its end is behind the last confirmed entry that readers get."""
     found: list[TopicLog] = []
     for number, path in cluster.partitions:
         try:
@@ -27,10 +28,10 @@ def find_logs(cluster: PulsarCluster) -> list[TopicLog]:
 
 
 def _last_message(cluster: PulsarCluster, path: str) -> EntryPosition | None:
-    """The last confirmed entry that is no marker.
+    """Return the last confirmed entry that is not a marker; None if there is no such entry.
 
-    The state of replicated subscriptions is kept in the topic's log, as entries that no reader gets
-    (`AbstractBaseDispatcher.filterEntriesForConsumer`).
+    Markers are entries with the state of replicated subscriptions, which readers do not get
+    (`AbstractBaseDispatcher.filterEntriesForConsumer`). Raises AdminError.
     """
     inside = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS)
     holds_markers = any(one.replicated for one in cluster.run.scenario.workload.subscriptions)
@@ -52,7 +53,8 @@ def _last_message(cluster: PulsarCluster, path: str) -> EntryPosition | None:
 
 def _is_marker(cluster: PulsarCluster, path: str, position: EntryPosition) -> bool:
     headers = cluster.brokers.get_headers(f"{path}/ledger/{position.ledger}/entry/{position.entry}")
-    # An answer that is not of this entry has no marker's header either (`PersistentTopicsBase`).
+    # An answer without the entry would look like a message, which has no marker's header either
+    # (`PersistentTopicsBase`).
     if headers.get("X-Pulsar-Message-ID") != str(position):
         raise AdminError(f"the entry {position} of {path} was asked for, and something else came")
     return "X-Pulsar-marker-type" in headers

@@ -1,6 +1,6 @@
-"""Asks the nodes of a metadata store over ZooKeeper's AdminServer, each by itself.
+"""Requests to each node of a metadata store, over ZooKeeper's AdminServer.
 
-A node that runs and knows no leader does not serve, though others may: it answers every command with an error.
+A running node that knows no leader does not serve, although other nodes may. It answers every command with an error.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class MetadataAdmin:
     """The AdminServers of a metadata store's nodes."""
 
     def __init__(self, urls: Mapping[str, str], *, timeout_s: float) -> None:
-        """`urls` by the name of the node."""
+        """`urls` is {node: URL of its AdminServer}."""
         self._nodes = {name: Admin([url], timeout_s=timeout_s) for name, url in urls.items()}
 
     def get(self, path: str, expected: TypeAdapter[_Answer]) -> _Answer:
-        """The answer of the first node that serves. Raises AdminError where none does."""
+        """Return the answer of the first node that serves. Raises AdminError if no node serves."""
         problems: list[str] = []
         for admin in self._nodes.values():
             try:
@@ -36,7 +36,7 @@ class MetadataAdmin:
         raise AdminError(f"no node of the metadata store serves: {'; '.join(problems)}")
 
     def find_coordinators(self) -> Coordinators:
-        """The node that leads, and those that follow it. Raises AdminError where not exactly one says that it leads."""
+        """Return the leader and its followers. Raises AdminError unless exactly one node answers that it leads."""
         leads: dict[str, bool] = {}
         problems: list[str] = []
         for name, admin in self._nodes.items():
@@ -46,7 +46,7 @@ class MetadataAdmin:
                 problems.append(str(error))
         leaders = [name for name, leading in leads.items() if leading]
         if len(leaders) > 1:
-            # One of them has not noticed yet that it lost its followers.
+            # All but one of them have not noticed yet that they lost their followers.
             raise AdminError(f"{' and '.join(leaders)} of the metadata store say both that they lead")
         if not leaders:
             raise AdminError("; ".join(["no node of the metadata store says that it leads", *problems]))

@@ -1,4 +1,4 @@
-"""Where things are in a cluster's metadata store, and what Brokerproof writes there before the bookies start."""
+"""Paths in a cluster's metadata store, and the entry that Brokerproof writes there before the bookies start."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from brokerproof.errors import NodeError
 from brokerproof.experiment.topology import Topology
 from brokerproof.systems.pulsar.roles import Role
 
-# Where nodes register themselves, by `ADDRESS:PORT`, for as long as their sessions last (`LOADBALANCE_BROKERS_ROOT` of
-# Pulsar, `AVAILABLE_NODE` of BookKeeper).
+# The folders in which nodes register themselves, by `ADDRESS:PORT`, until their sessions end
+# (`LOADBALANCE_BROKERS_ROOT` of Pulsar, `AVAILABLE_NODE` of BookKeeper).
 BROKERS = "/loadbalance/brokers"
 BOOKIES = "/ledgers/available"
 UNDER_REPLICATION = "/ledgers/underreplication/LAYOUT"
@@ -21,23 +21,23 @@ _TIMEOUT_S = 20.0
 
 
 def nodes(topology: Topology, cluster: str) -> list[str]:
-    """The nodes of a cluster's metadata store: the shared one, or its own."""
+    """Return the nodes of a cluster's metadata store: the shared one, or its own."""
     return list(topology.shared_metadata) or topology.clusters[cluster].names(role=Role.METADATA)
 
 
 def chroot(topology: Topology, cluster: str) -> str:
-    """The prefix of a cluster's paths: empty, unless the cluster shares the store with others."""
+    """Return the prefix of a cluster's paths. Empty unless the clusters share a metadata store."""
     return f"/{cluster}" if topology.shared_metadata else ""
 
 
 def lay_out(url: str) -> None:
-    """Write where BookKeeper keeps its list of under-replicated ledgers.
+    """Write the entry that describes BookKeeper's list of under-replicated ledgers, unless it exists.
 
-    Every bookie writes this entry where it is missing. Of bookies that start at the same time, only the first one
+    A bookie writes this entry itself if it is missing. If several bookies start at the same time, only the first one
     survives that: https://github.com/apache/pulsar/pull/26248, repaired in Pulsar 4.2 and in later releases of 4.0.
 
-    `url` is `HOST:PORT,…` of the metadata store, with the cluster's chroot if it has one. Raises NodeError where the
-    store does not answer or refuses.
+    `url` is `HOST:PORT,…` of the metadata store, with the cluster's chroot if it has one. Raises NodeError if the store
+    does not answer or refuses.
     """
     client = KazooClient(hosts=url, timeout=_TIMEOUT_S)
     try:

@@ -1,4 +1,4 @@
-"""How each of Pulsar's nodes is started: the JVM, its configuration, its health endpoint."""
+"""The specs of Pulsar's nodes: the JVM's command, the configuration, the health endpoint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from brokerproof.systems.pulsar.software import Software
 
 _REGION_AWARE = "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy"
 
-# What bin/pulsar of 4.0 passes to every node.
+# Options that bin/pulsar of 4.0 passes to every node.
 _OPENS = (
     "java.base/java.io",
     "java.base/java.util.zip",
@@ -46,7 +46,7 @@ _JVM = (
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dlog4j2.is.webapp=false",
     "-Dlog4j.configurationFile={node}/conf/log4j2.yaml",
-    # RocksDB and Netty unpack libraries there, which a node that is killed cannot remove.
+    # RocksDB and Netty unpack libraries there. A node that is killed cannot remove them.
     "-Djava.io.tmpdir={node}/tmp",
     "--enable-native-access=ALL-UNNAMED",
     *(part for module in _OPENS for part in ("--add-opens", f"{module}=ALL-UNNAMED")),
@@ -55,7 +55,7 @@ _METADATA_DRIVERS = (
     "-Dbookkeeper.metadata.bookie.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
     "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
 )
-# Serial collection and few compiler threads: nine JVMs share two cores.
+# Serial garbage collection and one compiler thread, because nine JVMs share two cores.
 _SMALL = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -78,7 +78,7 @@ _METRICS_PORTS: Mapping[str, int] = {
     Role.BROKER: BROKER_HTTP_PORT,
 }
 
-# What a JVM takes beside its heap and its direct memory, in MiB: classes, code, threads, and a bookie's RocksDB.
+# A JVM's memory outside its heap and its direct memory, in MiB: classes, code, threads, and a bookie's RocksDB.
 _BESIDE_HEAP_MB = 512
 
 _LOG4J = """\
@@ -105,42 +105,41 @@ class _Watch(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where everything is: Pulsar's programs, and each node's address."""
+    """The programs and addresses from which specs are made."""
 
     software: Software
     addressing: Addressing
 
     @property
     def topology(self) -> Topology:
-        """The topology."""
         return self.addressing.topology
 
     @property
     def addresses(self) -> Mapping[str, str]:
-        """Where each node listens."""
+        """{node: the address at which it listens}."""
         return self.addressing.addresses
 
     def metadata_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
-        """`HOST:2181,…` of the cluster's metadata store, as the nodes call it, or by other hosts.
+        """Return `HOST:2181,…` of the cluster's metadata store; in a shared store, `HOST:2181,…/CLUSTER`.
 
-        In a shared one with a chroot, `…/CLUSTER`.
+        `hosts` is {node: host}, by default the hosts that the nodes use.
         """
         return self.configuration_url(cluster_name, hosts) + metadata_store.chroot(self.topology, cluster_name)
 
     def configuration_url(self, cluster_name: str, hosts: Mapping[str, str] | None = None) -> str:
-        """`HOST:2181,…` of the store that holds the tenants, namespaces and other clusters."""
+        """Return `HOST:2181,…` of the store that holds tenants, namespaces and the registrations of clusters."""
         hosts = hosts or self.addressing.hosts
         return ",".join(f"{hosts[name]}:{METADATA_PORT}" for name in metadata_store.nodes(self.topology, cluster_name))
 
     def service_url(self, cluster: Cluster) -> str:
-        """What clients connect to, all hosts in one."""
+        """Return the URL that clients connect to, with all brokers as hosts."""
         return "pulsar://" + ",".join(
             f"{self.addresses[name]}:{BROKER_PORT}" for name in cluster.names(role=Role.BROKER)
         )
 
 
 def make_node_specs(layout: Layout, cluster_name: str) -> dict[str, NodeSpec]:
-    """The specs of a cluster's nodes, by name."""
+    """Return {name: spec} of a cluster's nodes."""
     cluster = layout.topology.clusters[cluster_name]
     make: Mapping[str, Callable[[Layout, str, str, Node], NodeSpec]] = {
         Role.METADATA: _make_metadata_spec,
@@ -151,12 +150,12 @@ def make_node_specs(layout: Layout, cluster_name: str) -> dict[str, NodeSpec]:
 
 
 def make_shared_metadata_specs(layout: Layout) -> dict[str, NodeSpec]:
-    """The specs of the metadata store that all clusters share, by name."""
+    """Return {name: spec} of the metadata store that all clusters share. Empty without such a store."""
     return {name: _make_metadata_spec(layout, "", name, node) for name, node in layout.topology.shared_metadata.items()}
 
 
 def make_initialization(layout: Layout, cluster_name: str) -> Program:
-    """The program that writes a new cluster's metadata."""
+    """Return the program that writes a new cluster's metadata."""
     cluster = layout.topology.clusters[cluster_name]
     command = (
         *_make_java_command(layout, Role.BROKER, heap_mb=128),
@@ -167,7 +166,7 @@ def make_initialization(layout: Layout, cluster_name: str) -> Program:
         *("--web-service-url", layout.addressing.join_web_urls(cluster_name)),
         *("--broker-service-url", layout.service_url(cluster)),
     )
-    # It runs beside the nodes and not as one of them, so it has no names of its own for them.
+    # The program is not a node, so its hosts file has no names of nodes.
     files = {"conf/hosts": "127.0.0.1 localhost\n", "conf/log4j2.yaml": "Configuration:\n  status: ERROR\n"}
     return Program(
         purpose=f"writing the metadata of cluster {cluster_name}",
@@ -178,13 +177,15 @@ def make_initialization(layout: Layout, cluster_name: str) -> Program:
 
 
 def make_health_url(spec: NodeSpec) -> str:
-    """The URL at which a node says that it is healthy: GET answers 200, and names no error where it answers JSON."""
+    """Return the URL of a node's health endpoint. If the node is healthy, GET answers 200; JSON then has no error."""
     return _HEALTH[spec.role].format(spec.address)
 
 
 def make_ready_url(spec: NodeSpec) -> str:
-    """The URL at which a node says that it serves. It has no side effects, whereas a broker's health check publishes a
-    message, which could be stored in any region before the racks are known."""
+    """Return the URL at which a node answers whether it serves, without side effects.
+
+    A broker's health check publishes a message. Before the racks are set, it could be stored in any region.
+    """
     return _READY[spec.role].format(spec.address)
 
 
@@ -219,7 +220,7 @@ def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node
             **_make_files(layout, name, "zookeeper.conf", settings),
             **({"conf/myid": f"{ensemble.number(members, name)}\n"} if members else {}),
         },
-        # ZooKeeper reads its number beside its data, from where it is wiped with it.
+        # ZooKeeper reads its number from its data directory, which a fault may wipe. So `format` copies it there.
         format=("cp", "{node}/conf/myid", "{node}/data/myid") if members else None,
         **_watch(node.role, address, layout.topology.heap_mb[Role.METADATA], direct_mb=64),
         ports=(
@@ -234,13 +235,13 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
     address = layout.addresses[name]
     settings: dict[str, object] = {
         "bookiePort": BOOKIE_PORT,
-        # Without all three of them, the bookie listens on every address: of a container there are no others.
+        # Without these two and `advertisedAddress`, the bookie listens on every address. A container's are its own.
         **({"listeningInterface": "lo", "allowLoopback": "true"} if ip_address(address).is_loopback else {}),
         "advertisedAddress": layout.addressing.hosts[name],
         "journalDirectory": "{node}/data/journal",
         "ledgerDirectories": "{node}/data/ledgers",
         "indexDirectories": "{node}/data/index",
-        # The disk is the machine's. A bookie must not fail because other programs fill it.
+        # The bookie shares the machine's disk, and must not fail because other programs fill it.
         "diskUsageThreshold": FULL_SHARE,
         "diskUsageWarnThreshold": FULL_SHARE,
         "diskUsageLwmThreshold": FULL_SHARE,
@@ -250,7 +251,7 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         "httpServerPort": BOOKIE_HTTP_PORT,
         "prometheusStatsHttpAddress": address,
         "prometheusStatsHttpPort": BOOKIE_HTTP_PORT,
-        # Sized for many bookies on a small machine.
+        # Small, because many bookies share one machine.
         "journalMaxSizeMB": 64,
         "dbStorage_writeCacheMaxSizeMb": 32,
         "dbStorage_readAheadCacheMaxSizeMb": 16,
@@ -261,17 +262,17 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         "numJournalCallbackThreads": 2,
     }
     if parse_policies(cluster).placement.repair is RepairPlacement.REGION_AWARE:
-        # As shipped, auto-recovery knows no regions and puts a copy anywhere; these three let it look them up.
+        # As shipped, auto-recovery does not know regions and puts a copy anywhere. With these three it looks them up.
         settings |= {
             "ensemblePlacementPolicy": _REGION_AWARE,
             "reppDnsResolverClass": "org.apache.pulsar.bookie.rackawareness.BookieRackAffinityMapping",
-            # At a `,` BookKeeper ends the value, so that one node of the store would be left and no chroot; Pulsar
-            # makes a `,` of each `;` (`AbstractMetadataDriver`, `BookieRackAffinityMapping`).
+            # BookKeeper cuts the value at the first `,`, which would leave one node of the store and no chroot. Pulsar
+            # replaces each `;` by a `,` (`AbstractMetadataDriver`, `BookieRackAffinityMapping`).
             "metadataServiceUri": f"metadata-store:zk:{layout.metadata_url(cluster_name).replace(',', ';')}",
         }
     settings |= layout.topology.settings.get(Role.BOOKIE, {})
     heap = layout.topology.heap_mb[Role.BOOKIE]
-    # A bookie with an empty disk refuses to start while the metadata holds its old cookie.
+    # A bookie with an empty disk does not start while the metadata store holds its old cookie.
     reset = ("org.apache.bookkeeper.bookie.BookieShell", "-conf", "{node}/conf/bookkeeper.conf")
     return NodeSpec(
         name=name,
@@ -308,7 +309,7 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         "configurationMetadataStoreUrl": f"zk:{layout.configuration_url(cluster_name)}",
         "clusterName": cluster_name,
         "advertisedAddress": address,
-        # In a container, its ports are published at whichever address the engine takes.
+        # A port that the engine publishes leads to an address of the container that the engine chooses.
         "bindAddress": "0.0.0.0" if layout.addressing.publish(name) else address,
         "brokerServicePort": BROKER_PORT,
         "webServicePort": BROKER_HTTP_PORT,
@@ -317,7 +318,7 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         "bookkeeperClientReorderReadSequenceEnabled": str(placement.local_reads).lower(),
         # An inactive topic would be deleted before it is read back.
         "brokerDeleteInactiveTopicsEnabled": "false",
-        # On a small machine the CPU is always busy; shedding would move topics without any fault.
+        # A small machine's CPU is always busy, so shedding would move topics without a fault.
         "loadBalancerSheddingEnabled": "false",
         "loadBalancerAutoBundleSplitEnabled": "false",
         "managedLedgerCacheSizeMB": 32,
@@ -353,7 +354,7 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
 
 
 def _watch(role: str, address: str, heap_mb: int, *, direct_mb: int) -> _Watch:
-    """What others than Brokerproof see of a node: whether it serves, how much memory it may take, its metrics."""
+    """Return the spec's fields for runtimes and monitoring: the health program, the memory limit, the metrics page."""
     return {
         "health": ("curl", "--fail", "--silent", "--show-error", _READY[role].format(address)),
         "memory_mb": heap_mb + direct_mb + _BESIDE_HEAP_MB,
@@ -362,7 +363,7 @@ def _watch(role: str, address: str, heap_mb: int, *, direct_mb: int) -> _Watch:
 
 
 def _make_java_command(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
-    """The command of a JVM with the class data of a role."""
+    """Return the command of a JVM with the class data of a role; its main class follows."""
     return (
         layout.software.java,
         *layout.software.list_class_data_options(role, layout.topology.heap_mb[role]),
@@ -370,7 +371,7 @@ def _make_java_command(layout: Layout, role: Role, *, heap_mb: int, direct_mb: i
         f"-XX:MaxDirectMemorySize={direct_mb}m",
         *_SMALL,
         *_JVM,
-        # A broker learns its own region from its local host name; this file maps the machine's name to the node.
+        # A broker looks up its own region by its local host name. This file maps that name to the node's address.
         "-Djdk.net.hosts.file={node}/conf/hosts",
         *("-cp", layout.software.classpath),
     )
@@ -380,7 +381,7 @@ def _make_files(layout: Layout, node: str, name: str, settings: Mapping[str, obj
     hosts = {"localhost": "127.0.0.1", **layout.addressing.map_hosts(node)}
     return {
         f"conf/{name}": fill_configuration(layout.software.read_shipped(name), settings),
-        # The node's address is looked up backwards too, and the first name found has to be the machine's.
+        # The name of the node's address is looked up too. The first one found must be the machine's host name.
         "conf/hosts": f"{layout.addresses[node]} {{host}}\n"
         + "".join(f"{address} {host}\n" for host, address in hosts.items()),
         "conf/log4j2.yaml": _LOG4J,
@@ -388,7 +389,7 @@ def _make_files(layout: Layout, node: str, name: str, settings: Mapping[str, obj
 
 
 def fill_configuration(shipped: str, settings: Mapping[str, object]) -> str:
-    """A shipped `key=value` file with some keys replaced. Keys that it lacks or comments out are added."""
+    """Return a shipped `key=value` file with these settings. Keys that it lacks or comments out are appended."""
     unwritten = dict(settings)
 
     def replace(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Observes Pulsar's clusters: what all of them say about themselves."""
+"""The observation of Pulsar's clusters. Each method asks all of them, or one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from brokerproof.systems.pulsar.samplers import ClusterSamplers
 
 
 class PulsarObservation:
-    """The clusters of one run, as they see themselves."""
+    """The observation of one run's clusters."""
 
     def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
         self.run, self.topology = run, run.topology
@@ -32,7 +32,7 @@ class PulsarObservation:
 
     @cached_property
     def home(self) -> PulsarCluster:
-        """The cluster that the topic is published to; with several, the first."""
+        """The first cluster that the topic is published to."""
         return self.clusters[self._homes[0]]
 
     @property
@@ -41,23 +41,20 @@ class PulsarObservation:
 
     @cached_property
     def holding(self) -> list[PulsarCluster]:
-        """The clusters that the topic is in: those published to, and those replicated to."""
+        """The clusters that hold the topic: those published to, and those replicated to."""
         return [self.clusters[name] for name in list_clusters_reached(self.topology, self.run.scenario.workload)]
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """From the lookup service, which assigns the topic if no broker owns it; so it is never None."""
+        """Return the owner from the lookup service. It assigns the topic if no broker owns it, so it is never None."""
         return self._find_cluster(cluster).find_owner()
 
     def find_holders(self, cluster: str | None = None) -> list[str]:
-        """The last segment's ensemble of the topic's open ledger."""
         return find_holders(self._find_cluster(cluster))
 
     def find_coordinators(self, cluster: str | None = None) -> Coordinators:
-        """From the AdminServer of each node of the metadata store."""
         return self._find_cluster(cluster).metadata_store.find_coordinators()
 
     def list_alive(self) -> dict[str, list[str]]:
-        """Brokers as they registered themselves; bookies that registered as writable."""
         clusters = self.clusters.values()
         return {
             Role.BROKER: [name for cluster in clusters for name in cluster.list_alive_brokers()],
@@ -65,7 +62,10 @@ class PulsarObservation:
         }
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """One for each thing that can be slow or dead by itself; with several clusters, `CLUSTER/…`."""
+        """Return {name: sampler}, one for each part of a cluster that can be slow or dead on its own.
+
+        If the run has several clusters, the names begin with `CLUSTER/`.
+        """
         return {
             (f"{name}/{what}" if len(self.clusters) > 1 else what): sampler
             for name, cluster in self.clusters.items()
@@ -73,35 +73,27 @@ class PulsarObservation:
         }
 
     def count_under_replicated(self) -> int:
-        """Count of the ledgers that auto-recovery's metadata lists."""
         return sum(count_under_replicated(cluster) for cluster in self.clusters.values())
 
     def count_published(self) -> int:
-        """From the brokers' counters, over clusters and partitions."""
         return sum(self.clusters[name].count_published() for name in self._homes)
 
     def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
-        """One for each ensemble segment, from BookKeeper's metadata."""
         return [each for cluster in self.holding if cluster.name not in without for each in find_copies(cluster)]
 
     def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
-        """The ensemble segments of the ledgers, from BookKeeper's metadata."""
         return find_parts(self.clusters[cluster], partition)
 
     def find_subscription_drains(self) -> list[SubscriptionDrain]:
-        """From each cursor: nothing left before the last confirmed entry, and nothing unacknowledged."""
         return [drain for cluster in self.holding for drain in find_subscription_drains(cluster)]
 
     def find_replication_drains(self) -> list[ReplicationDrain]:
-        """From each replicator's cursor, whether it is at the last confirmed entry."""
         return [drain for name in self._homes for drain in find_replication_drains(self.clusters[name])]
 
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
-        """For each partition, what is behind the cursor's mark-delete position."""
         return find_acknowledged(self.clusters[cluster], subscription)
 
     def find_logs(self) -> list[TopicLog]:
-        """The partitions with the position behind the last confirmed entry."""
         return [log for cluster in self.holding for log in find_logs(cluster)]
 
     def _find_cluster(self, cluster: str | None) -> PulsarCluster:

@@ -1,4 +1,4 @@
-"""The policies that a topology sets on a Pulsar cluster: where copies go, and what holds for each namespace."""
+"""The policies that a topology sets on a Pulsar cluster: the placement of copies, and the policies of namespaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brokerproof.systems.pulsar.roles import Role
 
 
 class Persistence(FrozenModel):
-    """How many bookies hold each entry."""
+    """How many bookies a ledger has, how many copies an entry has, and how many of these its ack needs."""
 
     ensemble: int = Field(2, ge=1)
     write_quorum: int = Field(2, ge=1)
@@ -31,7 +31,7 @@ class Persistence(FrozenModel):
 
 
 class IsolationPolicy(FrozenModel):
-    """Which region's brokers own a namespace's topics, and which take over."""
+    """The region whose brokers own a namespace's topics, and the region whose brokers take over."""
 
     primary: str = Field(description="region whose brokers own the topics")
     secondary: str | None = Field(None, description="region whose brokers take over")
@@ -40,7 +40,7 @@ class IsolationPolicy(FrozenModel):
 
 
 class Namespace(FrozenModel):
-    """A namespace's policies."""
+    """The policies of a namespace."""
 
     isolation: IsolationPolicy | None = None
     persistence: Persistence = Persistence()
@@ -64,7 +64,7 @@ class RepairPlacement(StrEnum):
 
 
 class Placement(FrozenModel):
-    """Where copies go and where reads come from."""
+    """The placement of copies, and whether brokers prefer to read the copy in their own region."""
 
     bookies: BookiePlacement = BookiePlacement.REGION_AWARE
     pinned_to: str | None = Field(None, description="region of all copies, with `bookies: pinned`")
@@ -88,10 +88,10 @@ class ClusterPolicies(FrozenModel):
 
 
 def parse_policies(cluster: Cluster) -> ClusterPolicies:
-    """A cluster's policies. Raises InputError, its field inside the cluster."""
+    """Return a cluster's policies. Raises InputError, its field inside the cluster."""
     return parse(ClusterPolicies, cluster.policies, file="")
 
 
 def list_storing_regions(cluster: Cluster) -> list[str]:
-    """The regions that have a bookie of the cluster, in the file's order."""
+    """Return the regions with a bookie of the cluster, in the order of the topology's file."""
     return list(dict.fromkeys(node.region for node in cluster.nodes.values() if node.role == Role.BOOKIE))

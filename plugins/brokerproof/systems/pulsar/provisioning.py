@@ -1,4 +1,4 @@
-"""Starts Pulsar's nodes: their specs and order, the clusters' first metadata, their health."""
+"""The provisioning of Pulsar's nodes: their specs, start order and health, and the clusters' first metadata."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from brokerproof.systems.pulsar.software import ImageSoftware, LocalSoftware, pr
 
 
 class PulsarProvisioning:
-    """The nodes of one run."""
+    """The provisioning of one run."""
 
     def __init__(self, run: Run) -> None:
         self.run, self.topology = run, run.topology
@@ -34,11 +34,13 @@ class PulsarProvisioning:
 
     @cached_property
     def layout(self) -> nodes.Layout:
-        """Fetches the distribution if the nodes need it on this machine and the cache lacks it."""
+        """The programs and addresses of the nodes.
+
+        Fetches the distribution if the nodes need it on this machine and the cache lacks it.
+        """
         return nodes.Layout(software=self._software, addressing=self._addressing)
 
     def specs(self) -> Mapping[str, NodeSpec]:
-        """Every node of the topology, by name."""
         return nodes.make_shared_metadata_specs(self.layout) | {
             name: spec
             for cluster in self.topology.clusters
@@ -46,20 +48,22 @@ class PulsarProvisioning:
         }
 
     def routes(self) -> list[Route]:
-        """Of nodes by name, and of brokers and clients by listener."""
         return self._addressing.routes()
 
     def start_order(self) -> list[list[str]]:
-        """Metadata stores, then bookies, then brokers. A store of several nodes has its leader before bookies start."""
+        """Return the metadata stores, then the bookies, then the brokers.
+
+        A metadata store of several nodes has a leader before the bookies start.
+        """
         return [
             [name for name, node in self.topology.nodes.items() if node.role == role]
             for role in (Role.METADATA, Role.BOOKIE, Role.BROKER)
         ]
 
     def initialize(self, execute: Callable[[Program], None]) -> None:
-        """Write the metadata of the clusters, one after the other: in a shared store they change the same namespaces.
+        """Write the metadata of the clusters, one by one, because in a shared store they change the same namespaces.
 
-        It also writes the entry that bookies would race for if they started side by side without it.
+        It also writes the entry for which bookies that start at the same time would otherwise race.
         """
         for name in self.topology.clusters:
             execute(nodes.make_initialization(self.layout, name))
@@ -67,19 +71,18 @@ class PulsarProvisioning:
             metadata_store.lay_out(self.layout.metadata_url(name, self._addressing.addresses))
 
     def is_healthy(self, spec: NodeSpec) -> bool:
-        """GET of the node's health endpoint answers 200, and says that the node is well."""
+        """Return whether the node's health endpoint answers with status 200 and the expected body."""
         return self._is_well(spec.role, nodes.make_health_url(spec))
 
     def is_ready(self, spec: NodeSpec) -> bool:
-        """GET of the node's ready endpoint answers 200, and says that the node is ready."""
+        """Return whether the node's ready endpoint answers with status 200 and the expected body."""
         return self._is_well(spec.role, nodes.make_ready_url(spec))
 
     def describe_health(self, spec: NodeSpec) -> str:
-        """The URL of the health endpoint."""
         return nodes.make_health_url(spec)
 
     def learn(self, pids: Mapping[str, int]) -> None:
-        """Class data archives of the roles that lack one."""
+        """Make the class data archive of each role that lacks one, unless nodes are containers."""
         if not isinstance(self._software, LocalSoftware):
             return
         for role in Role:
@@ -91,7 +94,7 @@ class PulsarProvisioning:
         try:
             response = request(self._http, "GET", url)
             if role == Role.METADATA:
-                # The status is 200 also where it does not serve yet.
+                # The status is 200 even if the node does not serve yet.
                 parse_json(response, COMMAND_DONE)
             else:
                 parse_text(response, HEALTHY)

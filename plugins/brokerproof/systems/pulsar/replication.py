@@ -1,4 +1,4 @@
-"""Which clusters of Pulsar replicate to which others, from the policies of the namespaces."""
+"""Replication between clusters of Pulsar, from the policies of their namespaces."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from brokerproof.systems.pulsar.roles import Role
 
 
 def list_clusters_reached(topology: Topology, home: str, namespace: str) -> list[str]:
-    """The clusters whose logs have to hold what is published to a namespace in `home`, `home` first."""
+    """Return the clusters whose logs must hold the messages published to a namespace in `home`, `home` first."""
     policies = parse_policies(topology.clusters[home]).namespaces.get(namespace)
     return list(dict.fromkeys([home, *(policies.replicated_to if policies else [])]))
 
 
 def list_regions_replicating_to(topology: Topology, cluster: str) -> list[str]:
-    """The regions in which the clusters that replicate something to this one have brokers."""
+    """Return the regions of the brokers of all clusters that replicate a namespace to this one."""
     return list(
         dict.fromkeys(
             node.region

@@ -1,4 +1,4 @@
-"""What a node of Pulsar can be, and what that means."""
+"""The roles of Pulsar's nodes, and the traits of each role."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from brokerproof.systems.protocols import RoleTraits
 
 
 class Role(StrEnum):
-    """A node's role, as topologies name it."""
+    """A node's role, by the name that topologies use."""
 
     METADATA = "metadata"
     BOOKIE = "bookie"

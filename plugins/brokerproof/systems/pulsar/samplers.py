@@ -1,4 +1,4 @@
-"""What is sampled of a Pulsar cluster while a run goes on."""
+"""The samplers of a Pulsar cluster, which observe it while a run goes on."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from brokerproof.systems.pulsar.cluster import PulsarCluster
 from brokerproof.systems.pulsar.copies import count_under_replicated
 from brokerproof.systems.pulsar.roles import Role
 
-# Lookups in one round of sampling, which is twice a second. A topic with more partitions takes several rounds.
+# Lookups in one round of sampling; there are two rounds a second. A topic with more partitions takes several rounds.
 _MOST_LOOKUPS = 8
 
 
 class ClusterSamplers:
-    """Functions that each take one observation of a cluster."""
+    """The samplers of one cluster: functions that each take one observation."""
 
     def __init__(self, cluster: PulsarCluster) -> None:
         self._cluster = cluster
@@ -35,7 +35,7 @@ class ClusterSamplers:
         self._turns = cycle(cluster.partitions)
 
     def list_samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """One for each thing that can be slow or dead by itself."""
+        """Return {name: sampler}, one for each part of the cluster that can be slow or dead on its own."""
         here = self._cluster.name in list_clusters_reached(self._cluster.topology, self._cluster.run.scenario.workload)
         return {
             "brokers": self._sample_brokers,
@@ -66,9 +66,10 @@ class ClusterSamplers:
         return self._sample_cluster(SampledMetric.UNDER_REPLICATED, str(count_under_replicated(self._cluster)))
 
     def _sample_owners(self) -> list[Sample]:
-        """The owners of the next partitions in turn: `_MOST_LOOKUPS` at most, and none once frozen brokers cost time.
+        """Return the owners of the next partitions in turn, at most `_MOST_LOOKUPS`.
 
-        A partition whose owner no broker names has a row without a value.
+        After `patience_s` seconds, which frozen brokers can cost, it asks for no further partition. If no broker names
+        a partition's owner, its sample has no value.
         """
         rows, source = [], self._make_topic_source()
         late_at = time.monotonic() + self._cluster.patience_s

@@ -1,4 +1,4 @@
-"""Where Pulsar's programs are for a node: unpacked on this machine, or in the official image."""
+"""Pulsar's programs for a node: the distribution unpacked on this machine, or the official image."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from brokerproof.systems.pulsar.distribution import Distribution, provide_distri
 from brokerproof.systems.pulsar.roles import Role
 
 _IMAGE = "apachepulsar/pulsar:{version}"
-# Where the official image holds the distribution.
+# The distribution's directory in the official image.
 _HOME = "/pulsar"
 
 
 def name_image(version: str) -> str:
-    """The official image of a version."""
+    """Return the official image of a version, by name and tag."""
     return _IMAGE.format(version=version)
 
 
 class Software(Protocol):
-    """What a node is started from."""
+    """The programs and shipped files that a node is started from."""
 
     @property
     def java(self) -> str:
@@ -33,17 +33,17 @@ class Software(Protocol):
 
     @property
     def classpath(self) -> str:
-        """Every jar, by wildcard."""
+        """The class path: a wildcard for every jar."""
 
     @property
     def image(self) -> str:
-        """The image that holds all of it, empty where it is on this machine."""
+        """The image that holds them; empty if they are on this machine."""
 
     def read_shipped(self, name: str) -> str:
-        """Read a file of conf/ as shipped."""
+        """Return the text of a file in conf/, as shipped."""
 
     def list_class_data_options(self, role: Role, heap_mb: int) -> tuple[str, ...]:
-        """The options with which a JVM uses what others of its role learned about their classes."""
+        """Return the JVM's options for the class data archive of a role whose nodes have this heap, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -55,30 +55,26 @@ class LocalSoftware:
 
     @property
     def java(self) -> str:
-        """The program that starts a JVM."""
         return str(self.home_of_java / "bin" / "java")
 
     @property
     def classpath(self) -> str:
-        """Every jar, by wildcard."""
         return self.distribution.classpath
 
     @property
     def image(self) -> str:
-        """None."""
         return ""
 
     def read_shipped(self, name: str) -> str:
-        """Read a file of conf/ as shipped."""
         return self.distribution.read_shipped(name)
 
     def list_class_data_options(self, role: Role, heap_mb: int) -> tuple[str, ...]:
-        """The archive of the role, if there is one. The class data fits every size of heap."""
+        """Return the option for the role's archive, if there is one. A JVM with another heap size can use it too."""
         archive = self._find_archive(role, heap_mb)
         return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
 
     def learn(self, role: Role, heap_mb: int, pid: int) -> None:
-        """Make the archive of a role that lacks one, from a node that runs."""
+        """Make the archive of a role from a running node, if the role has none yet."""
         archive = self._find_archive(role, heap_mb)
         if not archive.exists():
             class_data_archive.dump(archive, java=Path(self.java), pid=pid)
@@ -94,26 +90,23 @@ class ImageSoftware:
     """The official image of a version."""
 
     version: str
-    # (image, path) → content.
+    # The function (image, path) -> text of the file at this path in the image.
     read: Callable[[str, str], str]
 
     @property
     def java(self) -> str:
-        """Found in the image's PATH."""
+        """The program that starts a JVM; it is on the image's PATH."""
         return "java"
 
     @property
     def classpath(self) -> str:
-        """Every jar, by wildcard."""
         return f"{_HOME}/lib/*"
 
     @property
     def image(self) -> str:
-        """The official image, by its tag."""
         return name_image(self.version)
 
     def read_shipped(self, name: str) -> str:
-        """Read a file of conf/ as shipped."""
         if name not in self._shipped:
             self._shipped[name] = self.read(self.image, f"{_HOME}/conf/{name}")
         return self._shipped[name]
@@ -123,14 +116,14 @@ class ImageSoftware:
         return {}
 
     def list_class_data_options(self, role: Role, heap_mb: int) -> tuple[str, ...]:
-        """None: an archive fits one Java and one distribution only."""
+        """Return no options, because containers have no archive: it fits only one Java and one distribution."""
         return ()
 
 
 def provide_software(version: str, runtime: Runtime) -> LocalSoftware | ImageSoftware:
-    """What the nodes of a runtime are started from. Fetches the distribution where this machine needs one and lacks it.
+    """Return the programs of a runtime's nodes: the official image, or the distribution, fetched if it is missing.
 
-    Raises InputError for a version that is not known, MachineError where it cannot be fetched.
+    Raises InputError for an unknown version, MachineError if it cannot be fetched.
     """
     if isinstance(runtime, RunsImages):
         return ImageSoftware(version, runtime.read_image_file)

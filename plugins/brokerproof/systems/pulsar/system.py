@@ -24,7 +24,7 @@ from brokerproof.systems.pulsar.topic import make_full_name, parse_namespace
 
 
 class Pulsar:
-    """Brokers serve, bookies store, a metadata store coordinates."""
+    """Pulsar: brokers serve, bookies store, a metadata store coordinates."""
 
     name = "pulsar"
     roles: Mapping[str, RoleTraits] = TRAITS
@@ -34,15 +34,13 @@ class Pulsar:
     default_version = "4.0.8"
 
     def versions(self) -> Sequence[str]:
-        """Those with a pinned checksum."""
         return list(CHECKSUMS)
 
     def validate(self, topology: Topology) -> Topology:
-        """Quorums, regions, namespaces, and what crosses links."""
         return topology_rules.validate(topology)
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
-        """The workload's namespace is there in every cluster that is published to."""
+        """Raises InputError unless every cluster that is published to has the workload's namespace."""
         workload = scenario.workload
         if workload.namespace is None:
             raise InputError("is missing", field="workload.namespace", remedy="add it")
@@ -56,27 +54,23 @@ class Pulsar:
                 )
 
     def list_warnings(self, scenario: Scenario, topology: Topology) -> list[RunWarning]:
-        """Batches that mix keys."""
         return foresight.list_warnings(scenario)
 
     def estimate_failover(
         self, scenario: Scenario, topology: Topology, nodes: Collection[str], *, not_before_s: float = 0
     ) -> Failover | None:
-        """Sessions with the metadata store, and the clients' back-off."""
         return foresight.estimate_failover(scenario, topology, nodes, not_before_s=not_before_s)
 
     def topic(self, workload: Workload) -> str:
-        """A persistent topic of the workload's namespace."""
         return make_full_name(workload)
 
     def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
-        """Where the topic's namespace is replicated to."""
         return list_clusters_reached(topology, home, parse_namespace(topic))
 
-    # The parts are imported when a run needs them: a scenario's file is checked without Pulsar's client.
+    # The parts are imported when a run needs them, so that a scenario can be checked without importing Pulsar's client.
 
     def warm_up(self, version: str) -> WarmUp:
-        """One node of each role, from which Java learns its classes."""
+        """Return the warm-up: a cluster with one node of each role, from which Java learns its classes."""
         from brokerproof.systems.pulsar import warm_up
 
         return WarmUp(
@@ -87,35 +81,29 @@ class Pulsar:
         )
 
     def examine(self, version: str) -> list[Finding]:
-        """The distribution."""
         return [examine(version)]
 
     def list_images(self, version: str) -> list[str]:
-        """The official one."""
         from brokerproof.systems.pulsar.software import name_image
 
         return [name_image(version)]
 
     def provisioning(self, run: Run) -> Provisioning:
-        """JVM processes from the distribution."""
         from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 
         return PulsarProvisioning(run)
 
     def administration(self, run: Run) -> Administration:
-        """Over the brokers' admin REST."""
         from brokerproof.systems.pulsar.administration import PulsarAdministration
 
         return PulsarAdministration(run)
 
     def observation(self, run: Run, *, patience_s: float = 10.0) -> Observation:
-        """Over the REST of brokers, bookies and metadata stores."""
         from brokerproof.systems.pulsar.observation import PulsarObservation
 
         return PulsarObservation(run, patience_s=patience_s)
 
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Clients:
-        """Pulsar's own Python client."""
         from brokerproof.systems.pulsar.client import PulsarClients
 
         return PulsarClients(run, cluster, region)

@@ -8,15 +8,15 @@ _SCHEME = "persistent://"
 
 
 def make_full_name(workload: Workload) -> str:
-    """A persistent topic of the workload's namespace."""
+    """Return the full name of the workload's topic, which is persistent."""
     return f"{_SCHEME}{workload.namespace}/{workload.topic}"
 
 
 def parse_namespace(topic: str) -> str:
-    """The namespace, `tenant/name`, of a topic's full name."""
+    """Return the namespace, `tenant/name`, of a topic's full name."""
     return topic.removeprefix(_SCHEME).rpartition("/")[0]
 
 
 def make_admin_path(topic: str) -> str:
-    """Where the admin REST has the topic."""
+    """Return the topic's path in the admin REST."""
     return f"/admin/v2/persistent/{topic.removeprefix(_SCHEME)}"

@@ -1,4 +1,4 @@
-"""The rules for a topology that Pulsar can run."""
+"""The rules that a topology must follow so that Pulsar can run it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _STORE_PREFIX = "zk"
 
 
 def validate(topology: Topology) -> Topology:
-    """The topology with all defaults of its policies. Raises InputError, its field inside the topology."""
+    """Return the topology with all defaults of its policies.
+
+    Raises InputError, its field inside the topology, if Pulsar cannot run it.
+    """
     policies: dict[str, ClusterPolicies] = {}
     for name, cluster in topology.clusters.items():
         at = f"clusters.{name}"
@@ -75,7 +78,10 @@ def _check_region(cluster: Cluster, region: str, field: str) -> None:
 
 
 def _check_replication(topology: Topology, policies: Mapping[str, ClusterPolicies], cluster: str) -> None:
-    """A namespace that is replicated has to be in the other cluster; in one configuration store it is one."""
+    """Raises InputError if a replicated namespace is missing in the other cluster.
+
+    In a shared metadata store both clusters have one namespace, so they must also describe it equally.
+    """
     for name, here in policies[cluster].namespaces.items():
         at = f"clusters.{cluster}.namespaces.{name}.replicated_to"
         for other in here.replicated_to:
@@ -102,7 +108,7 @@ def _check_replication(topology: Topology, policies: Mapping[str, ClusterPolicie
 def _check_names_across_links(topology: Topology) -> None:
     for name, node in topology.nodes.items():
         if name == _STORE_PREFIX and node.role == Role.METADATA:
-            # Pulsar takes the prefix off `zk:zk:2181` twice.
+            # Pulsar removes the prefix from `zk:zk:2181` twice.
             raise InputError(
                 "is what Pulsar's URLs of metadata stores begin with",
                 field=topology.node_fields[name],
@@ -111,7 +117,7 @@ def _check_names_across_links(topology: Topology) -> None:
 
 
 def _check_ensembles(topology: Topology) -> None:
-    """ZooKeeper warns of an even number and starts; here it is taken for a mistake."""
+    """Raises InputError for a metadata store with an even number of nodes. ZooKeeper itself only warns."""
     for at, members in list_stores(topology).items():
         count = len(members)
         if count and count % 2 == 0:

@@ -1,4 +1,4 @@
-"""The smallest cluster from which Java learns the classes of every role, so that nodes start faster from then on."""
+"""The smallest cluster from which Java learns the classes of every role, so that later nodes start faster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOPOLOGY: dict[str, Any] = {
     "title": "Rehearsal",
     "description": "One node of each role.",
     "settings": {
-        # The broker's own topics are in no namespace of ours, whose policies would say so.
+        # The broker's own topics are outside the namespace below, so its policies do not apply to them.
         Role.BROKER: {f"managedLedgerDefault{name}": 1 for name in ("EnsembleSize", "WriteQuorum", "AckQuorum")},
     },
     "clusters": {
@@ -32,7 +32,7 @@ NAMESPACE = "warm-up/here"
 
 
 def is_warm(version: str) -> bool:
-    """Whether the version is in the cache, and class data of every role with the heap that it has by default."""
+    """Return whether the cache holds the version and, for each role with its default heap, a class data archive."""
     java = find_java_home() / "bin" / "java"
     return is_cached(version) and all(
         class_data_archive.archive(role, java=java, version=version, heap_mb=traits.heap_mb or 0).exists()

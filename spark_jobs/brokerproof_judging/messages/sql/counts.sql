@@ -1,4 +1,4 @@
--- The counts of messages in the judgement. A message is counted once, at its home.
+-- The judgement's counts. A message is counted once, at its home; copies and deliveries are counted at every place.
 WITH counted AS (
     SELECT *, subscription = '' AS in_log, subscription = '' AND coalesce(cluster = home, false) AS at_home FROM places
 )

@@ -1,21 +1,34 @@
 -- One row per anomaly, message and place, with the facts about the place and whether the anomaly is legal there.
--- `fact_findings` holds the findings from facts, `rows` those of comparisons; both may hold one anomaly more than once.
+-- `fact_findings` holds the findings from facts, `rows` those of comparisons. Both may hold an anomaly several times.
 CREATE TABLE findings AS
 WITH found AS (
     SELECT who, number, topic, cluster, subscription, anomaly, min({cause: cause, detail: detail}) AS first
     FROM (FROM fact_findings UNION ALL BY NAME FROM rows)
     GROUP BY who, number, topic, cluster, subscription, anomaly
 ),
+deliveries_by_cluster AS (
+    SELECT DISTINCT who, number, topic, cluster FROM places WHERE deliveries > 0
+),
+copies_by_cluster AS (
+    SELECT who, number, topic, cluster FROM places WHERE subscription = '' AND copies > 0
+),
 ruled AS (
     -- The scenario's rule for the place itself, or else its rule for every other place.
     SELECT
         f.*,
+        (f.who, f.number, f.topic, f.cluster) IN (FROM deliveries_by_cluster) AS delivered_here,
+        (f.who, f.number, f.topic, p.home) IN (FROM copies_by_cluster) AS stored_at_home,
         p.who IS NULL AS without_facts,
         p.home,
         p.partition,
         p.key,
         p.sent_at,
+        p.last_acked_at,
         p.outcome,
+        p.copies,
+        p.last_position_at,
+        p.elsewhere_from,
+        p.elsewhere_until,
         coalesce(here.forbidden, elsewhere.forbidden) AS forbidden
     FROM found f
     LEFT JOIN places p USING (who, number, topic, cluster, subscription)
@@ -23,12 +36,20 @@ ruled AS (
     JOIN forbidden elsewhere ON elsewhere.cluster IS NULL
 )
 SELECT
-    * EXCLUDE (first, forbidden, sent_at, outcome),
+    * EXCLUDE (
+        first, forbidden, delivered_here, stored_at_home, sent_at, last_acked_at, outcome, copies, last_position_at,
+        elsewhere_from, elsewhere_until
+    ),
     first.cause,
     first.detail,
-    -- A destroyed cluster may lose, or not yet have sent on, a message that was sent before the destroying fault took
-    -- effect, and no other. A message of an unknown time of sending may have been sent before. `rpo_messages` bounds the
-    -- messages that no cluster holds. If such a message had no ack yet, its client sends it again to the new log.
+    -- A message that was sent before a destroying fault took effect may be missing in the destroyed cluster, and in
+    -- those to which that cluster had not replicated it yet. A cluster that delivered the message had got it. Later
+    -- messages are not excused; a message with an unknown time of sending is. `rpo_messages` bounds the messages that no
+    -- cluster holds.
+    --
+    -- Before the healing begins, no ack and no delivery can be the new log's. The new log has to keep what it acked, and
+    -- to send on what it holds. If a message had no ack yet, its client sends it again to the new log. Then the old log
+    -- may have delivered it from one position, and the new log from one.
     NOT list_contains(forbidden, anomaly) OR EXISTS (
         FROM loosened l
         WHERE l.anomaly = ruled.anomaly
@@ -36,11 +57,20 @@ SELECT
             AND coalesce(l.home = ruled.home, l.home IS NULL)
             AND coalesce(l.subscription = ruled.subscription, l.subscription IS NULL)
     ) OR (
-        anomaly IN ('lost', 'not_replicated', 'unreadable', 'delivered_from_elsewhere', 'delivered_from_two_positions')
-        AND EXISTS (
+        EXISTS (
             FROM destroyed_clusters d
-            WHERE (d.name = ruled.cluster OR (d.name = ruled.home AND anomaly IN ('lost', 'not_replicated')))
-                AND coalesce(ruled.sent_at < d.effective_at, true)
+            WHERE coalesce(ruled.sent_at < d.effective_at, true) AND CASE
+                WHEN anomaly IN ('lost', 'unreadable')
+                    THEN d.name = ruled.cluster AND coalesce(ruled.last_acked_at <= d.healing_at, true)
+                WHEN anomaly = 'not_replicated' THEN d.name = ruled.cluster OR (
+                    d.name = ruled.home AND NOT delivered_here AND NOT stored_at_home
+                    AND coalesce(ruled.last_acked_at <= d.healing_at, true)
+                )
+                WHEN anomaly = 'delivered_from_elsewhere'
+                    THEN d.name = ruled.cluster AND coalesce(ruled.elsewhere_until <= d.healing_at, true)
+                WHEN anomaly = 'delivered_from_two_positions' THEN d.name = ruled.cluster AND ruled.copies = 2
+                    AND ruled.elsewhere_from <= d.healing_at AND ruled.last_position_at > d.healing_at
+            END
         )
     ) AS legal
 FROM ruled

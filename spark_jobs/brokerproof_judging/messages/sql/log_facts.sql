@@ -1,9 +1,9 @@
--- One row per published message and cluster of the topology, and per phantom and cluster that stores it: what was
--- published, what is stored there, and what is proven about the log.
+-- One row per published message and cluster of the topology, and per phantom and cluster that stores it: the publish,
+-- the stored copies, and the proofs about the log.
 CREATE TABLE log_facts AS
 WITH
--- Every cluster for every home, also clusters that a message did not have to reach: a message that turns up there was
--- published and is no phantom.
+-- Every cluster for every home, including clusters that a message did not have to reach: a published message that is
+-- found there is no phantom.
 destinations AS (
     SELECT
         topic,
@@ -17,7 +17,7 @@ expected AS (
     SELECT p.*, d.cluster, d.required
     FROM published p JOIN destinations d USING (topic, home)
 ),
--- A position that was read twice, by a reader that connected again, is one copy.
+-- If a reader connected again and read a position twice, this is one copy.
 found AS (
     SELECT
         who,
@@ -33,9 +33,9 @@ found AS (
     FROM stored
     GROUP BY who, number, topic, cluster
 ),
--- Where a message was seen: the clusters that store it, and one subscription that got it. A message that was seen must
--- exist, even if the outcome of its attempts is unknown. Only an ack names a partition, so that the partition of such a
--- message is the one in which it was seen.
+-- The clusters that store a message, and one subscription that got it. A message that was seen must exist, even if the
+-- outcome of its attempts is unknown. Only an ack names a partition, so a message without one belongs to the partition
+-- in which it was seen.
 stored_in AS (
     SELECT who, number, topic, list(DISTINCT cluster ORDER BY cluster) AS storing_clusters, min(partition) AS partition
     FROM stored
@@ -50,6 +50,15 @@ delivered_to AS (
         min(partition) AS partition
     FROM deliveries
     GROUP BY who, number, topic
+),
+-- The clusters that delivered a message from logs that were all read to their ends. What such a log does not hold now,
+-- it has lost.
+delivered_from_read_logs AS (
+    SELECT d.who, d.number, d.topic, d.cluster
+    FROM deliveries d
+    LEFT JOIN log_proofs l ON (l.cluster, l.topic, l.partition) = (d.cluster, d.topic, d.partition)
+    GROUP BY d.who, d.number, d.topic, d.cluster
+    HAVING bool_and(coalesce(l.read_to_end, false))
 ),
 facts AS (
     SELECT
@@ -67,7 +76,7 @@ facts AS (
         coalesce(e.acked_partitions, []) AS acked_partitions,
         coalesce(f.stored_positions, []) AS stored_positions,
         coalesce(len(f.stored_positions), 0)::INT AS copies,
-        -- In the message's own partition, or else in the lowest one.
+        -- The first copy in the message's own partition, or else in the lowest partition.
         coalesce(
             list_min(list_filter(f.stored_positions, lambda copy: copy.partition = e.partition)),
             list_min(f.stored_positions)
@@ -84,12 +93,12 @@ facts AS (
     LEFT JOIN stored_in s USING (who, number, topic)
     LEFT JOIN delivered_to t USING (who, number, topic)
 ),
--- Messages of homes of which a log was not read to its end.
+-- Messages at their homes, if the log of any partition there was not read to its end.
 doubtful AS (
     FROM facts SEMI JOIN (FROM log_proofs WHERE NOT read_to_end) USING (cluster, topic)
     WHERE cluster = home
 ),
--- Why a log was not read to its end in which a message was acked.
+-- For a message that was acked in a log that was not read to its end: the reason why it was not.
 acked_unread AS (
     SELECT a.who, a.number, a.topic, a.cluster, min(l.read_why) AS read_why
     FROM (SELECT who, number, topic, cluster, unnest(acked_partitions) AS partition FROM doubtful) a
@@ -97,8 +106,8 @@ acked_unread AS (
     WHERE NOT l.read_to_end
     GROUP BY a.who, a.number, a.topic, a.cluster
 ),
--- What is known of the positions that acks named: whether every ack named one and the reader passed all of them, and
--- whether one lies in a part that cannot be read.
+-- Whether every ack named a position and the reader passed all of these (`passed`), and whether one of them is in a
+-- part that cannot be read (`unreadable`).
 acked_places AS (
     SELECT
         a.who,
@@ -121,6 +130,17 @@ acked_places AS (
 SELECT
     f.*,
     '' AS subscription,
+    -- Order is judged by the positions of first copies. Phantoms have no order. Neither does a message whose first known
+    -- copy lies behind a part that cannot be read, because that part may hold an earlier copy.
+    IF(
+        f.outcome IS NULL OR EXISTS (
+            FROM unreadable_parts p
+            WHERE (p.cluster, p.topic, p.partition) = (f.cluster, f.topic, f.first_copy.partition)
+                AND NOT is_before(f.first_copy, p.ledger_id, p.entry_id)
+        ),
+        NULL,
+        f.first_copy
+    ) AS ordered_copy,
     f.required AND f.copies = 0 AND coalesce(
         f.outcome = 'acked'
         OR (f.outcome = 'unknown' AND (len(f.storing_clusters) > 0 OR f.getting_subscription IS NOT NULL)),
@@ -130,9 +150,20 @@ SELECT
     coalesce(a.passed AND NOT a.unreadable, false) AS read_past_acks,
     coalesce(a.unreadable, false) AS acked_unreadable,
     coalesce(u.read_why, l.read_why, 'no step left a record of it') AS read_why,
-    -- A drain proves only what is stored before the end of the log that it saw.
-    coalesce(r.replicated, false) AND coalesce(is_before(h.first_copy, e.end_ledger_id, e.end_entry_id), true)
-        AS replicated,
+    g.who IS NOT NULL AS had_got_there,
+    -- A drain proves only messages before the end of the log at the time of the drain. Without a copy at home, the
+    -- acked positions tell where the message was; without those, a home that was not read may hold it anywhere.
+    coalesce(r.replicated, false) AND coalesce(
+        is_before(
+            coalesce(
+                h.first_copy,
+                list_max(list_filter(f.acked_positions, lambda place: place.partition = f.partition))
+            ),
+            e.end_ledger_id,
+            e.end_entry_id
+        ),
+        e.end_ledger_id IS NULL OR coalesce(lh.read_to_end, false)
+    ) AS replicated,
     CASE
         WHEN r.replicated IS NULL THEN 'no step left a record of it'
         WHEN r.replicated THEN concat('it drained up to ', e.end_ledger_id, ':', e.end_entry_id, ' only')
@@ -142,7 +173,9 @@ FROM facts f
 LEFT JOIN log_proofs l ON (l.cluster, l.topic, l.partition) = (f.cluster, f.topic, f.partition)
 LEFT JOIN acked_unread u ON (u.who, u.number, u.topic, u.cluster) = (f.who, f.number, f.topic, f.cluster)
 LEFT JOIN acked_places a ON (a.who, a.number, a.topic, a.cluster) = (f.who, f.number, f.topic, f.cluster)
+LEFT JOIN delivered_from_read_logs g ON (g.who, g.number, g.topic, g.cluster) = (f.who, f.number, f.topic, f.cluster)
 LEFT JOIN replication_proofs r ON (r.topic, r.home, r.cluster) = (f.topic, f.home, f.cluster)
 LEFT JOIN replication_ends e ON (e.topic, e.home, e.cluster, e.partition) = (f.topic, f.home, f.cluster, f.partition)
--- A condition that is no equality would compare every message with every other one.
+LEFT JOIN log_proofs lh ON (lh.cluster, lh.topic, lh.partition) = (f.home, f.topic, f.partition)
+-- Only equalities: with any other condition the join would compare every message with every other one.
 LEFT JOIN facts h ON (h.who, h.number, h.topic, h.cluster) = (f.who, f.number, f.topic, f.home)

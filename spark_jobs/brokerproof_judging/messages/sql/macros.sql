@@ -1,17 +1,17 @@
--- The expressions that several queries of this folder share.
+-- Expressions that several queries of this folder share.
 
--- A message without a readable name is told from others by a mark and its position (message_columns.py).
+-- The name of a message without a readable name is a mark and its position (message_columns.py).
 CREATE MACRO is_nameless(who) AS starts_with(who, chr(1));
 
--- The part of its name that such a message carries, null where it carries none.
+-- The producer and the seq that a message carries; each is null if the message does not carry it.
 CREATE MACRO producer_of(who) AS nullif(IF(is_nameless(who), split_part(who, chr(1), 3), who), '');
 CREATE MACRO seq_of(who, number) AS IF(is_nameless(who) AND number < 0, NULL, number);
 
--- Whether a position lies before another one, of which the segment and the offset are given. Null if one is not known.
+-- Whether a position is before the position (segment, offs). Null if one of the two is not known.
 CREATE MACRO is_before(place, segment, offs) AS
     place.ledger_id < segment OR (place.ledger_id = segment AND place.entry_id < offs);
 
--- A position, when a message was acked, and why it must exist, as people read them.
+-- Texts for people: a position, the time of an ack, and the reason why a message must exist.
 CREATE MACRO position_text(place) AS concat_ws(':', place.ledger_id, place.entry_id, place.batch_index);
 CREATE MACRO acked_text(acked_at) AS
     concat('acked', IF(acked_at IS NULL, '', concat(' at ', make_timestamp(acked_at), ' UTC')));
@@ -25,6 +25,6 @@ CREATE MACRO proof_of_existence_text(outcome, acked_at, home, getting_subscripti
 CREATE MACRO not_written_text(outcome, attempts) AS
     IF(outcome = 'failed', concat('its ', attempts, ' attempt(s) failed for certain'), 'it was never sent');
 
--- Whether another key was found than was published; `found` is null if nothing was found.
+-- Whether the found key differs from every published one. `found` is {key}, or null if no message was found.
 CREATE MACRO is_other_key(found, published, other_published) AS
     found IS NOT NULL AND found.key IS DISTINCT FROM published AND found.key IS DISTINCT FROM other_published;

@@ -1,11 +1,13 @@
--- Every message at every place that it had to reach or turned up at: a cluster's log, or a subscription. Times are
+-- Every message at every place that it had to reach or was found at: a cluster's log, or a subscription. Times are
 -- microseconds since the epoch.
 WITH elsewhere AS (
     SELECT
         who, number, topic, cluster, subscription,
         list({
             partition: partition, ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index
-        }) AS positions_elsewhere
+        }) AS positions_elsewhere,
+        min(first_at) AS elsewhere_from,
+        max(last_at) FILTER (read_to_end) AS elsewhere_until
     FROM delivered_elsewhere
     GROUP BY who, number, topic, cluster, subscription
 )
@@ -23,22 +25,25 @@ SELECT
     scheduled_at,
     sent_at,
     settled_at,
+    last_acked_at,
     copies,
     0 AS deliveries,
     NULL AS first_received_at,
+    NULL AS last_position_at,
     first_copy.ledger_id,
     first_copy.entry_id,
     first_copy.batch_index,
     coalesce(outcome = 'unknown', false) AND copies > 0 AS recovered,
-    -- Order is judged by where a published message is first stored.
-    IF(outcome IS NULL, NULL, first_copy.partition) AS stored_partition,
-    IF(outcome IS NULL, NULL, first_copy.ledger_id) AS stored_ledger_id,
-    IF(outcome IS NULL, NULL, first_copy.entry_id) AS stored_entry_id,
-    IF(outcome IS NULL, NULL, first_copy.batch_index) AS stored_batch_index,
+    ordered_copy.partition AS stored_partition,
+    ordered_copy.ledger_id AS stored_ledger_id,
+    ordered_copy.entry_id AS stored_entry_id,
+    ordered_copy.batch_index AS stored_batch_index,
     NULL AS consumer,
     NULL AS incarnation,
     NULL AS arrival,
-    NULL AS positions_elsewhere
+    NULL AS positions_elsewhere,
+    NULL AS elsewhere_from,
+    NULL AS elsewhere_until
 FROM log_facts
 WHERE required OR copies > 0
 UNION ALL
@@ -56,19 +61,23 @@ SELECT
     scheduled_at,
     sent_at,
     settled_at,
+    last_acked_at,
     copies,
     deliveries,
     first_delivery.received_at,
+    last_position_at,
     first_delivery.ledger_id,
     first_delivery.entry_id,
     first_delivery.batch_index,
     false,
-    IF(outcome IS NULL, NULL, first_copy.partition),
-    IF(outcome IS NULL, NULL, first_copy.ledger_id),
-    IF(outcome IS NULL, NULL, first_copy.entry_id),
-    IF(outcome IS NULL, NULL, first_copy.batch_index),
+    ordered_copy.partition,
+    ordered_copy.ledger_id,
+    ordered_copy.entry_id,
+    ordered_copy.batch_index,
     first_delivery.consumer,
     first_delivery.incarnation,
     first_delivery.arrival,
-    positions_elsewhere
+    positions_elsewhere,
+    elsewhere_from,
+    elsewhere_until
 FROM subscription_facts LEFT JOIN elsewhere USING (who, number, topic, cluster, subscription)

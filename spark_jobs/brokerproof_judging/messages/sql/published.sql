@@ -1,6 +1,6 @@
--- One row per message that was due, with the result of its attempts. A message that a full `max_pending` held back until
--- the end has no attempt and the outcome `not_sent`. If it has two homes, payloads or keys, the load's record
--- contradicts itself, which publish_record.py reports.
+-- One row per message that was due, with the result of its attempts. A message that a full `max_pending` held back
+-- until the end has no attempt and the outcome `not_sent`. A message with two homes, payloads or keys contradicts the
+-- load's record of itself; publish_record.py reports it.
 CREATE TABLE published AS
 SELECT
     who,
@@ -17,7 +17,7 @@ SELECT
         WHEN count_if(outcome IN ('failed', 'not_sent')) = count(*) THEN 'failed'
         ELSE 'unknown'
     END AS outcome,
-    -- Only an ack names a partition. Positions of two partitions do not compare, so that a message belongs to one.
+    -- Only an ack names a partition. Positions of two partitions do not compare, so a message belongs to one of them.
     min(partition) FILTER (outcome = 'acked') AS partition,
     count_if(outcome = 'acked') AS acks,
     coalesce(list(DISTINCT partition) FILTER (outcome = 'acked'), []) AS acked_partitions,
@@ -30,9 +30,10 @@ SELECT
     min(payload_hash) AS payload_hash,
     max(payload_hash) AS other_payload_hash,
     min(scheduled_at) AS scheduled_at,
-    -- Of the last attempt that was acked, because the message must exist from then on; or else of the first attempt.
+    -- From the last acked attempt, because the message must exist from then on; or else from the first attempt.
     coalesce(max(sent_at) FILTER (outcome = 'acked'), min(sent_at)) AS sent_at,
     min(settled_at) FILTER (outcome = 'acked') AS acked_at,
+    max(settled_at) FILTER (outcome = 'acked') AS last_acked_at,
     coalesce(min(settled_at) FILTER (outcome = 'acked'), max(settled_at)) AS settled_at
 FROM publishes
 GROUP BY who, number, topic

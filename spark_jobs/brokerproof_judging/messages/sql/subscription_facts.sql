@@ -1,7 +1,7 @@
--- The positions from which a message was delivered although the subscription's cluster does not store it there, and
--- whether the log of that partition was read to its end.
+-- The positions from which a message was delivered although the subscription's cluster does not store it there, when,
+-- and whether the log of that partition was read to its end.
 CREATE TABLE delivered_elsewhere AS
-SELECT DISTINCT
+SELECT
     d.who,
     d.number,
     d.topic,
@@ -11,18 +11,21 @@ SELECT DISTINCT
     d.ledger_id,
     d.entry_id,
     d.batch_index,
+    min(d.received_at) AS first_at,
+    max(d.received_at) AS last_at,
     coalesce(l.read_to_end, false) AS read_to_end
 FROM deliveries d
 ANTI JOIN stored s USING (who, number, topic, cluster, partition, ledger_id, entry_id, batch_index)
 LEFT JOIN log_proofs l ON (l.cluster, l.topic, l.partition) = (d.cluster, d.topic, d.partition)
-WHERE d.ledger_id IS NOT NULL;
+WHERE d.ledger_id IS NOT NULL
+GROUP BY ALL;
 
--- One row per message and subscription that had to get it or did: what was published, what is stored in the
--- subscription's cluster, what was delivered, and what is proven about the drain.
+-- One row per message and subscription that had to get it or got it: the publish, the copies in the subscription's
+-- cluster, the deliveries, and the proof of the drain.
 CREATE TABLE subscription_facts AS
 WITH
--- A delivery is a repetition where it is not the first one from its position. That an ack was confirmed within the
--- clocks' error before a delivery does not prove that it was confirmed earlier.
+-- A delivery is a repetition (`again`) if it is not the first one from its position. If an ack was confirmed less than
+-- the clocks' error before a delivery, it is not proven that the ack came first.
 from_positions AS (
     SELECT
         *,
@@ -38,13 +41,13 @@ from_positions AS (
         PARTITION BY who, number, topic, cluster, subscription, partition, ledger_id, entry_id, batch_index
         ORDER BY received_at, arrival, consumer NULLS FIRST, incarnation NULLS FIRST
     ),
-    -- Within an incarnation the order of deliveries is their arrival, whatever the clock did.
+    -- Within an incarnation, deliveries are ordered by arrival, because the clock may have been set back.
     same_incarnation AS (
         PARTITION BY who, number, topic, cluster, subscription, consumer, incarnation ORDER BY arrival, received_at
     )
 ),
--- The first delivery of all is the one that was received earliest of the first ones to each incarnation; at equal
--- times the one of the lower arrival.
+-- The first delivery of a message is the earliest among the first deliveries to each incarnation; at equal times, the
+-- one with the lower arrival.
 delivered AS (
     SELECT
         who,
@@ -55,6 +58,7 @@ delivered AS (
         count(*)::INT AS deliveries,
         count_if(NOT again)::INT AS copies,
         count_if(NOT again AND ledger_id IS NOT NULL)::INT AS positions,
+        max(received_at) FILTER (NOT again AND ledger_id IS NOT NULL) AS last_position_at,
         count_if(again AND NOT confirmed)::INT AS again_unconfirmed,
         count_if(again AND confirmed)::INT AS again_confirmed,
         min({
@@ -68,7 +72,7 @@ delivered AS (
     FROM from_positions
     GROUP BY who, number, topic, cluster, subscription
 ),
--- Also subscriptions that the scenario does not know, which do not have to get anything.
+-- Subscriptions that the scenario does not have are included, but do not have to get any message.
 places AS (
     SELECT cluster, subscription, true AS has_to_get, moved_from FROM subscriptions
     UNION ALL
@@ -96,12 +100,15 @@ expected AS (
         l.scheduled_at,
         l.sent_at,
         l.settled_at,
+        l.last_acked_at,
         l.payload_hash,
         l.other_payload_hash,
         l.first_copy,
+        -- What a subscription got before it moved, it gets no first time in the other cluster.
+        IF(b.cluster IS NULL, l.ordered_copy, NULL) AS ordered_copy,
         l.copies AS stored_copies,
         l.required AS required_in_log,
-        -- A subscription does not have to get a message again that it got before it moved.
+        -- A subscription that moved does not have to get again a message that it got before.
         p.has_to_get AND b.cluster IS NULL AS has_to_get
     FROM log_facts l
     JOIN places p ON p.cluster = l.cluster
@@ -124,6 +131,7 @@ facts AS (
         coalesce(d.deliveries, 0) AS deliveries,
         coalesce(d.copies, 0) AS copies,
         coalesce(d.positions, 0) AS positions,
+        d.last_position_at,
         coalesce(d.again_unconfirmed, 0) AS again_unconfirmed,
         coalesce(d.again_confirmed, 0) AS again_confirmed,
         d.first_delivery,
@@ -136,7 +144,7 @@ facts AS (
 SELECT
     f.*,
     f.stored_for_it AND f.deliveries = 0 AS missing,
-    -- A drain proves only what is stored before the end of the log that it saw.
+    -- A drain proves only messages before the end of the log at the time of the drain.
     coalesce(d.drained, false) AND coalesce(is_before(f.first_copy, d.end_ledger_id, d.end_entry_id), true) AS drained,
     CASE
         WHEN d.drained IS NULL THEN 'no step left a record of it'
@@ -144,7 +152,7 @@ SELECT
         ELSE d.drained_why
     END AS drained_why
 FROM facts f
--- A message that is missing had to come from the partition that stores it.
+-- A missing message had to come from the partition that stores it.
 LEFT JOIN drain_proofs d
     ON (d.cluster, d.topic, d.partition, d.subscription)
         = (f.cluster, f.topic, coalesce(f.first_copy.partition, f.partition), f.subscription)

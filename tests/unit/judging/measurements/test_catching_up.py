@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from brokerproof.run.directory import Run
@@ -11,9 +13,9 @@ from brokerproof_judging.measurements.catching_up import measure_backlog_drain, 
 from brokerproof_judging.measurements.detection import measure_detection, measure_reassignment
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes, Span
-from brokerproof_judging.measurements.samples import Samples
+from brokerproof_judging.measurements.samples import Samples, list_expected_series, read_samples
 
-from ..history import SECOND, TOPIC, History
+from ..history import REPLICATED, SECOND, TOPIC, History
 
 BOOKIE, BROKER, OTHER = "bookie-eu-1-main", "broker-eu-1-main", "broker-eu-2-main"
 EFFECT, NEXT, END = 20, 40, 80
@@ -80,7 +82,7 @@ def test_a_repair_and_a_drain_end_with_the_first_low_sample_after_the_last_high_
         assert ("by the last sample" in reading.evidence) is at_least
 
 
-NO_RISE = Reading(value=0.0, evidence="no backlog rose to more than twice what it was before the effect")
+NO_RISE = Reading(value=0.0, evidence="no backlog rose to more than twice what it was before the first fault")
 
 
 def test_a_backlog_that_was_about_as_high_before_the_effect_did_not_rise() -> None:
@@ -94,6 +96,35 @@ def test_a_rise_that_is_small_beside_the_one_before_it_is_told_and_moves_no_end(
     assert small.evidence.endswith("; slightly above again until 34.0 s after the effect")
     large = drain(None, (0, 3), (25, 1003), (30, 4), (32, 3), (50, 104), (55, 3))
     assert (large.value, "slightly" in large.evidence) == (35.0, False)
+
+
+SECOND_OUTAGE = ((0, 30), (22, 30_000), (38, 30), (42, 55_000), (90, 30))
+NO_SECOND_OUTAGE = ((0, 30), (22, 30_000), (38, 30), (42, 60), (90, 30))
+# A subscription that moves is made after the first fault.
+SECOND_OUTAGE_OF_MOVED = ((35, 30), (42, 55_000), (90, 30))
+NO_OUTAGE_OF_MOVED = ((35, 30), (42, 60), (90, 30))
+
+
+@pytest.mark.parametrize(
+    ("values", "first", "second"),
+    [
+        (SECOND_OUTAGE, 18.0, 50.0),
+        (NO_SECOND_OUTAGE, 18.0, 0.0),
+        (SECOND_OUTAGE_OF_MOVED, 19.0, 50.0),
+        (NO_OUTAGE_OF_MOVED, 19.0, 0.0),
+    ],
+)
+def test_the_backlog_of_a_fault_does_not_hide_that_of_the_next_one(
+    values: tuple[tuple[int, int], ...], first: float, second: float
+) -> None:
+    span = Span(start_us=NEXT * SECOND, end_us=100 * SECOND)
+    faults = (
+        make_fault("next"),
+        EffectiveFault(name="next", targets=(BOOKIE,), span=span, client_span=span),
+    )
+    times = RunTimes(phases={"steady": Span(start_us=0, end_us=EFFECT * SECOND)}, effective=faults)
+    found = [measure_backlog_drain(times, sample(BACKLOG, *values), fault).value for fault in faults]
+    assert found == [first, second]
 
 
 def test_a_backlog_that_stays_slightly_above_has_not_drained() -> None:
@@ -119,6 +150,66 @@ def test_a_backlog_that_was_not_sampled_any_more_is_not_drained() -> None:
     assert late == NO_RISE
 
 
+def record(
+    directory: Path, *, clusters: tuple[str, ...] = ("main",), samples: Samples | None = None, **scenario: Any
+) -> Run:
+    """A run with these samples, of a topic that reaches all its clusters."""
+    history = History(clusters=clusters, workload={"namespace": REPLICATED}, **scenario)
+    series = samples.series if samples else {}
+    history.observations = [
+        {"at": at, "source": source, "metric": metric, "value": value}
+        for (source, metric), values in series.items()
+        for at, value in values
+    ]
+    return history.write(directory)
+
+
+def drain_recorded(run: Run, fault: EffectiveFault) -> Reading:
+    phases = {"steady": Span(start_us=0, end_us=EFFECT * SECOND)}
+    return measure_backlog_drain(RunTimes(phases=phases), read_samples(run), fault)
+
+
+REPLICATED_TOPIC = f"topic:persistent://{REPLICATED}/orders"
+TWO_SUBSCRIPTIONS = [{"name": "audit"}, {"name": "other"}]
+
+
+@pytest.mark.parametrize("sampled", [(), ((80, 0),)], ids=["never", "after the next fault"])
+def test_a_backlog_that_was_not_sampled_may_have_risen(tmp_path: Path, sampled: tuple[tuple[int, int], ...]) -> None:
+    low = sample((REPLICATED_TOPIC, "backlog:audit"), (0, 0)).series
+    others = sample((REPLICATED_TOPIC, "backlog:other"), *sampled).series
+    run = record(tmp_path / "run", samples=Samples(series=low | others), subscriptions=TWO_SUBSCRIPTIONS)
+    why = f"the backlog of other on {REPLICATED_TOPIC} was not sampled after the effect and before next took effect"
+    assert drain_recorded(run, make_fault("next")) == Reading(value=None, evidence=why, cut_off_by="next")
+
+
+def test_no_backlog_rose_if_every_subscription_was_sampled_as_low(tmp_path: Path) -> None:
+    low = {
+        (REPLICATED_TOPIC, f"backlog:{name}"): sample(BACKLOG, (0, 0)).series[BACKLOG] for name in ("audit", "other")
+    }
+    run = record(tmp_path / "run", samples=Samples(series=low), subscriptions=TWO_SUBSCRIPTIONS)
+    assert drain_recorded(run, make_fault()) == NO_RISE
+
+
+def test_a_subscription_that_was_never_seen_where_it_moves_to_had_nothing_to_drain_there(tmp_path: Path) -> None:
+    run = record(
+        tmp_path / "run",
+        clusters=("main", "away"),
+        samples=sample((f"{REPLICATED_TOPIC}@main", "backlog:mover"), (0, 0)),
+        subscriptions=[{"name": "mover", "moves": {"to": "away", "after": "f"}}],
+        faults=[{"name": "f", "kind": "kill", "targets": {"nodes": [BROKER]}}],
+    )
+    assert drain_recorded(run, make_fault()) == NO_RISE
+
+
+@pytest.mark.parametrize("subscriptions", [[], TWO_SUBSCRIPTIONS])
+def test_without_any_sample_of_a_backlog_no_subscription_is_named(
+    tmp_path: Path, subscriptions: list[dict[str, str]]
+) -> None:
+    run = record(tmp_path / "run", subscriptions=subscriptions)
+    why = "the backlog of a subscription was not sampled after the effect"
+    assert drain_recorded(run, make_fault()) == Reading(value=None, evidence=why)
+
+
 @pytest.mark.parametrize(
     ("gone_at", "cut_off_by", "value", "at_least"),
     [(30, None, 10.0, False), (30, "next", 10.0, False), (45, None, 25.0, False), (45, "next", 19.0, True)],
@@ -136,16 +227,43 @@ def test_a_node_that_another_fault_left_no_time_to_miss_was_missed_no_earlier(
         assert reading.cut_off_by == (cut_off_by if at_least else None)
 
 
-def test_the_topic_is_reassigned_when_every_partition_of_the_target_has_another_owner(run: Run) -> None:
+@pytest.mark.parametrize(("partitions", "value"), [(2, 5.0), (3, 11.0)])
+def test_the_topic_is_reassigned_when_every_partition_of_the_target_has_another_owner(
+    tmp_path: Path, partitions: int, value: float
+) -> None:
+    run = History(workload={"partitions": partitions}).write(tmp_path / "run")
     source = f"topic:{TOPIC}"
-    partitions = {
-        **sample((source, "owner:0"), (0, BROKER), (25, OTHER)).series,
-        **sample((source, "owner:1"), (0, OTHER)).series,
-        **sample((source, "owner:2"), (0, BROKER), (31, OTHER)).series,
-    }
-    assert measure_reassignment(run, Samples(series=partitions), make_fault(None, BROKER)).value == 11.0
-    del partitions[source, "owner:2"]
-    assert measure_reassignment(run, Samples(series=partitions), make_fault(None, BROKER)).value == 5.0
+    owners = [
+        sample((source, "owner:0"), (0, BROKER), (25, OTHER)).series,
+        sample((source, "owner:1"), (0, OTHER)).series,
+        sample((source, "owner:2"), (0, BROKER), (31, OTHER)).series,
+    ]
+    series = {key: values for each in owners[:partitions] for key, values in each.items()}
+    samples = Samples(series=series, expected=tuple(list_expected_series(run)))
+    assert measure_reassignment(run, samples, make_fault(None, BROKER)).value == value
+
+
+@pytest.mark.parametrize("owner", [None, OTHER])
+def test_a_partition_whose_owner_no_broker_named_may_have_been_the_targets(tmp_path: Path, owner: str | None) -> None:
+    history = History(workload={"partitions": 3})
+    for second in range(60):
+        for number, name in enumerate([BROKER if second < 25 else OTHER, OTHER, owner]):
+            row = {"source": f"topic:{TOPIC}", "metric": f"owner:{number}", "value": name}
+            history.observations.append({"at": second * SECOND, **row})
+    run = history.write(tmp_path / "run")
+    reading = measure_reassignment(run, read_samples(run), make_fault(None, BROKER))
+    assert reading.value == (5.0 if owner else None)
+    why = "first sample with another owner" if owner else f"the owner of topic:{TOPIC} 2 before the effect is not known"
+    assert reading.evidence == why
+
+
+@pytest.mark.parametrize(("targets", "value"), [((BROKER,), 5.0), ((BROKER, "broker-eu-1-away"), None)])
+def test_an_owner_in_a_cluster_without_a_target_need_not_be_known(
+    tmp_path: Path, targets: tuple[str, ...], value: float | None
+) -> None:
+    owned = sample((f"{REPLICATED_TOPIC}@main", "owner"), (0, BROKER), (25, OTHER))
+    run = record(tmp_path / "run", clusters=("main", "away"), samples=owned)
+    assert measure_reassignment(run, read_samples(run), make_fault(None, *targets)).value == value
 
 
 def test_a_topic_is_not_reassigned_if_a_partition_had_no_known_owner_before(run: Run) -> None:
@@ -161,3 +279,37 @@ def test_an_owner_that_nobody_names_any_more_is_no_proof_that_there_is_none(run:
     owned = Samples(series={(f"topic:{TOPIC}", "owner"): [(19 * SECOND, BROKER)]})
     reading = measure_reassignment(run, owned, make_fault(None, BROKER))
     assert (reading.value, reading.at_least) == (None, False)
+
+
+@pytest.mark.parametrize(("silent", "least"), [(None, 10.0), ((8, 20), 10.0), ((22, 30), 2.0)])
+def test_a_time_that_ends_behind_a_silence_of_the_monitor_may_be_shorter(
+    run: Run, silent: tuple[int, int] | None, least: float
+) -> None:
+    silences = () if silent is None else ((silent[0] * SECOND, silent[1] * SECOND),)
+    samples = replace(sample(REPAIR, *ONE_RISE), silences=silences)
+    reading = measure_rereplication(run, samples, make_fault())
+    assert (reading.value, reading.limits) == (10.0, (least, 10.0))
+    assert ("monitor took no sample" in reading.evidence) is (least != 10.0)
+
+
+@pytest.mark.parametrize(("stood_still", "least"), [((40, 50), 10.0), ((22, 30), 2.0)])
+def test_a_drain_that_ends_behind_a_standstill_of_a_consumer_may_be_shorter(
+    stood_still: tuple[int, int], least: float
+) -> None:
+    times = RunTimes(phases={"steady": Span(start_us=0, end_us=EFFECT * SECOND)})
+    stood = [(stood_still[0] * SECOND, stood_still[1] * SECOND)]
+    reading = measure_backlog_drain(times, sample(BACKLOG, *ONE_RISE), make_fault(), stood)
+    assert (reading.value, reading.limits) == (10.0, (least, 10.0))
+    assert ("stood still" in reading.evidence) is (least != 10.0)
+
+
+@pytest.mark.parametrize(("last_second", "value"), [(100, 0.0), (106, None)])
+def test_a_backlog_that_was_silent_at_the_end_may_have_risen(last_second: int, value: float | None) -> None:
+    times = RunTimes(phases={"steady": Span(start_us=0, end_us=EFFECT * SECOND)})
+    # The series ends at 21 s, and the load at 80 s; other sources were sampled for longer.
+    samples = Samples(
+        series={BACKLOG: [(second * SECOND, "0") for second in range(22 if value is None else 100)]},
+        last_us=last_second * SECOND,
+    )
+    reading = measure_backlog_drain(times, samples, make_fault())
+    assert reading.value == value

@@ -7,7 +7,7 @@ load is steady from 0 s and ends at 100 s.
 from __future__ import annotations
 
 import pytest
-from brokerproof.run.records import PhaseTimes
+from brokerproof.run.records import ConsumerEnd, PhaseTimes, ProducerEnd
 
 from ..history import MILLISECOND, SECOND, START, History
 from ..judged import Judged
@@ -104,6 +104,117 @@ def test_messages_that_are_nearly_late_interrupt_nobody(judge):
     assert (measured("rto_s")["value"], measured("unavailable_s")["value"]) == (0, 0)
     assert "no message was more than 1 s late" in measured("rto_s")["evidence"]
     assert "resolution: 1 ms" in measured("rto_s")["evidence"]
+
+
+def stand_still(history, start, end, *, client="p0"):
+    """Leave the end of a client that itself did nothing from one moment to another."""
+    rest = {
+        "task": 0,
+        "standstills": ((START + int(start * SECOND), START + int(end * SECOND)),),
+        "problem": None,
+        "at": START,
+    }
+    if client == "p0":
+        counts = dict.fromkeys(("scheduled", "acked", "failed", "unknown"))
+        history.leave(ProducerEnd(producer="p0", **counts, **rest))
+    else:
+        history.leave(ConsumerEnd(consumer=client, delivered=None, **rest))
+    return history
+
+
+@pytest.mark.parametrize(
+    ("stood_still", "maximum", "rto", "unavailable"),
+    [
+        # Without a standstill, all of it is the system's.
+        (None, 5, 8.0, 6.0),
+        # An interruption that the producer may have caused breaks no bound, and may hold one.
+        ((50, 57), 5, None, None),
+        ((50, 57), 10, 8.0, 6.0),
+        # A standstill at another time caused nothing.
+        ((60, 62), 5, 8.0, 6.0),
+    ],
+)
+def test_a_producer_that_stood_still_itself_breaks_no_bound(judge, stood_still, maximum, rto, unavailable):
+    bounds = {name: {"max": maximum} for name in ("rto_s", "unavailable_s")}
+    history = Clients(bounds=bounds).fault("first", injected=49, effective=49)
+    # Both partitions of the producer wait.
+    history.load(acked_after=lambda _, second: 57 - second if 50 <= second < 57 else 0.01)
+    if stood_still:
+        stand_still(history, *stood_still)
+    measured = judge(history)
+
+    assert (measured("rto_s")["value"], measured("unavailable_s")["value"]) == (rto, unavailable)
+    assert ("stood still" in measured("rto_s")["evidence"]) is (stood_still == (50, 57))
+    assert measured("rto_s")["evidence"].startswith("between 0 and 8 s: ") is (rto is None)
+
+
+def test_a_standstill_before_an_interruption_of_the_system_leaves_the_rto_as_it_is(judge):
+    bounds = {name: {"max": 5} for name in ("rto_s", "unavailable_s")}
+    history = Clients(bounds=bounds).fault("first", injected=49, effective=49)
+    away = {50: 53, 60: 66}
+    history.load(
+        acked_after=lambda _, second: next((end - second for at, end in away.items() if at <= second < end), 0.01)
+    )
+    measured = judge(stand_still(history, 50, 53))
+
+    assert measured("rto_s")["value"] == 17
+    # 2 s that the producer may have caused, and 5 s of the system.
+    assert measured("unavailable_s")["value"] is None
+
+
+def test_an_interruption_that_never_ended_is_at_least_as_long_as_the_load(judge):
+    history = Clients(bounds={"rto_s": {"min": 30}}).load(is_acked=lambda where, second: second < 40)
+    row = judge(history.fault("first", injected=39, effective=39.5))("rto_s")
+
+    assert (row["value"], row["at_least"]) == (None, pytest.approx(61))
+    assert "still interrupted when the load ended" in row["evidence"]
+
+
+STANDSTILL_METRICS = ("first_ack_s", "longest_ack_gap_s", "publish_latency_max_ms")
+
+
+@pytest.mark.parametrize(
+    ("stood_still", "is_known"),
+    [
+        # Without a standstill, the system is slower than it may be.
+        (None, True),
+        ((50, 57), False),
+        # A standstill at another time caused nothing.
+        ((70, 72), True),
+    ],
+)
+def test_a_producer_that_stood_still_itself_caused_no_gap_no_late_first_ack_and_no_latency(
+    judge, stood_still, is_known
+):
+    bounds = {name: {"max": 5} for name in STANDSTILL_METRICS[:2]} | {"publish_latency_max_ms": {"max": 5000}}
+    history = Clients(bounds=bounds).fault("first", injected=50, effective=50)
+    history.load(acked_after=lambda _, second: 57 - second if 50 <= second < 57 else 0.01)
+    if stood_still:
+        stand_still(history, *stood_still)
+    measured = judge(history)
+
+    for metric in STANDSTILL_METRICS:
+        row = measured(metric, "impact" if metric == "publish_latency_max_ms" else "first")
+        assert (row["value"] is not None) is is_known, metric
+        assert ("stood still" in row["evidence"]) is not is_known
+        assert row["evidence"].startswith("between ") is not is_known
+    # The phase before has no standstill in it.
+    assert measured("publish_latency_max_ms", "steady")["value"] == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("client", "stood_still", "is_known"),
+    [(None, None, True), ("c0", (51, 56), False), ("p0", (51, 56), False), ("c0", (70, 72), True)],
+)
+def test_a_client_that_stood_still_itself_caused_no_gap_in_deliveries(judge, client, stood_still, is_known):
+    history = Clients(bounds={"longest_delivery_gap_s": {"max": 5}}).fault("first", injected=50, effective=50)
+    history.load(delivered_after=silence(1, 50, 57))
+    if client:
+        stand_still(history, *stood_still, client=client)
+    row = judge(history)("longest_delivery_gap_s")
+
+    assert row["value"] == (pytest.approx(7, abs=0.2) if is_known else None)
+    assert ("stood still" in row["evidence"]) is not is_known
 
 
 def test_the_scenario_says_when_a_message_is_late(judge):
@@ -290,3 +401,168 @@ def test_a_message_that_is_delivered_again_after_the_load_ends_no_gap(judge):
     history.deliveries.append({**again, "received_at": again["received_at"] + 60 * SECOND, "arrival": 10_000})
     row = judge(history.fault("first", injected=39, effective=39.5))("longest_delivery_gap_s")
     assert row["value"] < 1
+
+
+REDELIVERY_S = 0.5
+
+
+def repeat(history, first, last):
+    """Deliver the first message of partition 1 to `audit` again and again, from one moment to another."""
+    again = next(row for row in history.deliveries if (row["partition"], row["subscription"]) == (1, "audit"))
+    for number in range(int((last - first) / REDELIVERY_S) + 1):
+        at = START + int((first + number * REDELIVERY_S) * SECOND)
+        row = {"received_at": at, "arrival": 20_000 + number, "redelivery_count": number + 1}
+        history.deliveries.append({**again, **row})
+    return history
+
+
+@pytest.mark.parametrize(
+    ("silent_from", "gap"),
+    [
+        # The message of 49.9 s is delivered 15 ms later, the next one at 80 s.
+        (50, 80 - 49.915),
+        # New messages go on beside the one that is repeated.
+        (80, 0.1),
+    ],
+)
+def test_a_message_that_is_delivered_again_during_the_load_ends_no_gap(judge, silent_from, gap):
+    history = Clients().load(
+        delivered_after=lambda where, second: 80 - second if where == 1 and silent_from <= second < 80 else 0.005
+    )
+    measured = judge(repeat(history.fault("first", injected=49, effective=49.5), 50, 79.5))
+
+    row = measured("longest_delivery_gap_s")
+    assert row["value"] == pytest.approx(gap, abs=0.02)
+    assert ("main/audit/partition 1" in row["evidence"]) or silent_from == 80
+
+
+def test_a_message_that_another_subscription_got_before_is_new_to_this_one(judge):
+    history = Clients(subscriptions=[{"name": "audit"}, {"name": "late"}]).load()
+    for row in [*history.deliveries]:
+        history.deliveries.append({**row, "subscription": "late", "received_at": row["received_at"] + 40 * MILLISECOND})
+    row = judge(history.fault("first", injected=49, effective=49.5))("longest_delivery_gap_s")
+
+    assert row["value"] == pytest.approx(0.1, abs=0.001)
+    assert row["evidence"].endswith("of 4 places")
+
+
+def test_messages_without_a_name_are_told_apart_by_their_positions(judge):
+    """A message of another producer than the run's own is delivered, too."""
+    history = Clients().load()
+    for row in history.deliveries:
+        if row["partition"] == 1:
+            row.update(producer=None, seq=None)
+    row = judge(history.fault("first", injected=49, effective=49.5))("longest_delivery_gap_s")
+
+    assert row["value"] == pytest.approx(0.1, abs=0.001)
+
+
+STANDSTILL_LIMITS = {"rto_s": 8, "unavailable_s": 6, "longest_ack_gap_s": 7.09, "first_ack_s": 8}
+
+
+@pytest.mark.parametrize(("metric", "most"), STANDSTILL_LIMITS.items())
+def test_what_only_a_standstill_of_the_producer_caused_holds_no_minimum(judge, metric, most):
+    history = Clients(bounds={metric: {"min": 5}}).fault("first", injected=49, effective=50)
+    row = judge(stand_still(history.load(acked_after=away({50: 57})), 50, 57))(metric)
+
+    assert (row["value"], row["at_least"], row["at_most"]) == (
+        None,
+        pytest.approx(1 if metric == "first_ack_s" else 0, abs=0.2),
+        pytest.approx(most, abs=0.2),
+    )
+
+
+def away(times):
+    """The delay of acks if no partition acks anything in `times`, {from: to}."""
+    return lambda _, second: next((end - second for at, end in times.items() if at <= second < end), 0.01)
+
+
+def test_an_outage_breaks_its_bound_also_if_the_producer_stands_still_later(judge):
+    history = Clients(bounds={"rto_s": {"max": 5}, "unavailable_s": {"max": 5}})
+    history.fault("first", injected=49, effective=49).load(acked_after=away({50: 70, 90: 92}))
+    measured = judge(stand_still(history, 90, 92))
+
+    # The standstill made the times longer, and without it they are longer than their bounds, too.
+    for metric, least, most in (("rto_s", 21, 43), ("unavailable_s", 19, 20)):
+        row = measured(metric)
+        assert (row["value"], row["at_least"], row["at_most"]) == (most, least, most)
+
+
+@pytest.mark.parametrize(
+    ("metric", "least"), [("rto_s", 41), ("unavailable_s", 36), ("longest_ack_gap_s", 27), ("first_ack_s", 11)]
+)
+def test_an_outage_breaks_its_bound_also_if_the_producer_stands_still_in_it(judge, metric, least):
+    history = Clients(bounds={metric: {"max": 5}}).fault("first", injected=49, effective=50)
+    row = judge(stand_still(history.load(acked_after=away({50: 90})), 60, 61.5))(metric)
+
+    assert row["value"] is not None
+    assert row["value"] > 5
+    # The producer works off for as long again what came due in the standstill.
+    assert (row["at_least"] or row["value"]) == pytest.approx(least, abs=0.1)
+
+
+def test_a_standstill_that_goes_on_until_the_load_ends_leaves_a_time_without_an_upper_limit(judge):
+    history = Clients(bounds={"rto_s": {"min": 30}}).fault("first", injected=50, effective=50)
+    row = judge(stand_still(history.load(acked_after=away({90: 101})), 90, 101))("rto_s")
+
+    assert (row["value"], row["at_least"], row["at_most"]) == (None, 0, None)
+
+
+def test_the_longest_gap_that_no_standstill_touches_breaks_its_bound(judge):
+    history = Clients(bounds={"longest_ack_gap_s": {"max": 5}}).fault("first", injected=49, effective=49)
+    history.load(acked_after=silence(1, 50, 70))
+    for number in range(LOAD_S * 10):
+        at = number * 100 * MILLISECOND
+        # Another producer sends at the end of its standstill what was due in it.
+        sent = 82 * SECOND + number if 60 * SECOND <= at < 82 * SECOND else at
+        place = {"producer": "p1", "seq": number, "key": "k9", "partition": 0}
+        place["entry_id"] = history.next_entry(partition=0)
+        history.publish(**place, at=at, sent_at=START + sent, settled_at=START + sent + 400, ledger_id=5)
+        history.store(**place)
+        history.deliver(**place, at=sent + 500)
+    counts = dict.fromkeys(("scheduled", "acked", "failed", "unknown"))
+    stood = ((START + 60 * SECOND, START + 82 * SECOND),)
+    history.leave(ProducerEnd(producer="p1", **counts, task=0, standstills=stood, problem=None, at=START))
+    row = judge(history)("longest_ack_gap_s")
+
+    assert "main/partition 0/p1" in row["evidence"]
+    assert (row["at_least"], row["value"]) == (pytest.approx(20.09), pytest.approx(22, abs=0.15))
+
+
+@pytest.mark.parametrize(("due", "rto"), [(-5, 0), (1, 50)])
+def test_a_message_that_was_due_before_the_steady_phase_interrupts_nobody(judge, due, rto):
+    history = Clients(bounds={"rto_s": {"max": 10}}).load().fault("first", injected=50, effective=50.5)
+    place = {"producer": "p0", "seq": 2 * 10 * LOAD_S, "key": "k0", "partition": None, "entry_id": None}
+    history.publish(**place, at=due * SECOND, outcome="unknown", settled_at=START)
+    measured = judge(history)
+
+    assert measured("rto_s")["value"] == rto
+
+
+@pytest.mark.parametrize(("partitions", "first_ack"), [(0, 0.51), (2, 0.51)])
+def test_a_message_whose_partition_is_not_known_is_no_place_that_waits_for_an_ack(judge, partitions, first_ack):
+    history = Clients(bounds={"first_ack_s": {"max": 10}}).fault("first", injected=50, effective=50.5)
+    workload = history.scenario.workload.model_copy(update={"partitions": partitions})
+    history.scenario = history.scenario.model_copy(update={"workload": workload})
+    for number in range(LOAD_S * 10):
+        at, name = number * 100 * MILLISECOND, {"producer": "p0", "seq": number, "key": f"k{number}"}
+        if number == 600:
+            history.publish(**name, at=at, partition=None, entry_id=None, outcome="unknown", settled_at=None)
+            continue
+        place = {**name, "entry_id": history.next_entry()} | ({"partition": 1} if partitions else {})
+        history.publish(**place, at=at, settled_at=START + at + 10 * MILLISECOND, ledger_id=5)
+        history.store(**place)
+        history.deliver(**place, at=at + 15 * MILLISECOND)
+    row = judge(history)("first_ack_s")
+
+    assert row["value"] == pytest.approx(first_ack, abs=0.1)
+    assert "unknown partition" not in row["evidence"]
+
+
+@pytest.mark.parametrize("effects", [(31, 32), (32, 31)])
+def test_the_next_injection_cuts_off_a_fault_in_whatever_order_they_take_effect(judge, effects):
+    history = Clients(names=("first", "second")).load()
+    history.fault("first", injected=30, effective=effects[0]).fault("second", injected=30.004, effective=effects[1])
+    row = judge(history)("rto_s")
+
+    assert (row["value"], row["cut_off_by"]) == (None, "second")

@@ -20,16 +20,19 @@ MESSAGES = (
 
 
 def measure(
-    spark: SparkSession, *messages: tuple[float, str], destroyed: Sequence[tuple[str, int]] = ()
+    spark: SparkSession,
+    *messages: tuple[float | None, str],
+    destroyed: Sequence[tuple[str, int, int | None]] = (),
+    outcome: str = "acked",
 ) -> dict[str, tuple[float | None, bool]]:
-    """The losses of a fault, each with whether they are at least so many.
+    """The losses of a fault, each with whether it is "at least".
 
-    A message is when it was sent to `main`, and its anomaly. Each was acked 0.2 s later.
+    A message is when it was sent to `main`, and its anomaly. Each has its outcome 0.2 s later.
     """
     rows = []
     for seq, (sent, anomaly) in enumerate(messages):
-        times = (clock.to_utc(START + int(at * SECOND)) for at in (sent, sent + 0.2))
-        rows.append(("t", "p0", seq, "main", None, "acked", [anomaly], 0, *times))
+        times = [None if sent is None else clock.to_utc(START + int(at * SECOND)) for at in (sent, (sent or 0) + 0.2)]
+        rows.append(("t", "p0", seq, "main", None, outcome, [anomaly], 0, *times))
     span = Span(start_us=START + EFFECT * SECOND, end_us=START + 80 * SECOND)
     fault = EffectiveFault(name="gone", targets=(), span=span, client_span=span)
     found = measure_losses(spark.createDataFrame(rows, MESSAGES), [fault], destroyed)["gone"]
@@ -43,6 +46,18 @@ def test_a_loss_belongs_to_the_time_before_the_effect_if_the_message_was_sent_th
     found = measure(spark, (sent, "lost"))
     assert found["rpo_messages"] == (before, False)
     assert found["lost_later_messages"] == (1.0 - before, False)
+
+
+def test_a_seen_message_without_an_ack_is_a_loss_without_an_age(spark: SparkSession) -> None:
+    found = measure(spark, (EFFECT - 5, "lost"), (EFFECT + 5, "lost"), outcome="unknown")
+    assert found == {"rpo_messages": (1.0, False), "rpo_s": (0.0, False), "lost_later_messages": (1.0, False)}
+    # A message that failed for certain and was delivered is none.
+    assert measure(spark, (EFFECT - 5, "position_conflict"), outcome="failed")["rpo_messages"] == (0.0, False)
+
+
+def test_a_loss_with_an_unknown_time_of_sending_belongs_to_the_time_before_the_effect(spark: SparkSession) -> None:
+    found = measure(spark, (None, "lost"), outcome="unknown")
+    assert (found["rpo_messages"], found["lost_later_messages"]) == ((1.0, False), (0.0, False))
 
 
 def test_a_message_that_was_acked_after_the_effect_has_no_age_at_the_effect(spark: SparkSession) -> None:
@@ -67,6 +82,6 @@ def test_a_message_that_may_be_there_or_not_leaves_the_losses_of_its_time_open(
 def test_what_the_next_fault_destroyed_is_no_later_loss_of_this_one(
     spark: SparkSession, anomaly: str, home: str, sent: float, later: float
 ) -> None:
-    found = measure(spark, (sent, anomaly), destroyed=[(home, START + NEXT * SECOND)])
+    found = measure(spark, (sent, anomaly), destroyed=[(home, START + NEXT * SECOND, None)])
     is_open = anomaly == "unproven" and later > 0
     assert found["lost_later_messages"] == (0.0 if anomaly == "unproven" else later, is_open)

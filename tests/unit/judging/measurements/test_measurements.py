@@ -76,6 +76,8 @@ def planted():
         observe(history, second, f"topic:{TOPIC}", "published", 10 * second)
         for bookie in ("bookie-eu-2-main", "bookie-us-2-main"):
             observe(history, second, f"node:{bookie}", "bytes_read", 0)
+    # What is sampled at all is sampled until the end.
+    observe(history, 105, "cluster:main", "under_replicated", 0)
     for second, local, remote in ((0, 0, 0), (10, 100, 300), (30, 40, 300), (80, 40, 300), (105, 40, 800)):
         observe(history, second, f"node:{BOOKIE}", "bytes_read", local)
         observe(history, second, "node:bookie-us-1-main", "bytes_read", remote)

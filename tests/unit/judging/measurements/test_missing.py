@@ -12,9 +12,10 @@ from brokerproof_judging.measurements.measured_values import make_measurements
 from ..history import History
 
 
-def measure(directory, *, bounds, legal=None, illegal=None):
+def measure(directory, *, bounds, legal=None, illegal=None, **scenario):
     """{anomaly: (value, maximum)} of a run with these counts."""
-    run = History(guarantee="at_most_once" if bounds else "at_least_once", bounds=bounds).write(directory / "run")
+    guarantee = "at_most_once" if bounds else "at_least_once"
+    run = History(**{"guarantee": guarantee, "bounds": bounds, **scenario}).write(directory / "run")
     found = {"legal": legal or {}, "illegal": illegal or {}}
     counts = Counts.model_validate_json(json.dumps(dict.fromkeys(TOTALS, 0) | found))
     rows = make_measurements(run, measure_missing(run, counts))
@@ -28,6 +29,12 @@ def test_legal_and_illegal_messages_count_against_the_bound(tmp_path):
     legal, illegal = {"lost": 3, "stored_twice": 9}, {"lost": 2, "undelivered": 1}
     found = measure(tmp_path, bounds=BOUNDS, legal=legal, illegal=illegal)
     assert found == {"lost": (5, 4), "not_replicated": (0, 4), "undelivered": (1, 0), "unreadable": (0, 4)}
+
+
+def test_what_a_scenario_loosens_is_measured_under_any_guarantee(tmp_path):
+    bounds = {"missing_messages/lost": {"max": 4}}
+    found = measure(tmp_path, bounds=bounds, legal={"lost": 5}, guarantee="at_least_once", loosen=["lost"])
+    assert found["lost"] == (5, 4)
 
 
 def test_more_than_the_bound_is_too_much_whatever_an_unproven_message_is(tmp_path):

@@ -68,6 +68,18 @@ def test_the_end_is_known_from_a_sample_after_the_last_undo(
     assert under_replicated(history.write(tmp_path / "run")) == Reading(value=value, evidence=evidence)
 
 
+@pytest.mark.parametrize(("last", "value"), [(80, 3.0), (90, None)])
+def test_a_cluster_that_was_silent_at_the_end_has_no_state_there(
+    tmp_path: Path, last: int, value: float | None
+) -> None:
+    history = plant()
+    observe(history, "cluster:main", "under_replicated", (76, "3"))
+    observe(history, f"topic:{TOPIC}", "published", (last, "1"))
+    reading = under_replicated(history.write(tmp_path / "run"))
+    assert reading.value == value
+    assert ("in the last 14 s" in reading.evidence) is (value is None)
+
+
 @pytest.mark.parametrize(("second", "value"), [(5, None), (61, 3.0)])
 def test_without_a_fault_the_end_is_known_from_a_sample_of_the_last_phase(
     tmp_path: Path, second: int, value: float | None

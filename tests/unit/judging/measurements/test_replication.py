@@ -59,7 +59,7 @@ def planted(**scenario):
     history.store(producer="other-p0", seq=0, key="o", entry_id=9001, replicated_from="other")
     history.deliver(producer="other-p0", seq=0, key="o", entry_id=9001, at=500)
     for state, second in (("injecting", 19.9), ("effective", 20), ("healing", 38), ("recovered", 40)):
-        row = {"fault": "gone", "kind": "destroy", "targets": ["broker-eu-1-main"], "state": state}
+        row = {"fault": "gone", "kind": "destroy", "targets": ["broker-eu-1-main", "bookie-eu-1-main"], "state": state}
         history.faults.append({**row, "at": START + int(second * SECOND)})
     for second in range(81):
         backlogs = {WAY: 7 if 40 <= second < 45 else 3, "other>main": 500 if 21 <= second < 52 else 2}
@@ -251,12 +251,12 @@ def test_clusters_agree_after_the_nodes_returned_or_nothing_is_known(tmp_path, r
         )  # fmt: skip
 
 
-def agree(history, directory):
-    """What agreement comes to after `gone`, whose nodes returned at 40 s."""
+def agree(history, directory, name="gone"):
+    """What agreement comes to after a fault; the nodes of `gone` returned at 40 s."""
     run = history.write(directory / "run")
     times = read_run_times(run)
-    gone = next(fault for fault in times.effective if fault.name == "gone")
-    return measure_agreement(times, read_samples(run), gone)
+    fault = next(fault for fault in times.effective if fault.name == name)
+    return measure_agreement(times, read_samples(run), fault)
 
 
 @pytest.mark.parametrize("way", [WAY, "other>main"])
@@ -272,12 +272,38 @@ def test_a_way_that_was_not_sampled_after_the_nodes_returned_may_be_behind(tmp_p
 
 def test_clusters_that_agreed_before_the_nodes_returned_agree_with_the_first_sample_after_that(tmp_path):
     history = planted()
+    for row in history.observations:
+        if row["at"] >= START + 35 * SECOND:
+            row["value"] = "2"
+    assert agree(history, tmp_path).value == 0.0
+
+
+def test_a_way_that_was_never_sampled_may_be_behind(tmp_path):
+    history = planted()
     # The cluster that stayed is the only one that was sampled.
     history.observations = [row for row in history.observations if row["metric"].endswith("other>main")]
     for row in history.observations:
         if row["at"] >= START + 35 * SECOND:
             row["value"] = "2"
-    assert agree(history, tmp_path).value == 0.0
+    reading = agree(history, tmp_path)
+    assert reading.value is None
+    assert reading.evidence.startswith(f"replication {WAY} was not sampled after the failed nodes returned")
+
+
+def test_without_any_sample_of_replication_no_way_is_named(tmp_path):
+    history = planted()
+    history.observations = []
+    assert agree(history, tmp_path) == Reading(value=None, evidence="no replication was sampled")
+
+
+@pytest.mark.parametrize(("backlog", "value"), [(400, 4.9), (2, 0.9)])
+def test_the_backlog_of_a_fault_does_not_hide_that_clusters_disagree_after_the_next_one(tmp_path, backlog, value):
+    """`gone` left 500 entries until 52 s. The nodes of `slow` return at 70.1 s; there is a sample each second."""
+    history = planted()
+    for row in history.observations:
+        if row["metric"].endswith("other>main") and START + 62 * SECOND <= row["at"] < START + 75 * SECOND:
+            row["value"] = str(backlog)
+    assert agree(history, tmp_path, "slow").value == pytest.approx(value)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
-from brokerproof.run.directory import Run
+from brokerproof.run.observations import SampledMetric, Source
 from brokerproof_judging.measurements.samples import read_samples
+
+from ..history import REPLICATED, START, History
 
 TODAY = [
     ("cluster:main", "alive:broker", '["broker-1"]'),
@@ -28,12 +28,11 @@ OLD_WORDS = {
 }
 
 
-def samples_of(directory, rows):
-    run = Run(str(directory))
+def samples_of(directory, rows, **scenario):
+    history = History(**scenario)
     columns = ("source", "metric", "value")
-    at = {"run_id": "r", "at": datetime(2026, 1, 1, tzinfo=UTC)}
-    run.append("observations", [at | dict(zip(columns, row, strict=True)) for row in rows])
-    return read_samples(run)
+    history.observations = [{"at": START, **dict(zip(columns, row, strict=True))} for row in rows]
+    return read_samples(history.write(directory))
 
 
 def test_a_run_recorded_in_old_words_has_the_same_samples(tmp_path):
@@ -53,3 +52,38 @@ def test_every_sample_counts_in_time_and_those_that_are_measured_have_their_valu
     # Messages published, bytes written and errors are for people.
     unread = {("topic:t", "published"), ("node:bookie-1", "bytes_written"), ("sampler:repair", "no_answer")}
     assert samples.series.keys() == {(source, metric) for source, metric, _ in TODAY} - unread
+
+
+def test_what_is_expected_and_was_never_sampled_is_an_empty_series(tmp_path):
+    topic = f"topic:persistent://{REPLICATED}/orders"
+    samples = samples_of(
+        tmp_path,
+        [(f"{topic}@main", "owner:0", "broker-1"), (f"{topic}@other", "replication_backlog:other>main", "4")],
+        clusters=("main", "other"),
+        workload={"namespace": REPLICATED, "partitions": 2},
+        subscriptions=[{"name": "audit", "cluster": "other"}],
+    )
+
+    def find(metric):
+        return {
+            (source, subject): [value for _, value in values]
+            for source, subject, values in samples.find_by_subject(Source.TOPIC, metric)
+        }
+
+    assert find(SampledMetric.OWNER) == {
+        (f"{topic}@main", "0"): ["broker-1"],
+        (f"{topic}@main", "1"): [],
+        (f"{topic}@other", "0"): [],
+        (f"{topic}@other", "1"): [],
+    }
+    # It is published to main only: what other replicates need not be sampled.
+    assert find(SampledMetric.REPLICATION_BACKLOG) == {
+        (f"{topic}@main", "main>other"): [],
+        (f"{topic}@other", "other>main"): ["4"],
+    }
+    assert find(SampledMetric.BACKLOG) == {(f"{topic}@other", "audit"): []}
+
+
+def test_a_topic_that_is_not_replicated_has_no_replication_backlog(tmp_path):
+    samples = samples_of(tmp_path, [], clusters=("main", "other"))
+    assert list(samples.find_by_subject(Source.TOPIC, SampledMetric.REPLICATION_BACKLOG)) == []

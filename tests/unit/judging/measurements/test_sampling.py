@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from brokerproof.experiment.scenario import Bound
 from brokerproof.run.records import PhaseTimes, SubscriptionDrains
 from brokerproof_judging.measurements.measured_values import Reading
 from brokerproof_judging.measurements.run_times import read_run_times
@@ -146,3 +147,13 @@ def test_a_subscription_that_moves_counts_while_it_is_there(tmp_path: Path) -> N
     for second in (60, 61, 66, 67):
         observe(history, second, f"topic:{TOPIC}", "backlog:moved")
     assert measure(history, tmp_path / "run").value == 5.0
+
+
+@pytest.mark.parametrize(("maximum", "value"), [(5, None), (30, 20.0)])
+def test_a_gap_in_samples_is_no_failure_of_the_system(tmp_path: Path, maximum: float, value: float | None) -> None:
+    history = plant(("cluster:main", "under_replicated", 31, 49))
+    bounds = {"sampling_gap_s": Bound(max=maximum)}
+    history.scenario = history.scenario.model_copy(update={"bounds": bounds})
+    reading = measure(history, tmp_path / "run")
+    assert reading.value == value
+    assert ("the system is not to blame" in reading.evidence) is (value is None)

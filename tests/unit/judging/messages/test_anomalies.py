@@ -441,6 +441,53 @@ def unproven_behind_the_end_of_the_home_that_the_drain_saw(history):
     }
 
 
+def drain_with_an_unread_home(history, end):
+    """The home was not read, and holds no known copy of a message that was acked at `PLACE`."""
+    history.not_read_to_end()
+    history.drained_to(end, "main", "other")
+    for table in ("stored", "deliveries"):
+        history.forget(table, "p0", 3, cluster="main")
+        history.forget(table, "p0", 3, cluster="other")
+    return {
+        ("unproven", True, "main", None, "p0", 3): (
+            "log_not_read_to_end",
+            f"{GONE}, and not found in main, but its log was not read to its end: the reader stopped",
+        )
+    }
+
+
+@planted(REPLICATED)
+def not_replicated_from_an_unread_home_before_the_end_that_the_drain_saw(history):
+    return drain_with_an_unread_home(history, BEHIND) | {
+        ("not_replicated", False, "other", None, "p0", 3): (
+            "missing_in_replica",
+            f"{GONE}, and not in the log of other, which was read to its end after replication had drained",
+        )
+    }
+
+
+@planted(REPLICATED)
+def unproven_from_an_unread_home_behind_the_end_that_the_drain_saw(history):
+    return drain_with_an_unread_home(history, PLACE) | {
+        ("unproven", True, "other", None, "p0", 3): (
+            "replication_not_drained",
+            f"{GONE}, and not found in other, but replication did not drain: it drained up to 5:6 only",
+        )
+    }
+
+
+@planted(REPLICATED)
+def unproven_from_an_unread_home_without_an_acked_position(history):
+    expected = drain_with_an_unread_home(history, BEHIND)
+    history.rows("publishes", "p0", 3)[0].update(ledger_id=None, entry_id=None, batch_index=None)
+    return expected | {
+        ("unproven", True, "other", None, "p0", 3): (
+            "replication_not_drained",
+            f"{GONE}, and not found in other, but replication did not drain: it drained up to 5:7 only",
+        )
+    }
+
+
 @planted()
 def unproven_not_drained(history):
     history.not_drained("audit")
@@ -463,6 +510,35 @@ def unproven_replication_not_drained(history):
     history.not_replicated()
     history.forget("stored", "p0", 3, cluster="other")
     history.forget("deliveries", "p0", 3, cluster="other")
+    return {
+        ("unproven", True, "other", None, "p0", 3): (
+            "replication_not_drained",
+            "acked at 2023-11-14 22:13:20.0064 UTC in main, delivered to audit in main, stored in main, "
+            "and not found in other, but replication did not drain: 12 behind",
+        )
+    }
+
+
+@planted(REPLICATED)
+def not_replicated_though_replication_did_not_drain_because_it_was_delivered_there(history):
+    history.not_replicated()
+    history.forget("stored", "p0", 3, cluster="other")
+    return {
+        ("not_replicated", False, "other", None, "p0", 3): (
+            "delivered_and_gone",
+            "acked at 2023-11-14 22:13:20.0064 UTC in main, delivered to audit in main, stored in main, "
+            "and not in the log of other, which was read to its end and had delivered it",
+        )
+    }
+
+
+@planted(REPLICATED)
+def unproven_where_it_was_delivered_from_a_log_that_was_not_read(history):
+    history.not_replicated()
+    history.forget("stored", "p0", 3, cluster="other")
+    history.rows("deliveries", "p0", 3, cluster="other")[0]["partition"] = 1
+    history.partitions[history.topic].add(1)
+    history.not_read_to_end("other", partition=1)
     return {
         ("unproven", True, "other", None, "p0", 3): (
             "replication_not_drained",
@@ -916,6 +992,33 @@ def stored_out_of_order(history):
     }
 
 
+def swap_first_copies(history, unreadable):
+    """Have p0/3 (5:6) stored behind p0/5 (5:10), and a part of the log unreadable."""
+    entry = history.next_entry()
+    for table in ("publishes", "stored", "deliveries"):
+        for row in history.rows(table, "p0", 3):
+            row["entry_id"] = entry
+    history.rows("publishes", "p0", 3)[0]["settled_at"] = START + 20_000
+    history.not_read_to_end(passed=(LEDGER, 99), unreadable=[unreadable])
+
+
+@planted()
+def stored_out_of_order_before_a_part_that_cannot_be_read(history):
+    swap_first_copies(history, ((LEDGER, 13), (LEDGER, 14)))
+    return {
+        ("stored_out_of_order", False, "main", None, "p0", 3): (
+            "behind_higher_seq",
+            "first stored at 5:12:-1, behind seq 5 of its producer and key",
+        )
+    }
+
+
+@planted()
+def stored_behind_a_part_that_may_hold_an_earlier_copy(history):
+    swap_first_copies(history, ((LEDGER, 6), (LEDGER, 7)))
+    return {}
+
+
 @planted()
 def delivered_out_of_order(history):
     for row in history.rows("deliveries", "p0", 1):
@@ -1258,3 +1361,28 @@ def test_counts_agree_with_the_tables(judged):
     assert counts["publishes"] == len(attempts) == sum(row["attempts"] for row in home)
     assert counts["recovered"] == sum(row["recovered"] for row in home)
     assert counts["acked"] + counts["failed"] + counts["unknown"] == counts["messages"]
+
+
+def test_what_a_subscription_got_before_it_moved_has_no_order_where_it_moved_to(spark, tmp_path):
+    history = History(
+        clusters=("main", "other"),
+        faults=[{"name": "gone", "kind": "kill", "targets": {"cluster": "main"}, "heal_at_s": 30}],
+        workload={"namespace": REPLICATED},
+        subscriptions=[
+            {"name": "mover", "cluster": "main", "replicated": True, "moves": {"to": "other", "after": "gone"}}
+        ],
+    )
+    history.topic = f"persistent://{REPLICATED}/orders"
+    history.clean(producers=1, key="k")
+    for seq in (4, 5):
+        history.forget("deliveries", "p0", seq)
+    # It got 0 to 3 before, and gets 2 and 3 again. It gets 4 first after 5, which is stored behind it.
+    for number, seq in enumerate((2, 5, 3, 4)):
+        (copy,) = history.rows("stored", "p0", seq, cluster="other")
+        place = {name: copy[name] for name in ("cluster", "ledger_id", "entry_id")}
+        at = 50_000 + number
+        history.deliver(producer="p0", seq=seq, key="k", subscription="mover", incarnation=1, at=at, **place)
+
+    judged = Judged(spark, tmp_path / "run", history)
+
+    assert judged.anomalies(history.topic) == {("delivered_out_of_order", False, "other", "mover", "p0", 4)}

@@ -15,6 +15,7 @@ import pytest
 from brokerproof.experiment.guarantees import Anomaly, Guarantee, SubscriptionType
 from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone
+from brokerproof.run.tables import FaultState
 from brokerproof_judging import table_io
 from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging
@@ -50,18 +51,23 @@ def make_history(chance: random.Random) -> History:
     if chance.random() < 0.5:
         # `unproven` is neither legal nor illegal.
         names = [str(anomaly) for anomaly in Anomaly if anomaly is not Anomaly.UNPROVEN]
-        scenario["tighten"] = chance.sample(names, 5)
-        loosened = chance.sample(names, 9)
-        scenario["loosen"] = {name: choose_messages(chance, clusters, subscriptions) for name in loosened}
+        tightened = chance.sample(names, 5)
+        loosened = {name: choose_messages(chance, clusters, subscriptions) for name in chance.sample(names, 9)}
+        scenario["tighten"] = tightened
+        scenario["loosen"] = {name: chosen for name, chosen in loosened.items() if chosen or name not in tightened}
     history = History(
         clusters=clusters, guarantee=chance.choice(list(Guarantee)), subscriptions=subscriptions, **scenario
     )
     history.facts["clock_error_us"] = chance.choice([0, CLOCK_ERROR_US])
     if chance.random() < 0.2:
         history.leave(FaultsUndone(undone=False, problems=("it is still frozen",), at=START))
-    row = {"fault": "gone", "kind": "destroy", "targets": [f"bookie-eu-1-{chance.choice(clusters)}"]}
-    for state in ("injecting", *chance.choice([[], ["effective"], ["effective"], ["effective", "recovered"]])):
-        history.faults.append({**row, "state": state, "at": history_time(chance.randint(0, 12) * 100)})
+    role = chance.choice(["bookie", "bookie", "bookie", "broker"])
+    where = chance.choice([chance.choice(clusters), *3 * scenario.get("destroyed", [])])
+    row = {"fault": "gone", "kind": "destroy", "targets": [f"{role}-eu-1-{where}"]}
+    times = sorted(history_time(chance.randint(0, 12) * 100) for _ in FaultState)
+    history.faults += [{**row, "state": state, "at": at} for state, at in zip(FaultState, times, strict=True)]
+    # It may have had no effect, or may not have been healed.
+    del history.faults[chance.choice([1, 2, 4, 4, 4]) :]
     return history
 
 
@@ -74,7 +80,7 @@ def choose_messages(
         "home": chance.choice(clusters),
         "subscription": chance.choice(subscriptions)["name"],
     }
-    return {name: value for name, value in choices.items() if chance.random() < 0.4}
+    return {name: value for name, value in choices.items() if chance.random() < 0.3}
 
 
 def mess(history: History, chance: random.Random) -> None:
@@ -95,7 +101,7 @@ def mess(history: History, chance: random.Random) -> None:
                 sent = chance.randint(0, 12) * 100
                 row = history.publish(
                     **{"producer": producer, "seq": seq, "key": key, "epoch": epoch, "cluster": cluster},
-                    **{"partition": partition, "outcome": outcome, "at": sent},
+                    **{"partition": partition if chance.random() < 0.95 else 1, "outcome": outcome, "at": sent},
                     settled_at=history_time(sent + chance.choice([-3, *range(1, 9)]) * 100),
                     **(place(chance, seq) if outcome == "acked" and chance.random() < 0.9 else {}),
                 )
@@ -123,6 +129,9 @@ def mess(history: History, chance: random.Random) -> None:
             row["key"] = "c"
         if chance.random() < 0.05:
             history.stored.append(dict(row))
+        if chance.random() < 0.05:
+            # It may be delivered, and is no longer stored.
+            history.stored.remove(row)
         for each in history.scenario.workload.subscriptions:
             if copy["cluster"] in each.list_clusters(history.topology):
                 deliver(history, chance, copy, each.name)
@@ -209,9 +218,19 @@ def found() -> set[tuple[str, bool]]:
     return set()
 
 
+@pytest.fixture(scope="module")
+def kinds() -> set[tuple[str, str | None, bool]]:
+    """(anomaly, outcome of the message, whether it was found at a subscription) of all that was found."""
+    return set()
+
+
 @pytest.mark.parametrize("batch", BATCHES)
 def test_spark_and_the_reference_agree(
-    spark: SparkSession, tmp_path: Path, found: set[tuple[str, bool]], batch: int
+    spark: SparkSession,
+    tmp_path: Path,
+    found: set[tuple[str, bool]],
+    kinds: set[tuple[str, str | None, bool]],
+    batch: int,
 ) -> None:
     history = make_history(random.Random(f"scenario {batch}"))
     for seed in range(batch * BATCH, (batch + 1) * BATCH):
@@ -221,9 +240,11 @@ def test_spark_and_the_reference_agree(
     judged = set(judge_messages(spark, history.write(tmp_path / "run")))
 
     # A message without an identity has none to compare by; its place and anomaly have to do.
-    expected = {(*each[:5], each[5][-2:]) for each in Reference(history, history.facts["clock_error_us"]).judge()}
+    reference = Reference(history, history.facts["clock_error_us"])
+    expected = {(*each[:5], each[5][-2:]) for each in reference.judge()}
     assert judged == expected
     found |= {each[:2] for each in judged}
+    kinds |= reference.kinds
 
 
 def test_the_histories_hold_every_anomaly_legal_and_illegal(found: set[tuple[str, bool]]) -> None:
@@ -231,3 +252,16 @@ def test_the_histories_hold_every_anomaly_legal_and_illegal(found: set[tuple[str
     # An unproven message is never illegal; the others are both, because scenarios tighten and loosen them.
     assert {anomaly for anomaly, legal in found if legal} == set(Anomaly)
     assert {anomaly for anomaly, legal in found if not legal} == set(Anomaly) - {Anomaly.UNPROVEN}
+
+
+# `unproven` cannot be loosened.
+@pytest.mark.parametrize("anomaly", [each for each in Anomaly if each is not Anomaly.UNPROVEN])
+def test_an_anomaly_is_found_with_the_outcomes_and_at_the_places_that_its_facts_name(
+    kinds: set[tuple[str, str | None, bool]], anomaly: Anomaly
+) -> None:
+    """`loosen` refuses all others, because such an entry would match no message."""
+    outcomes = {outcome for name, outcome, _ in kinds if name == anomaly}
+    assert outcomes & {"acked", "failed", "unknown"} == set(anomaly.facts.outcomes)
+    assert any(name == anomaly and at_subscription for name, _, at_subscription in kinds) == (
+        anomaly.facts.at_subscriptions
+    )

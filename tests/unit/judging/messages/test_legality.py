@@ -11,7 +11,8 @@ from brokerproof_judging.messages.message_columns import IN_LOG
 from brokerproof_judging.messages.message_facts import FINDINGS, PLACES
 from brokerproof_judging.messages.sql_files import read_query
 
-from ..history import START, History
+from ..history import REPLICATED, SECOND, START, History
+from ..judged import Judged
 
 PLACES_OF_SCENARIO = {
     ("main", IN_LOG): None,
@@ -27,10 +28,10 @@ SENT_AT = 1_000
 DESTROYS = {"name": "gone", "kind": "destroy", "targets": {"cluster": "main"}, "permanent": True}
 
 
-def illegal_at(history, places, destroyed=(), sent_at=SENT_AT):
+def illegal_at(history, places, destroyed=(), sent_at=SENT_AT, delivered_at=()):
     """The anomalies that are illegal at each (cluster, subscription) of `places`, given with the home of the message.
 
-    Every anomaly is found at every place.
+    Every anomaly is found at every place. `delivered_at` has the places of one delivery each.
     """
     messages = [
         {
@@ -42,6 +43,7 @@ def illegal_at(history, places, destroyed=(), sent_at=SENT_AT):
             "home": home,
             "sent_at": sent_at,
             "outcome": "acked",
+            "deliveries": int((cluster, subscription) in delivered_at),
         }
         for cluster, subscription, home in places
     ]
@@ -59,7 +61,7 @@ def illegal_at(history, places, destroyed=(), sent_at=SENT_AT):
                 "rows": FINDINGS.empty_table(),
                 "forbidden": list_forbidden(history.scenario, history.topology),
                 "loosened": list_loosened(history.scenario),
-                "destroyed_clusters": make_small_table("name string, effective_at int64", destroyed),
+                "destroyed_clusters": make_small_table("name string, effective_at int64, healing_at int64", destroyed),
             },
         )
         connection.execute(read_query("findings"))
@@ -149,44 +151,66 @@ def test_what_a_destroyed_cluster_lost_or_had_not_sent_on_is_legal():
     in_place = {Anomaly.UNREADABLE, Anomaly.DELIVERED_FROM_ELSEWHERE}
     logs = [("main", IN_LOG, "main"), ("other", IN_LOG, "other")]
     everywhere = illegal_at(history, logs)
-    with_main_gone = illegal_at(history, logs, destroyed=[("main", SENT_AT + 1)])
-    sent_on = illegal_at(history, [("other", IN_LOG, "main")], destroyed=[("main", SENT_AT + 1)])
+    with_main_gone = illegal_at(history, logs, destroyed=[("main", SENT_AT + 1, None)])
+    sent_on = illegal_at(history, [("other", IN_LOG, "main")], destroyed=[("main", SENT_AT + 1, None)])
 
     assert all(missing | in_place <= illegal for illegal in everywhere.values())
     # Nothing else is excused.
     assert everywhere["main", IN_LOG] - with_main_gone["main", IN_LOG] == missing | in_place
     assert missing | in_place <= with_main_gone["other", IN_LOG]
-    assert missing.isdisjoint(sent_on["other", IN_LOG])
+    assert Anomaly.NOT_REPLICATED not in sent_on["other", IN_LOG]
     assert in_place <= sent_on["other", IN_LOG]
+
+
+def test_a_message_that_a_cluster_delivered_had_got_there_before_its_home_was_destroyed():
+    history = History(clusters=("main", "other"))
+    places = [("main", "audit", "main"), ("other", IN_LOG, "main"), ("other", "audit", "main")]
+    destroyed = [("main", SENT_AT + 1, None)]
+
+    elsewhere = illegal_at(history, places, destroyed, delivered_at=[("main", "audit")])
+    there = illegal_at(history, places, destroyed, delivered_at=[("other", "audit")])
+    there_and_destroyed = illegal_at(
+        history, places, [*destroyed, ("other", SENT_AT + 1, None)], delivered_at=[("other", "audit")]
+    )
+
+    assert Anomaly.NOT_REPLICATED not in elsewhere["other", IN_LOG]
+    assert there["other", IN_LOG] - elsewhere["other", IN_LOG] == {Anomaly.NOT_REPLICATED}
+    assert Anomaly.NOT_REPLICATED not in there_and_destroyed["other", IN_LOG]
 
 
 def test_a_message_whose_time_of_sending_is_not_known_may_have_been_sent_before_its_cluster_was_destroyed():
     # A client that was killed has reserved a message and recorded nothing else about it.
     history, log = History(clusters=("main", "other")), ("main", IN_LOG)
     assert Anomaly.LOST in illegal_at(history, [(*log, "main")], sent_at=None)[log]
-    assert Anomaly.LOST not in illegal_at(history, [(*log, "main")], [("main", SENT_AT)], sent_at=None)[log]
+    assert Anomaly.LOST not in illegal_at(history, [(*log, "main")], [("main", SENT_AT, None)], sent_at=None)[log]
 
 
 def test_a_message_that_was_sent_when_its_cluster_was_destroyed_or_later_is_excused_nowhere():
     history = History(clusters=("main", "other"))
     logs = [("main", IN_LOG, "main"), ("other", IN_LOG, "main")]
 
-    illegal = illegal_at(history, logs, destroyed=[("main", SENT_AT)])
+    illegal = illegal_at(history, logs, destroyed=[("main", SENT_AT, None)])
 
     assert all({Anomaly.LOST, Anomaly.NOT_REPLICATED} <= found for found in illegal.values())
 
 
-def list_destroyed_of(directory, *states, **changes):
+def list_destroyed_of(directory, *states, clock_error_us=0, **changes):
     history = History(
         clusters=("main", "other"), faults=[DESTROYS], bounds={"rpo_messages": {"max": 0}}, destroyed=["main"]
     )
+    history.facts["clock_error_us"] = clock_error_us
     row = {"fault": "gone", "kind": "destroy", "targets": ["bookie-eu-1-main"], **changes}
     history.faults = [{**row, "state": state, "at": START + at} for at, state in enumerate(states)]
     return list_destroyed(history.write(directory / "run"))
 
 
 def test_a_cluster_is_destroyed_when_its_fault_took_effect(tmp_path):
-    assert list_destroyed_of(tmp_path, "injecting", "effective", "healing") == [("main", START + 1)]
+    assert list_destroyed_of(tmp_path, "injecting", "effective", "healing") == [("main", START + 1, START + 2)]
+
+
+def test_a_cluster_is_destroyed_by_the_latest_clock(tmp_path):
+    destroyed = list_destroyed_of(tmp_path, "injecting", "effective", clock_error_us=20_000)
+    assert destroyed == [("main", START + 1 + 20_000, None)]
 
 
 @pytest.mark.parametrize("order", [("gone", "again"), ("again", "gone")])
@@ -199,7 +223,9 @@ def test_a_cluster_that_two_faults_destroy_is_destroyed_when_the_last_one_took_e
     )
     row = {"kind": "destroy", "targets": ["bookie-eu-1-main"], "state": "effective"}
     history.faults = [{**row, "fault": fault, "at": START + at} for at, fault in enumerate(order, start=1)]
-    assert list_destroyed(history.write(tmp_path / "run")) == [("main", START + 2)]
+    # Brokers store no messages.
+    history.faults.append({**history.faults[0], "targets": ["broker-eu-1-main"], "at": START + 3})
+    assert list_destroyed(history.write(tmp_path / "run")) == [("main", START + 2, None)]
 
 
 @pytest.mark.parametrize(
@@ -207,8 +233,167 @@ def test_a_cluster_that_two_faults_destroy_is_destroyed_when_the_last_one_took_e
     [
         (["injecting"], {}),
         (["injecting", "effective"], {"targets": ["bookie-eu-1-other"]}),
+        (["injecting", "effective"], {"targets": ["broker-eu-1-main", "metadata-main"]}),
         (["injecting", "effective"], {"fault": "killed", "kind": "kill"}),
     ],
 )
-def test_a_fault_without_effect_of_another_cluster_or_of_another_kind_destroys_no_cluster(tmp_path, states, changes):
+def test_a_fault_without_effect_of_another_cluster_without_disks_or_of_another_kind_destroys_no_cluster(
+    tmp_path, states, changes
+):
     assert list_destroyed_of(tmp_path, *states, **changes) == []
+
+
+# `main` is destroyed at 20 s, and its healing begins at 30 s. By p0's seq:
+OLD, IN_FLIGHT, NEW = range(3)
+EFFECT, HEALING = 20 * SECOND, 30 * SECOND
+OLD_LOG, NEW_LOG = 5, 9
+LOST_OLD = ("lost", True, "main", None, OLD)
+
+
+def rebuild(history):
+    """Messages of a topic whose home was rebuilt empty: one of the old log, one in flight, and one of the new log."""
+    places = {OLD: (OLD_LOG, 0, 10, 10), IN_FLIGHT: (NEW_LOG, 0, 19.9, 40), NEW: (NEW_LOG, 1, 50, 50)}
+    for seq, (ledger, entry, sent, acked) in places.items():
+        name = {"producer": "p0", "seq": seq, "key": "k"}
+        sent, acked = (round(at * SECOND) for at in (sent, acked))
+        history.publish(**name, at=sent, settled_at=START + acked, ledger_id=ledger, entry_id=entry)
+        if seq != OLD:
+            history.store(**name, ledger_id=ledger, entry_id=entry)
+        history.store(**name, cluster="other", entry_id=seq)
+        history.deliver(**name, at=acked + 500, ledger_id=ledger, entry_id=entry)
+
+
+def ack_by_the_old_log(history):
+    history.rows("publishes", "p0", IN_FLIGHT)[0].update(settled_at=START + HEALING, ledger_id=OLD_LOG, entry_id=1)
+
+
+def take_out_of_main(history):
+    for table in ("stored", "deliveries"):
+        history.forget(table, "p0", IN_FLIGHT, cluster="main")
+
+
+def deliver_from(history, seq, at, ledger, entry):
+    history.deliver(producer="p0", seq=seq, key="k", at=at, ledger_id=ledger, entry_id=entry)
+
+
+def nothing_else(history):
+    return set()
+
+
+def lost_by_the_old_log(history):
+    ack_by_the_old_log(history)
+    take_out_of_main(history)
+    return {("lost", True, "main", None, IN_FLIGHT)}
+
+
+def lost_by_the_new_log(history):
+    take_out_of_main(history)
+    return {("lost", False, "main", None, IN_FLIGHT)}
+
+
+def not_sent_on_by_the_old_log(history):
+    ack_by_the_old_log(history)
+    history.forget("stored", "p0", IN_FLIGHT)
+    history.forget("deliveries", "p0", IN_FLIGHT)
+    return {("lost", True, "main", None, IN_FLIGHT), ("not_replicated", True, "other", None, IN_FLIGHT)}
+
+
+def not_sent_on_by_the_new_log(history):
+    history.forget("stored", "p0", IN_FLIGHT, cluster="other")
+    return {("not_replicated", False, "other", None, IN_FLIGHT)}
+
+
+def not_sent_on_by_the_new_log_that_holds_it_without_an_ack(history):
+    history.never_answer("p0", IN_FLIGHT)
+    history.forget("stored", "p0", IN_FLIGHT, cluster="other")
+    return {("not_replicated", False, "other", None, IN_FLIGHT)}
+
+
+def lost_by_the_new_log_before_it_was_sent_on(history):
+    history.forget("stored", "p0", IN_FLIGHT)
+    return {("lost", False, "main", None, IN_FLIGHT), ("not_replicated", False, "other", None, IN_FLIGHT)}
+
+
+def delivered_by_the_old_log_and_by_the_new_log(history):
+    deliver_from(history, IN_FLIGHT, EFFECT, OLD_LOG, 1)
+    return {
+        ("delivered_from_two_positions", True, "main", "audit", IN_FLIGHT),
+        ("delivered_from_elsewhere", True, "main", "audit", IN_FLIGHT),
+    }
+
+
+def delivered_from_two_positions_of_the_old_log(history):
+    deliver_from(history, OLD, 11 * SECOND, OLD_LOG, 900)
+    return {("delivered_from_two_positions", False, "main", "audit", OLD)}
+
+
+def delivered_from_two_positions_of_the_old_log_and_from_the_new_log(history):
+    deliver_from(history, IN_FLIGHT, EFFECT, OLD_LOG, 1)
+    deliver_from(history, IN_FLIGHT, EFFECT, OLD_LOG, 2)
+    return {
+        ("delivered_from_two_positions", False, "main", "audit", IN_FLIGHT),
+        ("delivered_from_elsewhere", True, "main", "audit", IN_FLIGHT),
+    }
+
+
+def delivered_by_the_new_log_from_where_it_does_not_hold_it(history):
+    deliver_from(history, IN_FLIGHT, 45 * SECOND, NEW_LOG, 900)
+    return {
+        ("delivered_from_two_positions", False, "main", "audit", IN_FLIGHT),
+        ("delivered_from_elsewhere", False, "main", "audit", IN_FLIGHT),
+    }
+
+
+REBUILT = [
+    nothing_else,
+    lost_by_the_old_log,
+    lost_by_the_new_log,
+    not_sent_on_by_the_old_log,
+    not_sent_on_by_the_new_log,
+    not_sent_on_by_the_new_log_that_holds_it_without_an_ack,
+    lost_by_the_new_log_before_it_was_sent_on,
+    delivered_by_the_old_log_and_by_the_new_log,
+    delivered_from_two_positions_of_the_old_log,
+    delivered_from_two_positions_of_the_old_log_and_from_the_new_log,
+    delivered_by_the_new_log_from_where_it_does_not_hold_it,
+]
+
+
+@pytest.fixture(scope="module")
+def rebuilt(spark, tmp_path_factory):
+    """What is found of each topic of a run, and what has to be found."""
+    history = History(
+        clusters=("main", "other"),
+        guarantee="effectively_once",
+        faults=[{**DESTROYS, "permanent": False, "heal_at_s": 30}],
+        bounds={"rpo_messages": {"max": 1}},
+        destroyed=["main"],
+        workload={"namespace": REPLICATED},
+    )
+    row = {"fault": "gone", "kind": "destroy", "targets": ["bookie-eu-1-main"]}
+    for state, at in (("effective", EFFECT), ("healing", HEALING), ("recovered", HEALING + SECOND)):
+        history.faults.append({**row, "state": state, "at": START + at})
+    expected = {}
+    for change in REBUILT:
+        history.topic = f"persistent://{REPLICATED}/{change.__name__}"
+        rebuild(history)
+        expected[change] = change(history) | {LOST_OLD}
+    judged = Judged(spark, tmp_path_factory.mktemp("rebuilt") / "run", history)
+    found = {
+        change: {(*row[:4], row[5]) for row in judged.anomalies(f"persistent://{REPLICATED}/{change.__name__}")}
+        for change in REBUILT
+    }
+    return found, expected
+
+
+@pytest.mark.parametrize("change", REBUILT, ids=lambda change: change.__name__)
+def test_a_destroyed_cluster_excuses_its_old_log_and_not_its_new_one(rebuilt, change):
+    found, expected = rebuilt
+    assert found[change] == expected[change]
+
+
+def test_a_log_that_was_not_made_anew_holds_no_message_at_a_second_position():
+    history, place = History(guarantee="effectively_once"), ("main", "audit")
+    illegal = illegal_at(history, [(*place, "main")], destroyed=[("main", SENT_AT + 1, None)])
+    assert Anomaly.DELIVERED_FROM_TWO_POSITIONS in illegal[place]
+    assert Anomaly.DELIVERED_FROM_ELSEWHERE not in illegal[place]

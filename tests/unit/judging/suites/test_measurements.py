@@ -139,11 +139,62 @@ def test_a_state_at_the_end_that_is_not_known_is_unknown_even_without_a_bound(
 
 @pytest.mark.parametrize(("maximum", "standing"), [(5.0, "UNDECIDED"), (None, "HELD")])
 def test_the_suites_own_bound_on_a_value_that_is_not_known_is_undecided(maximum: float | None, standing: str) -> None:
-    row = {"minimum": None, "maximum": None, "value": None, "doubt": None, "cut_off_by": "kill_again"}
+    row = {"minimum": None, "maximum": None, "value": None, "doubt": None, "at_least": 3.0, "at_most": None}
+    row["cut_off_by"] = "kill_again"
     # Great Expectations cannot be imported while a worker of pytest collects.
     from brokerproof_judging.suites.measurement_expectation import Standing, find_standing
 
     assert find_standing(row, minimum=None, maximum=maximum, required=False) is Standing[standing]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "standing"),
+    [
+        # A wait of at least 20 s was longer than 10 s, whenever it ended.
+        (10.0, None, "HELD"),
+        (20.0, None, "HELD"),
+        (30.0, None, "UNDECIDED"),
+        (10.0, 90.0, "UNDECIDED"),
+        (None, 90.0, "UNDECIDED"),
+        (None, None, "UNDECIDED"),
+    ],
+)
+def test_a_wait_that_was_cut_off_holds_only_a_bound_from_below(
+    minimum: float | None, maximum: float | None, standing: str
+) -> None:
+    row = {"minimum": minimum, "maximum": maximum, "value": None, "doubt": None, "at_least": 20.0}
+    row |= {"at_most": None, "cut_off_by": None}
+    from brokerproof_judging.suites.measurement_expectation import Standing, find_standing
+
+    assert find_standing(row, minimum=None, maximum=None, required=True) is Standing[standing]
+    assert find_standing({**row, "at_least": None}, minimum=None, maximum=None, required=True) is Standing.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("at_least", "at_most", "minimum", "maximum", "standing"),
+    [
+        # Clients themselves may have caused a part of 8 s.
+        (0.0, 8.0, None, 10.0, "HELD"),
+        (0.0, 8.0, None, 5.0, "UNDECIDED"),
+        (6.0, 8.0, None, 5.0, "UNEXPECTED"),
+        (0.0, 8.0, 5.0, None, "UNDECIDED"),
+        (6.0, 8.0, 5.0, None, "HELD"),
+        (0.0, 8.0, 10.0, None, "UNEXPECTED"),
+        # The wait was cut off, too.
+        (2.0, None, 5.0, None, "UNDECIDED"),
+        (6.0, None, 5.0, None, "HELD"),
+        (6.0, None, None, 5.0, "UNEXPECTED"),
+        (6.0, None, None, None, "HELD"),
+    ],
+)
+def test_a_value_between_two_limits_decides_a_suites_bound_if_all_values_between_them_do(
+    at_least: float, at_most: float | None, minimum: float | None, maximum: float | None, standing: str
+) -> None:
+    row = {"minimum": None, "maximum": None, "value": at_most, "doubt": None, "cut_off_by": None}
+    row |= {"at_least": at_least, "at_most": at_most}
+    from brokerproof_judging.suites.measurement_expectation import Standing, find_standing
+
+    assert find_standing(row, minimum=minimum, maximum=maximum, required=False) is Standing[standing]
 
 
 @pytest.mark.parametrize(("maximum", "standing"), [(5.0, "UNDECIDED"), (90.0, "UNDECIDED"), (None, "HELD")])
@@ -151,7 +202,8 @@ def test_the_suites_own_bound_on_a_value_that_is_not_known_is_undecided(maximum:
 def test_no_bound_of_a_suite_is_claimed_of_a_fault_whose_targets_were_known_only_from_before(
     doubt: str | None, maximum: float | None, standing: str
 ) -> None:
-    row = {"minimum": None, "maximum": None, "value": 20.0, "doubt": doubt, "cut_off_by": None}
+    row = {"minimum": None, "maximum": None, "value": 20.0, "doubt": doubt, "at_least": None}
+    row |= {"at_most": None, "cut_off_by": None}
     from brokerproof_judging.suites.measurement_expectation import Standing, find_standing
 
     without = {5.0: Standing.UNEXPECTED, 90.0: Standing.HELD, None: Standing.HELD}[maximum]

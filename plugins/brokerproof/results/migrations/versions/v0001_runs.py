@@ -1,4 +1,4 @@
-"""Runs with their checks, measurements, anomaly counts and samples."""
+"""Creates the tables of runs, checks, measurements, anomaly counts and anomaly samples."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Create the first five tables."""
     op.create_table(
         "runs",
         sa.Column("id", sa.Integer(), nullable=False),

@@ -12,7 +12,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Compute the digests again."""
     recompute_digests(op.get_bind())
 
 

@@ -1,4 +1,4 @@
-"""Runs with different links between regions no longer compare."""
+"""Runs no longer compare if their links between regions differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Compute the digests again."""
     recompute_digests(op.get_bind())
 
 

@@ -1,4 +1,4 @@
-"""A run says when its tables and its directory were deleted, and why."""
+"""Adds columns for when and why the tables or the directory of a run were deleted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PARTS = ("tables", "run")
 
 
 def upgrade() -> None:
-    """Add the columns. Nothing was deleted of the runs that were recorded before."""
+    """Add the columns. They are null for the runs that are already recorded."""
     with op.batch_alter_table("runs") as table:
         for part in _PARTS:
             table.add_column(sa.Column(f"{part}_deleted_at", sa.DateTime(timezone=True)))
@@ -22,7 +22,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the columns."""
     with op.batch_alter_table("runs") as table:
         for part in _PARTS:
             table.drop_column(f"{part}_deleted_at")

@@ -1,4 +1,4 @@
-"""A run says what is worse in it than in the runs before, so that nobody has to compare them again to show it."""
+"""Adds a column for the regressions of a run, so that pages show them without comparing runs again."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column. Of the runs that were recorded before, nothing is known."""
+    """Add the column. It is null for the runs that are already recorded."""
     with op.batch_alter_table("runs") as table:
         table.add_column(sa.Column("marks", sa.JSON()))
 
 
 def downgrade() -> None:
-    """Drop the column."""
     with op.batch_alter_table("runs") as table:
         table.drop_column("marks")

@@ -1,4 +1,4 @@
-"""Runs from before `late_after_s` no longer compare with those after it, because `rto_s` means something else."""
+"""Runs from before `late_after_s` no longer compare with newer ones, because it changed the meaning of `rto_s`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Compute the digests again."""
     recompute_digests(op.get_bind())
 
 

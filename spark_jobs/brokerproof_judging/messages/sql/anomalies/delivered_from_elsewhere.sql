@@ -1,5 +1,5 @@
--- A message was delivered from a position, and the log, which was read to its end, holds it only at others. A message that
--- the log does not hold at all is `lost` or `not_replicated`.
+-- A message was delivered from a position, but the log, which was read to its end, holds it only at other positions. A
+-- message that the log does not hold at all is `lost` or `not_replicated` instead.
 SELECT
     e.who, e.number, e.topic, e.cluster, e.subscription,
     'stored_elsewhere' AS cause,

@@ -1,4 +1,4 @@
--- A message was delivered to one subscription from two positions or more of a cluster.
+-- A message was delivered to one subscription of a cluster from two or more positions.
 SELECT
     who, number, topic, cluster, subscription,
     IF(attempts > 1, 'attempted_again', 'attempted_once') AS cause,

@@ -1,19 +1,19 @@
 -- A message is first delivered to a subscription after a message of the same producer, key and partition that has a
 -- higher seq and is stored behind it. `rows` holds the published messages that are stored, with their first copies and
--- their first deliveries; all messages of a producer's key are in one part. A message that is not found in the log
--- proves nothing about order.
+-- first deliveries; all messages of a producer's key are in one part. Messages that are not found in the log are left
+-- out, because they have no place in its order.
 --
--- Deliveries to one incarnation of a consumer are ordered by their arrival, whatever the clock did. Deliveries to two
--- incarnations or consumers are ordered only where their times differ by more than the clocks' error, because order
--- across incarnations proves nothing by itself.
+-- Deliveries to one incarnation of a consumer are ordered by arrival, even if the clock was set back. Deliveries to two
+-- incarnations or consumers are ordered only if their times differ by more than the clocks' error, because the order of
+-- arrivals holds only within an incarnation.
 --
--- It is necessary that a message of a higher seq came before, and that a message stored behind came before. It is
--- sufficient too where no message of a higher seq is stored before: then a message of a higher seq is stored behind.
--- Elsewhere the two may be different messages, and only a search for one that is both can tell. Such a message is
--- itself stored out of order, so that there are few. If the clock was set back within an incarnation, its times say
--- nothing about its own order, so that a search is needed for its key, too.
+-- A suspect came after a message with a higher seq, and after a message that is stored behind it. If no message with a
+-- higher seq is stored before the suspect, this is enough: the one with the higher seq is stored behind it. Otherwise
+-- the two may be different messages, and a search has to find one message that is both. Such suspects are themselves
+-- stored out of order, so they are few. If the clock was set back within an incarnation, its times do not order its own
+-- deliveries, so all suspects of that key need the search too.
 WITH placed AS (
-    -- A position's rank compares as the position does, and is a number.
+    -- Ranks are numbers that have the same order as the positions.
     SELECT *, dense_rank() OVER (ORDER BY ledger_id, entry_id, batch_index) AS rank FROM rows
 ),
 compared AS (

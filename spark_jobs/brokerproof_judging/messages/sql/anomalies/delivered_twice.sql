@@ -1,4 +1,4 @@
--- A message was delivered again from the same position, and no ack of an earlier delivery was confirmed by then.
+-- A message was delivered again from the same position before an ack of an earlier delivery was confirmed.
 SELECT
     who, number, topic, cluster, subscription,
     'ack_not_confirmed' AS cause,

@@ -1,4 +1,4 @@
--- Every attempt to publish a message failed for certain, or the message was not sent, and it was delivered. Jepsen calls
+-- A message was delivered although every attempt to publish it failed for certain, or it was not sent. Jepsen calls
 -- this an aborted read.
 SELECT
     who, number, topic, cluster, subscription,

@@ -1,4 +1,4 @@
--- Every attempt to publish a message failed for certain, or the message was not sent, and it is stored.
+-- A message is stored although every attempt to publish it failed for certain, or it was not sent.
 SELECT
     who, number, topic, cluster, subscription,
     IF(outcome = 'failed', 'failed_for_certain', 'not_sent') AS cause,

@@ -1,5 +1,5 @@
--- A message that must exist, because it was acked or seen, is not in the log of its home, which was read to its end, or past
--- all positions that its acks named.
+-- A message that must exist, because it was acked or seen, is not in the log of its home. That log was read to its end,
+-- or past all positions that the message's acks named.
 SELECT
     who, number, topic, cluster, subscription,
     CASE

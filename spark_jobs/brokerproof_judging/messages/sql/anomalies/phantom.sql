@@ -1,4 +1,4 @@
--- A message is stored or was delivered, and nobody published it.
+-- A message is stored or was delivered although no producer published it.
 SELECT
     who, number, topic, cluster, subscription,
     IF(is_nameless(who), 'no_identity', 'never_published') AS cause,

@@ -1,7 +1,6 @@
--- A message shares a position with another message: one where it is stored, that an ack named, or that it was delivered
--- from. `rows` holds what is stored, named or delivered at the positions of a part. The conflict is told of the log if
--- the message is stored there or was acked there, else of the subscriptions that it was delivered to. Rows without a
--- position join no others.
+-- Two messages share a position: each is stored there, was acked there, or was delivered from there. `rows` holds one
+-- row for each such message and position of a part. The place of the conflict is the log if the message is stored or
+-- was acked there, else each subscription that got it from there. Rows without a position join no others.
 WITH shared AS (
     SELECT cluster, topic, partition, ledger_id, entry_id, batch_index
     FROM rows
@@ -31,7 +30,7 @@ SELECT
     'shared_position' AS cause,
     concat(
         'shares the position ', position_text({ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index}),
-        -- The mark of a message without a name is not for people.
+        -- People need not see the mark in the name of a nameless message.
         ' with message ', replace(other.who, chr(1), ' '), '/', other.number
     ) AS detail
 FROM pairs

@@ -1,5 +1,5 @@
--- A message is stored in its home, but at none of the positions that its acks named; the log was read to its end, or past
--- all of them.
+-- A message is stored in its home, but not at any position that its acks named. The log was read to its end, or past
+-- all of these positions.
 SELECT
     who, number, topic, cluster, subscription,
     'stored_elsewhere' AS cause,

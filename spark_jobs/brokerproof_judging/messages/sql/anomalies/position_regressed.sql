@@ -1,8 +1,8 @@
--- A message was acked at or below a position whose ack was settled before the message was sent. A row of `rows` is an
--- attempt when it was `sent` (less the clocks' error), an ack when it was `settled`, or the highest position of a log
--- `before` a second. A part holds whole seconds of a log.
+-- A message was acked at or below a position whose ack was settled before the message was sent. `rows` holds three
+-- kinds of rows: an attempt at the time it was `sent` (less the clocks' error), an ack at the time it was `settled`,
+-- and the highest position of a log `before` a second. A part holds whole seconds of a log.
 WITH ranked AS (
-    -- A position's rank compares as the position does, and is a number.
+    -- Ranks are numbers that have the same order as the positions.
     SELECT
         *,
         {ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index} AS place,
@@ -18,7 +18,7 @@ before_second AS (
     GROUP BY cluster, topic, partition, second
 ),
 within_second AS (
-    -- Up to one microsecond ago: of two at the same time neither is before the other.
+    -- The range ends one microsecond earlier, because of two events at the same time neither is before the other.
     SELECT *, max(IF(kind = 'settled', rank, NULL)) OVER same_second AS highest
     FROM ranked
     WHERE kind != 'before'

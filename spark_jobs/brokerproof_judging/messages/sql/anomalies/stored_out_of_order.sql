@@ -4,7 +4,7 @@ WITH ordered AS (
     SELECT *, max(number) OVER stored_before AS highest_before
     FROM rows
     WINDOW stored_before AS (
-        -- The number breaks ties, so that of two messages at one position neither is behind the other.
+        -- The number breaks ties, so two messages at one position are in order.
         PARTITION BY cluster, topic, subscription, partition, who, key ORDER BY ledger_id, entry_id, batch_index, number
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     )

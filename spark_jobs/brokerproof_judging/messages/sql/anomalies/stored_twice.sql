@@ -1,4 +1,4 @@
--- A message is stored at two positions or more of one cluster's topic.
+-- A message is stored at two or more positions of a topic in one cluster.
 SELECT
     who, number, topic, cluster, subscription,
     IF(attempts > 1, 'attempted_again', 'attempted_once') AS cause,

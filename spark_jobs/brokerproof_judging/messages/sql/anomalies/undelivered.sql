@@ -1,4 +1,4 @@
--- A stored message was never delivered to a subscription that had to get it, and that drained.
+-- A stored message was never delivered to a subscription that had to get it and that drained.
 SELECT
     who, number, topic, cluster, subscription,
     'never_delivered' AS cause,

@@ -1,5 +1,5 @@
--- A message that must exist is missing in a log or at a subscription, and the proof is missing that would show whether
--- it is lost.
+-- A message that must exist is missing in a log or at a subscription, and a proof is missing that it is lost or
+-- undelivered.
 SELECT
     who, number, topic, cluster, subscription,
     CASE
@@ -18,7 +18,7 @@ SELECT
 FROM log_facts
 WHERE missing AND NOT (
     faults_undone()
-    AND IF(cluster = home, read_to_end OR read_past_acks OR acked_unreadable, read_to_end AND replicated)
+    AND IF(cluster = home, read_to_end OR read_past_acks OR acked_unreadable, read_to_end AND (replicated OR had_got_there))
 )
 UNION ALL
 SELECT
