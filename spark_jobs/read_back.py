@@ -23,6 +23,7 @@ from brokerproof.errors import BrokerproofError, DeadlineError, RunError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.run.directory import Run
+from brokerproof.run.fault_course import read_fault_courses
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import (
     FaultsUndone,
@@ -38,8 +39,7 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.seals import seal_tables
-from brokerproof.run.table_rows import iterate_rows
-from brokerproof.run.tables import Batches, FaultState, make_batch
+from brokerproof.run.tables import Batches, make_batch
 from brokerproof.systems.clients import Clients, Position, Reader, Received
 from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.protocols import Administration, Observation, TopicLog
@@ -201,12 +201,12 @@ def _list_running(run: Run) -> list[str]:
     if lasting := sorted(name for name in may_hinder if not kinds[name].ends_nodes):
         raise RunError(f"{', '.join(lasting)} is in force for good")
     running = {name for name, node in run.topology.nodes.items() if not node.standby}
-    for row in iterate_rows(run, "faults"):
-        if row["state"] == FaultState.EFFECTIVE and row["fault"] in kinds:
-            if kinds[row["fault"]].helps:
-                running |= set(row["targets"] or ())
-            elif row["fault"] in permanent:
-                running -= set(row["targets"] or ())
+    for name, course in read_fault_courses(run).items():
+        if course.effective_at is not None and name in kinds:
+            if kinds[name].helps:
+                running |= set(course.targets)
+            elif name in permanent:
+                running -= set(course.targets)
     return sorted(running)
 
 

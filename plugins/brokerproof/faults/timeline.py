@@ -104,10 +104,10 @@ class Timeline:
         self.problems: list[str] = []
         self._injected: dict[str, list[str]] = {}
         self._effective: set[str] = set()
-        self._healed: set[str] = set()
+        self._recovered: set[str] = set()
         # Faults whose healing has begun. They keep no node down any more, even if it is not healthy yet. Otherwise two
         # faults that are healed at about the same time would each leave the node's start to the other.
-        self._healing: set[str] = set()
+        self._healed: set[str] = set()
         # {seconds of a fault's injection: the copies before it}
         self._copies: dict[float, Future[Copies]] = {}
         # {fault: (the targets that were known last, when they were known)}
@@ -392,7 +392,7 @@ class Timeline:
 
     def _begin_healing(self, fault: Fault) -> Course[None]:
         targets = self._injected[fault.name]
-        self._healing.add(fault.name)
+        self._healed.add(fault.name)
         kind, around = FAULT_KINDS[fault.kind], self._make_surroundings(fault)
         self._record(fault, targets, FaultState.HEALING, "")
         log.info("healing %s: %s", fault.name, ", ".join(targets))
@@ -412,7 +412,7 @@ class Timeline:
             every_s=0.1,
         )
         self._record(fault, targets, FaultState.RECOVERED, evidence)
-        self._healed.add(fault.name)
+        self._recovered.add(fault.name)
 
     def _name_recovery(self, fault: Fault) -> str:
         return f"the nodes of {fault.name} to be healthy again: {', '.join(self._injected[fault.name])}"
@@ -433,14 +433,14 @@ class Timeline:
 
     def _list_kept_down(self, fault: Fault) -> frozenset[str]:
         """Return the nodes that other faults keep down."""
-        others = self._list_targets_in_force(fault.name, *self._healing)
+        others = self._list_targets_in_force(fault.name, *self._healed)
         return frozenset(name for names in others for name in names)
 
     def _list_targets_in_force(self, *but: str) -> list[list[str]]:
         """Return the targets of each fault that keeps nodes down and is not healed, except the faults `but`."""
         kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in self.scenario.faults}
         harmful = {name for name in list_harmful_faults(self.scenario) if not kinds[name].leaves_nodes}
-        harm = harmful - {*but, *self._healed}
+        harm = harmful - {*but, *self._recovered}
         return [targets for name, targets in self._injected.items() if name in harm]
 
     def _undo(self) -> list[Exception]:
@@ -459,7 +459,7 @@ class Timeline:
         for fault in reversed(self.scenario.faults):
             if (
                 fault.permanent
-                or fault.name in self._healed
+                or fault.name in self._recovered
                 or fault.name not in self._injected
                 or FAULT_KINDS[fault.kind].helps
             ):

@@ -16,7 +16,7 @@ from brokerproof.reports.timeline_chart import draw_timeline
 from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.results.numbers import format_seconds, format_value
 from brokerproof.run.measurement import Measurement
-from brokerproof.run.tables import SCHEMAS, FaultState
+from brokerproof.run.tables import SCHEMAS
 
 # Times after a fault, by metric, and the event at the end of each. Times that clients see begin at the injection.
 _MILESTONES = {
@@ -54,7 +54,7 @@ def _list_values(report: RunReport) -> dict[str, Any]:
     return {
         "report": report,
         "started": f"{report.run.facts.created_at:%Y-%m-%d %H:%M:%S} UTC",
-        "timeline": draw_timeline(series, report.spans, report.outcome.recovery)
+        "timeline": draw_timeline(series, report.faults, report.outcome.recovery)
         if series is not None and series.steps
         else None,
         "recovery": list(_list_recovery(report)),
@@ -120,10 +120,10 @@ def _list_regions(report: RunReport) -> Iterator[dict[str, Any]]:
     """Yield each region with its nodes, the faults that took effect on each node, and the segments that it held."""
     topology = report.run.topology
     done: dict[str, list[str]] = {}
-    for span in report.spans:
-        if FaultState.EFFECTIVE in span.at:
-            for node in span.targets:
-                done.setdefault(node, []).append(span.name)
+    for fault in report.faults:
+        if fault.course.effective_at is not None:
+            for node in fault.course.targets:
+                done.setdefault(node, []).append(fault.course.fault)
     for region in topology.regions:
         nodes = [
             {

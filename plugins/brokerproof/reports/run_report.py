@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.results.fault_spans import FaultSpan, read_fault_spans
+from brokerproof.results.described_faults import DescribedFault, describe_faults
 from brokerproof.results.numbers import format_value
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.deletion import describe_deletion
@@ -51,7 +51,7 @@ class RunReport:
     outcome: Outcome
     judgement: Judgement | None
     story: str
-    spans: Sequence[FaultSpan]
+    faults: Sequence[DescribedFault]
     series: RunSeries | None
     segments: Sequence[Segments]
     versions: dict[str, str | None]
@@ -107,11 +107,11 @@ def read_run_report(run: Run) -> RunReport:
         judgement = read_judgement(run)
     except RunError as error:
         problems.append(str(error))
-    spans: list[FaultSpan] = []
+    faults: list[DescribedFault] = []
     segments: list[Segments] = []
     series: RunSeries | None = None
     try:
-        spans, segments = read_fault_spans(run), list(_read_segments(run))
+        faults, segments = describe_faults(run), list(_read_segments(run))
     except (BrokerproofError, OSError, ValueError) as error:
         problems.append(f"The faults or the places of the data cannot be read: {error}")
     try:
@@ -130,7 +130,7 @@ def read_run_report(run: Run) -> RunReport:
         outcome=outcome,
         judgement=judgement,
         story=outcome.story,
-        spans=spans,
+        faults=faults,
         series=series,
         segments=segments,
         versions={**run.facts.versions, run.topology.system: run.scenario.version},

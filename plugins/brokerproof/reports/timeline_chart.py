@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.results.fault_spans import FaultSpan
+from brokerproof.results.described_faults import DescribedFault
 from brokerproof.results.numbers import format_seconds
 from brokerproof.run.observations import SampledMetric
 from brokerproof.run.series import RunSeries
-from brokerproof.run.tables import FaultState
 
 # Okabe and Ito's colours, ordered so that neighbours differ most. Light and dark pages use the same.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f8f3f", "#7f7f7f")
@@ -82,7 +81,7 @@ class Timeline:
 
 
 def draw_timeline(
-    series: RunSeries, spans: Sequence[FaultSpan], recovery: Mapping[str, Mapping[str, float | None]]
+    series: RunSeries, faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]]
 ) -> Timeline:
     """Return the timeline of a run. `recovery` has the measured values by fault and metric."""
     rows = list(_list_rows(series))
@@ -96,8 +95,8 @@ def draw_timeline(
         _add_row(figure, number, row, times, domains[number])
     if owners.lanes:
         _add_owners(figure, len(rows), owners, domains[-1])
-    figure["layout"]["shapes"] = [*_make_bands(spans, times), *_make_bars(spans, recovery)]
-    figure["layout"]["annotations"] += list(_make_labels(spans, recovery))
+    figure["layout"]["shapes"] = [*_make_bands(faults, times), *_make_bars(faults, recovery)]
+    figure["layout"]["annotations"] += list(_make_labels(faults, recovery))
     names = tuple([row.title for row in rows] + ([owners.title] if owners.lanes else []))
     return Timeline(figure=figure, description=f"Over time: {', '.join(names)}.", height_px=height)
 
@@ -321,38 +320,36 @@ def _add_title(figure: dict[str, Any], text: str, domain: tuple[float, float], c
     )
 
 
-def _make_bands(spans: Sequence[FaultSpan], times: Sequence[float]) -> Iterator[dict[str, Any]]:
+def _make_bands(faults: Sequence[DescribedFault], times: Sequence[float]) -> Iterator[dict[str, Any]]:
     """Yield for each fault a band from injection to healing, one from healing to recovery, and a line at its effect."""
-    for span in spans:
-        states = {state: at / 1000 for state, at in span.at.items()}
-        broken = states.get(FaultState.INJECTING)
-        healing, over = states.get(FaultState.HEALING), states.get(FaultState.RECOVERED)
-        end = times[-1] if times else 0.0
-        if broken is None:
+    for fault in faults:
+        course, end = fault.course, times[-1] * 1000 if times else 0.0
+        if course.injected_at is None:
             continue
-        if not span.helps:
-            yield _make_band(broken, healing or over or end, _BANDS["broken"])
-        if healing is not None:
-            yield _make_band(healing, over or end, _BANDS["healing"])
+        if not fault.helps:
+            yield _make_band(course.injected_at, course.healed_at or course.recovered_at or end, _BANDS["broken"])
+        if course.healed_at is not None:
+            yield _make_band(course.healed_at, course.recovered_at or end, _BANDS["healing"])
+        effect_ms = (course.effective_at or course.injected_at) / 1000
         yield {
             "type": "line",
             "xref": "x",
             "yref": "paper",
-            "x0": states.get(FaultState.EFFECTIVE, broken),
-            "x1": states.get(FaultState.EFFECTIVE, broken),
+            "x0": effect_ms,
+            "x1": effect_ms,
             "y0": 0,
             "y1": 1,
             "line": {"width": 1, "dash": "dot", "color": _BANDS["broken"]},
         }
 
 
-def _make_band(start: float, end: float, colour: str) -> dict[str, Any]:
+def _make_band(start_us: float, end_us: float, colour: str) -> dict[str, Any]:
     return {
         "type": "rect",
         "xref": "x",
         "yref": "paper",
-        "x0": start,
-        "x1": end,
+        "x0": start_us / 1000,
+        "x1": end_us / 1000,
         "y0": 0,
         "y1": 1,
         "fillcolor": colour,
@@ -363,11 +360,11 @@ def _make_band(start: float, end: float, colour: str) -> dict[str, Any]:
 
 
 def _make_bars(
-    spans: Sequence[FaultSpan], recovery: Mapping[str, Mapping[str, float | None]]
+    faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]]
 ) -> Iterator[dict[str, Any]]:
     """Yield a bar for each fault, from its injection to the end of the last interruption that it touches (RTO)."""
-    for span in spans:
-        injected, rto_s = span.at.get(FaultState.INJECTING), recovery.get(span.name, {}).get("rto_s")
+    for fault in faults:
+        injected, rto_s = fault.course.injected_at, recovery.get(fault.course.fault, {}).get("rto_s")
         if injected is not None and rto_s:
             yield {
                 "type": "rect",
@@ -392,13 +389,13 @@ def _describe_interruption(values: Mapping[str, float | None]) -> str:
 
 
 def _make_labels(
-    spans: Sequence[FaultSpan], recovery: Mapping[str, Mapping[str, float | None]]
+    faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]]
 ) -> Iterator[dict[str, Any]]:
-    for number, span in enumerate(spans):
-        at = span.at.get(FaultState.EFFECTIVE, span.at.get(FaultState.INJECTING))
+    for number, fault in enumerate(faults):
+        at = fault.course.effective_at or fault.course.injected_at
         if at is not None:
             yield {
-                "text": span.sentence + _describe_interruption(recovery.get(span.name, {})),
+                "text": fault.sentence + _describe_interruption(recovery.get(fault.course.fault, {})),
                 "xref": "x",
                 "yref": "paper",
                 "x": at / 1000,

@@ -12,9 +12,9 @@ from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
+from brokerproof.results.described_faults import describe_faults
 from brokerproof.results.doubts import list_contradictions
 from brokerproof.results.durations import compute_durations
-from brokerproof.results.fault_spans import read_fault_spans
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
 from brokerproof.results.restarts import collect_restarts
 from brokerproof.results.shortfalls import explain_outcome, list_shortfalls
@@ -76,9 +76,9 @@ def compose_outcome(run: Run) -> Outcome:
 def _tell(run: Run, judgement: Judgement | None) -> str:
     """Return the story of the run, or a sentence that says why its faults cannot be read."""
     try:
-        return tell_story(read_fault_spans(run), judgement)
+        return tell_story(describe_faults(run), judgement)
     except (BrokerproofError, OSError, ValueError) as error:
-        return f"Nobody can tell what was done to the run: {error}"
+        return f"The faults of the run cannot be read: {error}"
 
 
 def _list_bounds(judgement: Judgement) -> dict[str, dict[str, tuple[float | None, float | None]]]:

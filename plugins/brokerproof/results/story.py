@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.results.fault_spans import FaultSpan
+from brokerproof.results.described_faults import DescribedFault
 from brokerproof.results.numbers import format_seconds, format_time
 from brokerproof.run.counts import Counts
 from brokerproof.run.judgement import Judgement
-from brokerproof.run.tables import FaultState
 
 # Further faults are only counted.
 _MOST_FAULTS = 3
@@ -35,47 +34,51 @@ _WORDS = {
 }
 
 
-def tell_story(spans: Sequence[FaultSpan], judgement: Judgement | None) -> str:
+def tell_story(faults: Sequence[DescribedFault], judgement: Judgement | None) -> str:
     """Return the story: the faults, their targets and times, the longest pause in acks, and the counts of messages.
 
     It says so if the pause in acks or the order is not known.
     """
-    parts = [*_tell_faults(spans)]
+    parts = [*_tell_faults(faults)]
     if judgement is None:
         parts.append("the run was not judged, so nobody knows what became of its messages")
     else:
-        parts += [_tell_pause(spans, judgement), _tell_interruption(judgement), _tell_messages(judgement)]
+        parts += [_tell_pause(faults, judgement), _tell_interruption(judgement), _tell_messages(judgement)]
     text = "; ".join(part for part in parts if part)
-    return f"{text[0].upper() if not _begins_with_name(spans) else text[0]}{text[1:]}."
+    return f"{text[0].upper() if not _begins_with_name(faults) else text[0]}{text[1:]}."
 
 
-def _begins_with_name(spans: Sequence[FaultSpan]) -> bool:
+def _begins_with_name(faults: Sequence[DescribedFault]) -> bool:
     """Whether the sentence begins with the name of a node, region or cluster, which must keep its spelling."""
-    first = next((span for span in spans if not span.helps), None)
-    return first is not None and FaultState.EFFECTIVE in first.at
+    first = next((fault for fault in faults if not fault.helps), None)
+    return first is not None and first.course.effective_at is not None
 
 
-def _tell_faults(spans: Sequence[FaultSpan]) -> Iterator[str]:
-    harmful = [span for span in spans if not span.helps]
-    for span in harmful[:_MOST_FAULTS]:
-        at = span.at.get(FaultState.EFFECTIVE)
+def _tell_faults(faults: Sequence[DescribedFault]) -> Iterator[str]:
+    harmful = [fault for fault in faults if not fault.helps]
+    for fault in harmful[:_MOST_FAULTS]:
+        at = fault.course.effective_at
         if at is None:
-            yield f"the fault {span.name} had no effect that was seen"
+            yield f"the fault {fault.course.fault} had no effect that was seen"
         else:
-            yield f"{span.sentence} at {format_time(at)}{_tell_doubt(span)}"
+            yield f"{fault.sentence} at {format_time(at)}{_tell_doubt(fault)}"
     if len(harmful) > _MOST_FAULTS:
         yield f"{len(harmful) - _MOST_FAULTS} more faults followed"
-        yield from (f"{span.name} was one of them{_tell_doubt(span)}" for span in harmful[_MOST_FAULTS:] if span.doubt)
+        yield from (
+            f"{fault.course.fault} was one of them{_tell_doubt(fault)}"
+            for fault in harmful[_MOST_FAULTS:]
+            if fault.doubt
+        )
     if not harmful:
         yield "nothing was broken"
 
 
-def _tell_doubt(span: FaultSpan) -> str:
-    return f" ({span.doubt}, so no bound of this fault is claimed)" if span.doubt else ""
+def _tell_doubt(fault: DescribedFault) -> str:
+    return f" ({fault.doubt}, so no bound of this fault is claimed)" if fault.doubt else ""
 
 
-def _tell_pause(spans: Sequence[FaultSpan], judgement: Judgement) -> str:
-    if not any(not span.helps and FaultState.EFFECTIVE in span.at for span in spans):
+def _tell_pause(faults: Sequence[DescribedFault], judgement: Judgement) -> str:
+    if not any(not fault.helps and fault.course.effective_at is not None for fault in faults):
         return ""
     rows = [row for row in judgement.measurements if row.metric == "longest_ack_gap_s"]
     values = [row.value for row in rows if row.value is not None]

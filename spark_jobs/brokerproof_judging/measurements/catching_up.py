@@ -92,13 +92,13 @@ def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) 
     }
     if not any(backlogs.values()):
         return Reading(value=None, evidence="no replication was sampled")
-    healed_us = fault.healed_us
-    if fault.cut_off_by is not None and (healed_us is None or healed_us >= fault.span.end_us):
+    recovered_us = fault.recovered_us
+    if fault.cut_off_by is not None and (recovered_us is None or recovered_us >= fault.span.end_us):
         why = f"{fault.cut_off_by} took effect before the failed nodes returned"
         return Reading(value=None, evidence=why, cut_off_by=fault.cut_off_by)
-    if healed_us is None:
+    if recovered_us is None:
         return Reading(value=None, evidence="the failed nodes did not return")
-    after = {way: list_samples(fault, values, since_us=healed_us) for way, values in backlogs.items()}
+    after = {way: list_samples(fault, values, since_us=recovered_us) for way, values in backlogs.items()}
     levels = {
         way: _find_levels(after[way], usual=_find_usual(times, fault, values)) for way, values in backlogs.items()
     }
@@ -107,14 +107,14 @@ def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) 
     if behind:
         way = max(behind, key=lambda way: after[way][-1][0])
         still = f"{way} was still {after[way][-1][1]} entries behind"
-        return read_absence(fault, [after[way]], still, since_us=healed_us)
+        return read_absence(fault, [after[way]], still, since_us=recovered_us)
     silent = [way for way in ends if is_silent(samples, fault, after[way])]
     if silent:
         return read_silence(fault, f"replication {silent[0]}", "the failed nodes returned")
     end_us, last = max((end, way) for way, end in ends.items() if end is not None)
     raised = describe_raised(fault, levels.values(), end_us)
     why = f"{last} was last, {fault.seconds_until(end_us):.1f} s after the effect{raised}"
-    return read_arrival(samples, fault, end_us, why, since_us=healed_us)
+    return read_arrival(samples, fault, end_us, why, since_us=recovered_us)
 
 
 def _find_levels(series: Series, *, usual: int) -> Levels:

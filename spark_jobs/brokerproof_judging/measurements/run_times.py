@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from brokerproof.faults.kind import FaultKind
 from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
 from brokerproof.run.directory import Run
+from brokerproof.run.fault_course import FaultCourse, read_fault_courses
 from brokerproof.run.records import PhaseTimes, read_record
-from brokerproof.run.table_rows import iterate_rows
-from brokerproof.run.tables import FaultState
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -48,8 +47,8 @@ class EffectiveFault:
     `span` goes from its effect to the effect of the next fault, which is `cut_off_by`, or to the load's end.
     `client_span` goes from its injection to the injection of the next fault, `next_injected`, or to the load's end. It
     begins earlier, because a graceful stop takes the topic away before it takes effect. `slowed` goes from its effect
-    to its healing, and is None if the fault does not slow clients down. `healed_us` is when its targets were healthy
-    again, None if they never were. `leaves_nodes` is true if its targets go on serving.
+    to its healing, and is None if the fault does not slow clients down. `recovered_us` is when its targets were
+    healthy again, None if they never were. `leaves_nodes` is true if its targets go on serving.
     """
 
     name: str
@@ -57,7 +56,7 @@ class EffectiveFault:
     span: Span
     client_span: Span
     slowed: Span | None = None
-    healed_us: int | None = None
+    recovered_us: int | None = None
     cut_off_by: str | None = None
     next_injected: str | None = None
     leaves_nodes: bool = False
@@ -128,102 +127,64 @@ def read_run_times(run: Run) -> RunTimes:
     edges = [times.steady_at, times.impact_at, times.recovery_at, times.ends_at] if times else []
     spans = [Span(start_us=start, end_us=end) for start, end in pairwise(edges)]
     phases = dict(zip(PHASES, spans, strict=True)) if spans else {}
-    histories = _read_histories(run)
-    helping = {name for name, history in histories.items() if history.kind is not None and history.kind.helps}
-    effects = {
-        history.effective_us: name
-        for name, history in histories.items()
-        if name not in helping and history.effective_us is not None
-    }
-    injections = {history.injected_us: name for name, history in histories.items() if name not in helping}
+    courses = read_fault_courses(run)
+    # A kind that the registry lacks counts as harmful.
+    kinds = {name: FAULT_KINDS.get(course.kind, FaultKind) for name, course in courses.items()}
+    harmful = {name: course for name, course in courses.items() if not kinds[name].helps}
+    effects = {course.effective_at: name for name, course in harmful.items() if course.effective_at is not None}
+    injections = {course.begins_at: name for name, course in harmful.items()}
     effective: list[EffectiveFault] = []
     ineffective: list[IneffectiveFault] = []
-    for name in dict.fromkeys([*list_harmful_faults(run.scenario), *histories]):
-        history = histories.get(name, _FaultHistory())
-        at = history.effective_us
-        if name in helping:
-            continue
-        if at is None:
+    for name in dict.fromkeys([*list_harmful_faults(run.scenario), *harmful]):
+        course = harmful.get(name)
+        if course is None or course.effective_at is None:
             ineffective.append(IneffectiveFault(name=name, why="the fault never became effective"))
         elif not phases:
             ineffective.append(IneffectiveFault(name=name, why=NEVER_STEADY))
         else:
+            at, injected = course.effective_at, course.begins_at
             last = max(edges[-1], at)
             end = min([*(other for other in effects if other > at), last])
-            injected = history.injected_us
             next_injection = min([*(other for other in injections if other > injected), edges[-1]])
-            slows = history.kind is not None and history.kind.slows
             effective.append(
                 EffectiveFault(
                     name=name,
-                    targets=history.targets,
+                    targets=course.targets,
                     span=Span(start_us=at, end_us=end),
                     client_span=Span(start_us=injected, end_us=max(injected, next_injection)),
-                    slowed=Span(start_us=at, end_us=history.healing_us or last) if slows else None,
-                    healed_us=history.healed_us,
+                    slowed=Span(start_us=at, end_us=course.healed_at or last) if kinds[name].slows else None,
+                    recovered_us=course.recovered_at,
                     cut_off_by=effects.get(end),
                     next_injected=injections.get(next_injection),
-                    leaves_nodes=history.kind is not None and history.kind.leaves_nodes,
+                    leaves_nodes=kinds[name].leaves_nodes,
                 )
             )
+    changes = (at for course in courses.values() for at in (course.effective_at, course.recovered_at) if at is not None)
     return RunTimes(
         phases=phases,
         effective=tuple(effective),
         ineffective=tuple(ineffective),
-        changes_us=tuple(sorted(at for history in histories.values() for at in history.changes_us)),
+        changes_us=tuple(sorted(changes)),
         undone=prove_undone(run),
-        down=_list_down(run, histories.values()),
+        down=_list_down(run, courses.values()),
     )
 
 
-def _list_down(run: Run, histories: Collection[_FaultHistory]) -> dict[str, list[Span]]:
+def _list_down(run: Run, courses: Iterable[FaultCourse]) -> dict[str, list[Span]]:
     """Return, by node, when a fault kept it down or it was on standby, until a fault that helps started it."""
     starts: dict[str, list[int]] = defaultdict(list)
     down = [(node, 0, _NEVER_US) for node, content in run.topology.nodes.items() if content.standby]
-    for history in histories:
-        effect = history.effective_us
-        if history.kind is None or effect is None:
+    for course in courses:
+        kind, effect = FAULT_KINDS.get(course.kind), course.effective_at
+        if kind is None or effect is None:
             continue
-        for node in history.targets:
-            if history.kind.helps:
+        for node in course.targets:
+            if kind.helps:
                 starts[node].append(effect)
-            elif history.kind.silences:
-                down.append((node, effect, _NEVER_US if history.healed_us is None else history.healed_us))
+            elif kind.silences:
+                down.append((node, effect, _NEVER_US if course.recovered_at is None else course.recovered_at))
     found: dict[str, list[Span]] = defaultdict(list)
-    for node, start, healed in down:
-        end = min([healed, *(at for at in starts[node] if at > start)])
+    for node, start, recovered in down:
+        end = min([recovered, *(at for at in starts[node] if at > start)])
         found[node].append(Span(start_us=start, end_us=end))
     return found
-
-
-@dataclass(kw_only=True)
-class _FaultHistory:
-    """The changes of state of a fault."""
-
-    kind: FaultKind | None = None
-    targets: tuple[str, ...] = ()
-    # Its first change of state, which is the injection.
-    injected_us: int = 0
-    # Every moment at which it took effect or recovered.
-    changes_us: list[int] = field(default_factory=list)
-    # When it first took effect, when its healing first began, and when it last recovered.
-    effective_us: int | None = None
-    healing_us: int | None = None
-    healed_us: int | None = None
-
-
-def _read_histories(run: Run) -> dict[str, _FaultHistory]:
-    histories: dict[str, _FaultHistory] = {}
-    for row in sorted(iterate_rows(run, "faults"), key=lambda row: row["at"]):
-        history = histories.setdefault(row["fault"], _FaultHistory(injected_us=row["at"]))
-        history.kind = FAULT_KINDS.get(row["kind"], history.kind)
-        history.targets = tuple(row["targets"] or ()) or history.targets
-        if row["state"] in (FaultState.EFFECTIVE, FaultState.RECOVERED):
-            history.changes_us.append(row["at"])
-        if row["state"] == FaultState.EFFECTIVE and history.effective_us is None:
-            history.effective_us = row["at"]
-        elif row["state"] == FaultState.HEALING and history.healing_us is None:
-            history.healing_us = row["at"]
-        elif row["state"] == FaultState.RECOVERED:
-            history.healed_us = row["at"]
-    return histories

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import pyarrow as pa
 from brokerproof.experiment.guarantees import Anomaly, SubscriptionType, is_illegal
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.registry import list_destroying_faults
 from brokerproof.run.directory import Run
-from brokerproof.run.table_rows import iterate_rows
-from brokerproof.run.tables import FaultState
+from brokerproof.run.fault_course import read_fault_courses
 from brokerproof.systems.roles import list_nodes_that, stores
 
 from brokerproof_judging.database import make_small_table
@@ -40,17 +41,19 @@ def list_destroyed(run: Run) -> list[tuple[str, int, int | None]]:
     effect is left out, so no anomaly is excused there.
     """
     destroying = list_destroying_faults(run.scenario)
-    rows = [row for row in iterate_rows(run, "faults") if row["fault"] in destroying]
-    healings = {row["fault"]: row["at"] for row in rows if row["state"] == FaultState.HEALING}
+    courses = [course for name, course in read_fault_courses(run).items() if name in destroying]
     error = run.facts.clock_error_us
     found = []
     for name in sorted(run.scenario.destroyed):
         holders = set(list_nodes_that(stores, run.topology, name))
-        effects = [row for row in rows if row["state"] == FaultState.EFFECTIVE and holders & set(row["targets"] or ())]
+        effects = [
+            (course.effective_at + error, course.healed_at)
+            for course in courses
+            if course.effective_at is not None and holders & set(course.targets)
+        ]
         if effects:
-            last = max(effects, key=lambda row: row["at"])
-            healing = healings.get(last["fault"])
-            found.append((name, last["at"] + error, None if healing is None else healing + error))
+            effective_at, healed_at = max(effects, key=itemgetter(0))
+            found.append((name, effective_at, None if healed_at is None else healed_at + error))
     return found
 
 

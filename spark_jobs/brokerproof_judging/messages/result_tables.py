@@ -77,7 +77,7 @@ class ResultTablesOfPart:
                 "forbidden": self.forbidden,
                 "loosened": self.loosened,
                 "destroyed_clusters": make_small_table(
-                    "name string, effective_at int64, healing_at int64", self.destroyed
+                    "name string, effective_at int64, healed_at int64", self.destroyed
                 ),
             },
         )

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from brokerproof.reports.timeline_chart import NO_ANSWER, NOBODY, draw_timeline
-from brokerproof.results.fault_spans import FaultSpan
+from brokerproof.results.described_faults import DescribedFault
+from brokerproof.run.fault_course import FaultCourse
 from brokerproof.run.series import OwnerChange, RunSeries
-from brokerproof.run.tables import FaultState
 
 START = 1_767_225_600_000_000
 SECOND = 1_000_000
@@ -60,8 +60,8 @@ def test_of_many_topics_those_are_drawn_whose_owner_changed_most_often() -> None
 
 def draw_fault(**recovery: float | None) -> tuple[list[dict[str, Any]], str]:
     """The bars above the rows, and the label, of a fault that was injected at 2 s."""
-    span = FaultSpan(name="gone", kind="kill", whom="eu", helps=False, at={FaultState.INJECTING: START + 2 * SECOND})
-    layout = draw_timeline(RunSeries(start=START, steps=10), [span], {"gone": recovery}).figure["layout"]
+    gone = DescribedFault(course=FaultCourse(fault="gone", kind="kill", injected_at=START + 2 * SECOND), whom="eu")
+    layout = draw_timeline(RunSeries(start=START, steps=10), [gone], {"gone": recovery}).figure["layout"]
     bars = [shape for shape in layout["shapes"] if shape.get("ysizemode") == "pixel"]
     return bars, layout["annotations"][-1]["text"]
 

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.results.fault_spans import FaultSpan
+from brokerproof.results.described_faults import DescribedFault
 from brokerproof.results.story import tell_story
 from brokerproof.run.counts import Counts
+from brokerproof.run.fault_course import FaultCourse
 from brokerproof.run.judgement import Judgement, SuiteJudgement
 from brokerproof.run.measurement import Measurement
-from brokerproof.run.tables import FaultState
 
 # 00:31:07 UTC.
 AT = 1_700_008_267_000_000 - 1_700_008_267_000_000 % 86_400_000_000 + (31 * 60 + 7) * 1_000_000
 
 
-def span(whom: str = "eu", kind: str = "destroy", *, name: str = "f", effective: bool = True) -> FaultSpan:
-    states = {FaultState.INJECTING: AT - 5, **({FaultState.EFFECTIVE: AT} if effective else {})}
-    return FaultSpan(name=name, kind=kind, whom=whom, helps=kind == "start", at=states)
+def fault(whom: str = "eu", kind: str = "destroy", *, name: str = "f", effective: bool = True) -> DescribedFault:
+    course = FaultCourse(fault=name, kind=kind, injected_at=AT - 5, effective_at=AT if effective else None)
+    return DescribedFault(course=course, whom=whom)
 
 
 def gap(value: float | None, fault: str = "f") -> Measurement:
@@ -69,19 +70,19 @@ def judgement(
     ("spans", "judged", "sentence"),
     [
         (
-            [span()],
+            [fault()],
             judgement(gap(50.6), legal={Anomaly.DELIVERED_TWICE: 18}),
             "eu was destroyed at 00:31:07; a producer got no ack for up to 50.6 s; "
             "123,950 messages acked, 0 lost, 18 delivered twice (as allowed), order held.",
         ),
         (
-            [span()],
+            [fault()],
             judgement(gap(50.6), acked=100_000, unknown=23_900, failed=50),
             "eu was destroyed at 00:31:07; a producer got no ack for up to 50.6 s; "
             "100,000 messages acked, 0 lost, 23,900 without an answer, 50 refused, order held.",
         ),
         (
-            [span("bookie-1", "kill", name="a"), span("b1 and b2", "pause", name="b")],
+            [fault("bookie-1", "kill", name="a"), fault("b1 and b2", "pause", name="b")],
             judgement(gap(0.32, "a"), gap(0.1, "b"), illegal={Anomaly.LOST: 3}, legal={Anomaly.LOST: 1}),
             "bookie-1 was killed at 00:31:07; b1 and b2 were frozen at 00:31:07; "
             "a producer got no ack for up to 0.32 s; "
@@ -89,14 +90,14 @@ def judgement(
         ),
         # What nobody measured is not told as good news.
         (
-            [span("3 nodes", "stop")],
+            [fault("3 nodes", "stop")],
             judgement(gap(None), illegal={Anomaly.UNPROVEN: 7}, ordering=Verdict.UNKNOWN),
             "3 nodes were stopped at 00:31:07; the longest time without an ack is not known; 123,950 messages acked, "
             "none of them proven to be lost, 7 of which nobody knows what became of them, "
             "whether order held is not known.",
         ),
         (
-            [span(effective=False)],
+            [fault(effective=False)],
             judgement(illegal={Anomaly.STORED_OUT_OF_ORDER: 2}, ordering=Verdict.FAILED),
             "The fault f had no effect that was seen; 123,950 messages acked, 0 lost, 2 out of order.",
         ),
@@ -118,12 +119,12 @@ def judgement(
             "Nothing was broken; nothing was published.",
         ),
         (
-            [span()],
+            [fault()],
             None,
             "eu was destroyed at 00:31:07; the run was not judged, so nobody knows what became of its messages.",
         ),
         (
-            [span(name=name) for name in "abcde"] + [span("x", "start", name="help")],
+            [fault(name=name) for name in "abcde"] + [fault("x", "start", name="help")],
             judgement(gap(2, "a")),
             "eu was destroyed at 00:31:07; eu was destroyed at 00:31:07; eu was destroyed at 00:31:07; "
             "2 more faults followed; a producer got no ack for up to 2 s; 123,950 messages acked, 0 lost, order held.",
@@ -131,7 +132,7 @@ def judgement(
     ],
 )
 def test_the_story_says_what_was_done_and_what_became_of_the_messages(
-    spans: Sequence[FaultSpan], judged: Judgement | None, sentence: str
+    spans: Sequence[DescribedFault], judged: Judgement | None, sentence: str
 ) -> None:
     assert tell_story(spans, judged) == sentence
 
@@ -142,14 +143,13 @@ def test_the_story_names_messages_in_a_part_that_cannot_be_read() -> None:
 
 
 def test_the_story_says_that_a_faults_targets_were_known_only_from_before() -> None:
-    old = span("bookie-1", "kill", name="a")
-    old.doubt = "its targets were known only from 20 s before"
+    old = replace(fault("bookie-1", "kill", name="a"), doubt="its targets were known only from 20 s before")
     note = " (its targets were known only from 20 s before, so no bound of this fault is claimed)"
     assert tell_story([old], judgement(gap(1))).startswith(f"bookie-1 was killed at 00:31:07{note}; ")
-    assert "known only" not in tell_story([span()], judgement(gap(1)))
+    assert "known only" not in tell_story([fault()], judgement(gap(1)))
     # Also if there are too many faults to tell each.
     old.name = "d"
-    told = tell_story([*(span(name=name) for name in "abc"), old], judgement(gap(1)))
+    told = tell_story([*(fault(name=name) for name in "abc"), old], judgement(gap(1)))
     assert f"1 more faults followed; d was one of them{note}; " in told
 
 
@@ -169,17 +169,17 @@ def test_the_story_says_how_long_clients_were_interrupted(
         gap(50.6),
         *(replace_metric(name, value) for name, value in (("unavailable_s", unavailable), ("rto_s", rto))),
     ]
-    assert told in tell_story([span()], judgement(*times))
+    assert told in tell_story([fault()], judgement(*times))
 
 
 def test_the_story_of_a_run_without_rows_about_interruptions_is_silent_about_them() -> None:
-    assert "interrupted" not in tell_story([span()], judgement(gap(50.6)))
+    assert "interrupted" not in tell_story([fault()], judgement(gap(50.6)))
 
 
 def test_the_story_begins_with_a_capital_if_only_a_fault_that_helps_had_an_effect() -> None:
-    helping = span("broker-1", "start", name="a")
+    helping = fault("broker-1", "start", name="a")
     assert tell_story([helping], None).startswith("Nothing was broken; ")
-    assert tell_story([helping, span(effective=False)], None).startswith("The fault f had no effect")
+    assert tell_story([helping, fault(effective=False)], None).startswith("The fault f had no effect")
 
 
 def replace_metric(metric: str, value: float | None) -> Measurement:
@@ -188,5 +188,5 @@ def replace_metric(metric: str, value: float | None) -> Measurement:
 
 
 def test_a_gap_of_one_of_two_faults_that_is_not_known_makes_the_longest_one_unknown() -> None:
-    told = tell_story([span(name="a"), span(name="b")], judgement(gap(3, "a"), gap(None, "b")))
+    told = tell_story([fault(name="a"), fault(name="b")], judgement(gap(3, "a"), gap(None, "b")))
     assert "the longest time without an ack is not known" in told

@@ -111,21 +111,3 @@ class FaultChanged(StrictModel):
 
 
 Event = Annotated[Sent | Settled | Stored | Delivered | AckConfirmed | FaultChanged, Field(discriminator="kind")]
-
-
-class FaultCourse(StrictModel):
-    """A fault that was in force during the message's life. The time of a state that it did not reach is None."""
-
-    fault: str
-    kind: str
-    targets: tuple[str, ...]
-    injecting_at: Moment | None = None
-    effective_at: Moment | None = None
-    healing_at: Moment | None = None
-    recovered_at: Moment | None = None
-
-    @property
-    def times(self) -> dict[FaultState, Moment]:
-        """The time at which each reached state began, in the order of the states."""
-        times = {state: getattr(self, f"{state}_at") for state in FaultState}
-        return {state: at for state, at in times.items() if at is not None}

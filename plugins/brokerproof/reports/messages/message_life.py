@@ -21,7 +21,6 @@ from brokerproof.reports.messages.message_events import (
     Delivered,
     Event,
     FaultChanged,
-    FaultCourse,
     Position,
     Sent,
     Settled,
@@ -37,6 +36,7 @@ from brokerproof.reports.messages.message_rows import (
 from brokerproof.reports.messages.message_sentence import compose_sentence
 from brokerproof.run.deletion import require_tables
 from brokerproof.run.directory import Run
+from brokerproof.run.fault_course import FaultCourse, follow_faults
 from brokerproof.run.records import Moment, TableSeal, read_record
 from brokerproof.run.seals import WRITERS, check_seals, has_files
 from brokerproof.run.strict_model import StrictModel
@@ -94,7 +94,7 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
         events = _order_events(found)
         moments = [at for event in events for at in _list_moments(event)]
         changes = _parse_changes(faults)
-        courses = tuple(_follow_faults(changes, moments))
+        courses = tuple(_list_faults(faults, moments))
         events = list(_insert_faults(events, changes, moments))
     except ValueError as error:
         raise RunError(f"{run.path('tables')} holds a row that cannot be used: {_describe_mistake(error)}") from None
@@ -357,18 +357,8 @@ def _insert_faults(events: Sequence[Event], changes: Iterable[FaultChanged], mom
     yield from meanwhile
 
 
-def _follow_faults(changes: Iterable[FaultChanged], moments: Sequence[int]) -> Iterator[FaultCourse]:
+def _list_faults(rows: Rows, moments: Sequence[int]) -> Iterator[FaultCourse]:
     """Yield the faults that were in force during the message's life. A fault is in force from injection to recovery."""
-    courses: list[FaultCourse] = []
-    # The index of each fault's last course, because a fault may be injected again.
-    last: dict[str, int] = {}
-    for change in changes:
-        if change.state is FaultState.INJECTING or change.fault not in last:
-            last[change.fault] = len(courses)
-            courses.append(FaultCourse(fault=change.fault, kind=change.fault_kind, targets=change.targets))
-        reached = {f"{change.state}_at": change.at, "targets": change.targets}
-        courses[last[change.fault]] = courses[last[change.fault]].model_copy(update=reached)
-    for course in courses:
-        begins_at = min(course.times.values())
-        if moments and begins_at <= max(moments) and not (course.recovered_at or max(moments)) < min(moments):
+    for course in follow_faults(rows).values():
+        if moments and course.begins_at <= max(moments) and not (course.recovered_at or max(moments)) < min(moments):
             yield course

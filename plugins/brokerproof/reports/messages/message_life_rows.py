@@ -13,12 +13,12 @@ from brokerproof.reports.messages.message_events import (
     Delivered,
     Event,
     FaultChanged,
-    FaultCourse,
     Sent,
     Stored,
 )
 from brokerproof.reports.messages.message_life import MessageLife
 from brokerproof.results.numbers import format_moment, format_short_time
+from brokerproof.run.fault_course import FaultCourse
 from brokerproof.run.tables import AttemptOutcome, FaultState
 
 _FAULT_STATES = {

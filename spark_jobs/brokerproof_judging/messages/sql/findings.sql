@@ -61,15 +61,15 @@ SELECT
             FROM destroyed_clusters d
             WHERE coalesce(ruled.sent_at < d.effective_at, true) AND CASE
                 WHEN anomaly IN ('lost', 'unreadable')
-                    THEN d.name = ruled.cluster AND coalesce(ruled.last_acked_at <= d.healing_at, true)
+                    THEN d.name = ruled.cluster AND coalesce(ruled.last_acked_at <= d.healed_at, true)
                 WHEN anomaly = 'not_replicated' THEN d.name = ruled.cluster OR (
                     d.name = ruled.home AND NOT delivered_here AND NOT stored_at_home
-                    AND coalesce(ruled.last_acked_at <= d.healing_at, true)
+                    AND coalesce(ruled.last_acked_at <= d.healed_at, true)
                 )
                 WHEN anomaly = 'delivered_from_elsewhere'
-                    THEN d.name = ruled.cluster AND coalesce(ruled.elsewhere_until <= d.healing_at, true)
+                    THEN d.name = ruled.cluster AND coalesce(ruled.elsewhere_until <= d.healed_at, true)
                 WHEN anomaly = 'delivered_from_two_positions' THEN d.name = ruled.cluster AND ruled.copies = 2
-                    AND ruled.elsewhere_from <= d.healing_at AND ruled.last_position_at > d.healing_at
+                    AND ruled.elsewhere_from <= d.healed_at AND ruled.last_position_at > d.healed_at
             END
         )
     ) AS legal

@@ -61,7 +61,7 @@ def illegal_at(history, places, destroyed=(), sent_at=SENT_AT, delivered_at=()):
                 "rows": FINDINGS.empty_table(),
                 "forbidden": list_forbidden(history.scenario, history.topology),
                 "loosened": list_loosened(history.scenario),
-                "destroyed_clusters": make_small_table("name string, effective_at int64, healing_at int64", destroyed),
+                "destroyed_clusters": make_small_table("name string, effective_at int64, healed_at int64", destroyed),
             },
         )
         connection.execute(read_query("findings"))

@@ -311,7 +311,7 @@ def test_a_fault_that_changes_meanwhile_is_among_the_events(tmp_path: Path) -> N
     assert life.first_fault_at == START + SECOND // 2
     (course,) = life.faults
     assert (course.fault, course.kind, course.targets) == ("eu_killed", "kill", ("bookie-eu-1",))
-    assert (course.injecting_at, course.recovered_at) == (START + SECOND // 2, START + 5 * SECOND)
+    assert (course.injected_at, course.recovered_at) == (START + SECOND // 2, START + 5 * SECOND)
 
 
 @pytest.mark.parametrize(

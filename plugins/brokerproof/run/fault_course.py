@@ -1,0 +1,67 @@
+"""The course of each fault of a run: when it was injected, took effect, was healed, and had recovered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from brokerproof.run.directory import Run
+from brokerproof.run.records import Moment
+from brokerproof.run.strict_model import StrictModel
+from brokerproof.run.table_rows import iterate_rows
+from brokerproof.run.tables import FaultState
+
+
+class FaultCourse(StrictModel):
+    """One fault, with the time (microseconds) at which each state began; None for a state that it did not reach.
+
+    A state that has several rows began with the first one; `recovered` counts from the last one.
+    """
+
+    fault: str
+    kind: str
+    # Those of the last row that names any.
+    targets: tuple[str, ...] = ()
+    injected_at: Moment | None = None
+    effective_at: Moment | None = None
+    # When its healing began.
+    healed_at: Moment | None = None
+    # When its targets were healthy again.
+    recovered_at: Moment | None = None
+
+    @property
+    def times(self) -> dict[FaultState, Moment]:
+        """The time of each reached state, in the order of the states."""
+        times = {state: getattr(self, field) for state, field in _FIELDS.items()}
+        return {state: at for state, at in times.items() if at is not None}
+
+    @property
+    def begins_at(self) -> Moment:
+        """The time of its first state."""
+        return min(self.times.values())
+
+
+_FIELDS = {
+    FaultState.INJECTING: "injected_at",
+    FaultState.EFFECTIVE: "effective_at",
+    FaultState.HEALING: "healed_at",
+    FaultState.RECOVERED: "recovered_at",
+}
+
+
+def read_fault_courses(run: Run) -> dict[str, FaultCourse]:
+    """Return the courses of the faults of a run by name, in the order of their injections."""
+    return follow_faults(iterate_rows(run, "faults"))
+
+
+def follow_faults(rows: Iterable[Mapping[str, Any]]) -> dict[str, FaultCourse]:
+    """Return the courses that rows of the table `faults` describe, by name, in the order of the first rows."""
+    courses: dict[str, FaultCourse] = {}
+    for row in sorted(rows, key=lambda row: int(row["at"])):
+        name, field = row["fault"], _FIELDS[FaultState(row["state"])]
+        course = courses.get(name) or FaultCourse(fault=name, kind=row["kind"])
+        changes: dict[str, Any] = {"targets": tuple(row["targets"] or ()) or course.targets}
+        if getattr(course, field) is None or field == "recovered_at":
+            changes[field] = row["at"]
+        courses[name] = course.model_copy(update=changes)
+    return courses
