@@ -148,8 +148,9 @@ def test_the_story_says_that_a_faults_targets_were_known_only_from_before() -> N
     assert tell_story([old], judgement(gap(1))).startswith(f"bookie-1 was killed at 00:31:07{note}; ")
     assert "known only" not in tell_story([fault()], judgement(gap(1)))
     # Also if there are too many faults to tell each.
-    old.name = "d"
-    told = tell_story([*(fault(name=name) for name in "abc"), old], judgement(gap(1)))
+    told = tell_story(
+        [*(fault(name=name) for name in "abc"), replace(old, course=fault(name="d").course)], judgement(gap(1))
+    )
     assert f"1 more faults followed; d was one of them{note}; " in told
 
 
