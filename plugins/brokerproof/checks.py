@@ -159,10 +159,8 @@ def check(scenario: Scenario, topology: Topology) -> None:
     for index, cluster in enumerate(scenario.destroyed):
         _check_known(cluster, topology.clusters, "cluster", f"destroyed.{index}")
     _check_places_of_clients(scenario, topology)
-    for phase in ("steady", "recovery"):
-        region = getattr(scenario.owner, phase)
-        if region is not None:
-            _check_known(region, topology.regions, "region", f"owner.{phase}")
+    for phase, region in scenario.owner.by_phase.items():
+        _check_known(region, topology.regions, "region", f"owner.{phase}")
     _check_judgement(scenario, topology, system)
 
 

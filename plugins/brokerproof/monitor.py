@@ -173,7 +173,7 @@ def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
     shown = read_live_status(run, "run")
     counters: dict[str, int] = {}
     workload = run.scenario.workload
-    for part in range(workload.producers * len(workload.list_homes(run.topology))):
+    for part in range(workload.producer_count):
         for name, value in read_live_status(run, f"load-{part}").items():
             if name in ("acked", "failed", "unknown"):
                 counters[name] = counters.get(name, 0) + int(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -19,6 +20,14 @@ from brokerproof.settings import from_environment
 
 # Selects the system's own default version.
 DEFAULT_VERSION = "default"
+
+
+class Phase(StrEnum):
+    """The phases of a run, in the order of time."""
+
+    STEADY = "steady"
+    IMPACT = "impact"
+    RECOVERY = "recovery"
 
 
 class Phases(FrozenModel):
@@ -79,6 +88,12 @@ class ExpectedOwner(FrozenModel):
 
     steady: str | None = None
     recovery: str | None = None
+
+    @property
+    def by_phase(self) -> dict[Phase, str]:
+        """The region by phase, for the phases that name one."""
+        regions = {Phase.STEADY: self.steady, Phase.RECOVERY: self.recovery}
+        return {phase: region for phase, region in regions.items() if region is not None}
 
 
 class RegressionRule(FrozenModel):

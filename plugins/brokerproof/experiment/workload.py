@@ -110,14 +110,23 @@ class Workload(FrozenModel):
     def _check_keys(self) -> Self:
         if len(set(self.produce_on)) < len(self.produce_on):
             raise InputError("names a cluster twice", field="produce_on", remedy="name each once")
-        producers = self.producers * max(1, len(self.produce_on))
-        if self.keys < producers:
+        if self.keys < self.producer_count:
             raise InputError(
-                f"{self.keys} keys are fewer than {producers} producers, each of which needs a key of its own",
+                f"{self.keys} keys are fewer than {self.producer_count} producers; each needs a key of its own",
                 field="keys",
-                remedy=f"give at least {producers}",
+                remedy=f"give at least {self.producer_count}",
             )
         return self
+
+    @property
+    def producer_count(self) -> int:
+        """The number of producers of all clusters together."""
+        return self.producers * max(1, len(self.produce_on))
+
+    @property
+    def target_rate(self) -> float:
+        """The messages per second that all producers of all clusters together have to publish."""
+        return float(self.rate * max(1, len(self.produce_on)))
 
     def list_partitions(self) -> list[int]:
         """Return the topic's partitions by their numbers in the tables; [-1] for a topic without partitions."""

@@ -19,6 +19,7 @@ from brokerproof.clock import SYSTEM_CLOCK, Clock
 from brokerproof.errors import AdminError, BrokerproofError, DeadlineError, RunError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, When
+from brokerproof.experiment.scenario import Phase
 from brokerproof.faults.courses import Course, CourseWaits, run_courses
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
@@ -157,7 +158,7 @@ class Timeline:
     def _wait_until_steady(self) -> None:
         self.show(phase="warm-up")
         workload = self.scenario.workload
-        target = workload.rate * len(workload.list_homes(self.run.topology)) * STEADY_SHARE
+        target = workload.target_rate * STEADY_SHARE
         warm_up = WarmUp(target, self.clock.monotonic_s(), max_pending=workload.client.max_pending)
 
         def steady() -> bool:
@@ -189,7 +190,7 @@ class Timeline:
             steady_at=start, impact_at=self._impact_at, recovery_at=self._recovery_at, ends_at=self._ends_at
         )
         write_record(self.run, times)
-        self.show(phase="steady")
+        self.show(phase=Phase.STEADY)
 
     def _require_load(self, when: str) -> None:
         """Raises RunError if the load has ended, because faults would then meet no new messages."""
@@ -199,7 +200,7 @@ class Timeline:
             raise RunError(f"the load ended {when}: {ended.why or 'its record gives no reason'}")
 
     def _show_phases(self) -> Course[None]:
-        for phase, at in {"impact": self._impact_at, "recovery": self._recovery_at}.items():
+        for phase, at in {Phase.IMPACT: self._impact_at, Phase.RECOVERY: self._recovery_at}.items():
             yield from self._waits.wait_until(at)
             self.show(phase=phase)
         yield from self._waits.wait_until(self._ends_at)

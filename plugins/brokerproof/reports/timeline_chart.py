@@ -12,7 +12,7 @@ from typing import Any
 
 from brokerproof.results.described_faults import DescribedFault
 from brokerproof.results.numbers import format_seconds
-from brokerproof.run.observations import SampledMetric
+from brokerproof.run.observations import CURVES
 from brokerproof.run.series import RunSeries
 
 # Okabe and Ito's colours, ordered so that neighbours differ most. Light and dark pages use the same.
@@ -126,24 +126,15 @@ def _list_rows(series: RunSeries) -> Iterator[ChartRow]:
     ]
     if latencies:
         yield ChartRow(title="publish latency, by schedule", unit="ms", curves=latencies, logarithmic=True)
-    sampled = (
-        ("written to each storage node", "MB/s", SampledMetric.BYTES_WRITTEN, 1e-6),
-        ("read from each storage node", "MB/s", SampledMetric.BYTES_READ, 1e-6),
-        ("backlog of subscriptions", "messages", SampledMetric.BACKLOG, 1.0),
-        ("under-replicated segments", "segments", SampledMetric.UNDER_REPLICATED, 1.0),
-        ("replication backlog", "messages", SampledMetric.REPLICATION_BACKLOG, 1.0),
-        ("replication lag", "s", SampledMetric.REPLICATION_DELAY_S, 1.0),
-        ("nodes alive, as the cluster says", "nodes", SampledMetric.ALIVE, 1.0),
-    )
-    for title, unit, metric, factor in sampled:
+    for metric, curve in CURVES.items():
         found = list(series.find_samples(metric))
         subjects, sources = {subject for _, subject, _ in found}, {source for source, _, _ in found}
         curves = [
-            (_name_curve(source, subject, len(sources) > 1, len(subjects) > 1), _scale(one.values, factor))
+            (_name_curve(source, subject, len(sources) > 1, len(subjects) > 1), _scale(one.values, curve.factor))
             for source, subject, one in found
         ]
         if curves:
-            yield _limit_curves(ChartRow(title=title, unit=unit, curves=curves))
+            yield _limit_curves(ChartRow(title=curve.title, unit=curve.unit, curves=curves))
 
 
 def _name_curve(source: str, subject: str, by_source: bool, by_subject: bool) -> str:

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session, aliased, selectinload
 
 from brokerproof import clock
 from brokerproof.errors import InputError
+from brokerproof.experiment.scenario import Phase
 from brokerproof.experiment.verdict import DECISIVE
 from brokerproof.results.campaigns import Campaign, select_campaigns
 from brokerproof.results.held_rates import AskedRate, make_asked_rate
@@ -244,7 +245,7 @@ class History:
         chosen = (
             select(RecordedRun, steady.value)
             .join(steady, (steady.run_key == RecordedRun.id) & (steady.metric == "rate_held"))
-            .where(steady.subject == "steady", RecordedRun.started_at >= since)
+            .where(steady.subject == Phase.STEADY, RecordedRun.started_at >= since)
             .order_by(RecordedRun.started_at.desc(), RecordedRun.id.desc())
             .limit(limit)
         )

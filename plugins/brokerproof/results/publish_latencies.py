@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from brokerproof.experiment.scenario import Scenario
+from brokerproof.experiment.scenario import Phase, Scenario
 from brokerproof.faults.registry import FAULT_KINDS
 
 _PUBLISH_METRICS = {"publish_latency_p50_ms": "p50_ms", "publish_latency_p99_ms": "p99_ms"}
@@ -32,7 +32,7 @@ def collect_publish_latencies(
     slowing = [fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows]
     if not slowing:
         return {}
-    latencies: dict[str, dict[str, dict[str, Any]]] = {when: {} for when in ("steady", *slowing, "recovery")}
+    latencies: dict[str, dict[str, dict[str, Any]]] = {when: {} for when in (Phase.STEADY, *slowing, Phase.RECOVERY)}
     for each in measurements:
         when, _, cluster = (each.subject or "").partition("/")
         if each.metric in _PUBLISH_METRICS and when in latencies:

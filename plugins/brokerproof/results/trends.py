@@ -17,6 +17,7 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.experiment.scenario import Phase
 from brokerproof.results.history_schema import AnomalyCount, RecordedMeasurement, RecordedRun
 from brokerproof.results.regressions import DEFAULT_RULE, ENOUGH_TO_SUSPECT, UsualValue, compute_allowed_change
 
@@ -45,7 +46,7 @@ TREND_VALUES: Sequence[TrendValue] = (
         title="p99 before the fault",
         unit="ms",
         metric="publish_latency_p99_ms",
-        subject="steady",
+        subject=Phase.STEADY,
     ),
 )
 _REPEATED = (

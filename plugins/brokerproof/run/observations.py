@@ -92,6 +92,40 @@ class SampledMetric(StrEnum):
         return str(self) if number < 0 else self.join_subject(str(number))
 
 
+class Shape(StrEnum):
+    """What the series of a metric shows of its samples."""
+
+    # The value at a moment.
+    LEVEL = "level"
+    # The increase per second of a counter, which begins at 0 when its source starts.
+    RATE = "rate"
+    # The number of names in a list.
+    COUNT = "count"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """How a metric is drawn on a run's page. `factor` turns the value of its series into `unit`."""
+
+    title: str
+    unit: str
+    shape: Shape = Shape.LEVEL
+    factor: float = 1.0
+
+
+CURVES: Mapping[SampledMetric, Curve] = {
+    SampledMetric.BYTES_WRITTEN: Curve(
+        title="written to each storage node", unit="MB/s", shape=Shape.RATE, factor=1e-6
+    ),
+    SampledMetric.BYTES_READ: Curve(title="read from each storage node", unit="MB/s", shape=Shape.RATE, factor=1e-6),
+    SampledMetric.BACKLOG: Curve(title="backlog of subscriptions", unit="messages"),
+    SampledMetric.UNDER_REPLICATED: Curve(title="under-replicated segments", unit="segments"),
+    SampledMetric.REPLICATION_BACKLOG: Curve(title="replication backlog", unit="messages"),
+    SampledMetric.REPLICATION_DELAY_S: Curve(title="replication lag", unit="s"),
+    SampledMetric.ALIVE: Curve(title="nodes alive, as the cluster says", unit="nodes", shape=Shape.COUNT),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """One sampled value of `source`. `at` is when the answer arrived, in microseconds.

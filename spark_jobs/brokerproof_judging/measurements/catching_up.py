@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from brokerproof.experiment.scenario import Phase
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source
 
@@ -130,7 +131,7 @@ def _find_usual(times: RunTimes, fault: EffectiveFault, values: Series) -> int:
 
     If a subscription moves, its values in the other cluster begin later. They count up to the next fault's effect.
     """
-    steady_us = times.phases["steady"].start_us
+    steady_us = times.phases[Phase.STEADY].start_us
     begins_us = next((at for at, _ in values if at >= steady_us), steady_us)
     effects = [each.span.start_us for each in times.effective if each.span.start_us >= begins_us]
     until_us = min([*effects, fault.span.start_us])

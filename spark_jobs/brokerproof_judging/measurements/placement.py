@@ -135,10 +135,7 @@ def measure_owner_regions(run: Run, times: RunTimes, samples: Samples) -> Iterat
     A sample counts if it names a node, in the last third of the phase. It must also come after the last fault that took
     effect or recovered in the phase. The value is null if a partition has no such sample.
     """
-    for phase in ("steady", "recovery"):
-        region = getattr(run.scenario.owner, phase)
-        if region is None:
-            continue
+    for phase, region in run.scenario.owner.by_phase.items():
         span = times.phases.get(phase)
         if span is None:
             yield make_measured_value("owner_in_region", phase, None, NEVER_STEADY)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from brokerproof.experiment.scenario import Phase
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
-from brokerproof_judging.measurements.run_times import NEVER_STEADY, PHASES, RunTimes, Span
+from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, Span
 from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, Times, mark_own, read_standstills
 
 _LATENCIES = ("publish_latency_p50_ms", "publish_latency_p99_ms", "publish_latency_max_ms")
@@ -27,7 +28,7 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
     counts as not acked.
     """
     if not times.phases:
-        for phase in PHASES:
+        for phase in Phase:
             for metric in (*_LATENCIES, "rate_held"):
                 yield make_measured_value(metric, phase, None, NEVER_STEADY)
         return
@@ -49,7 +50,7 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
                 )
     for phase, span in times.phases.items():
         row = found.get((phase, None))
-        planned, acked = compute_target_rate(run) * span.seconds, row.acked if row else 0
+        planned, acked = run.scenario.workload.target_rate * span.seconds, row.acked if row else 0
         share = min(1.0, acked / planned) if planned else None
         yield make_measured_value("rate_held", phase, share, f"{acked} acked of {planned:.0f} scheduled")
 
@@ -102,11 +103,6 @@ def _find_latencies(
         .collect()
     )
     return {(row.when, row.home): row for row in rows}
-
-
-def compute_target_rate(run: Run) -> float:
-    """Return the messages a second that all producers of all clusters together had to publish."""
-    return float(run.scenario.workload.rate * max(1, len(run.scenario.workload.produce_on)))
 
 
 def keep_home_logs(messages: DataFrame) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from brokerproof.experiment.scenario import Phase
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.destinations import list_replication_ways
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F
 
 from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.publishing import convert_to_ms
-from brokerproof_judging.measurements.run_times import NEVER_STEADY, PHASES, RunTimes
+from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes
 from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, mark_own, read_standstills
 
 _LAGS = ("replication_lag_p50_ms", "replication_lag_p99_ms", "replication_lag_max_ms")
@@ -59,7 +60,7 @@ def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> I
     )
     found = {(row.home, row.cluster, row.phase): row for row in rows}
     for home, other in ways:
-        for phase in PHASES:
+        for phase in Phase:
             row = found.get((home, other, phase))
             values = (*row.quantiles, row.longest) if row and row.delivered else (None,) * 3
             proven_values = (*row.proven, row.longest_proven) if row and row.delivered else values

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from brokerproof.experiment.scenario import Phase
 from brokerproof.faults.kind import FaultKind
 from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
 from brokerproof.run.directory import Run
@@ -17,7 +18,6 @@ from pyspark.sql import functions as F
 
 from brokerproof_judging.evidence import NO_RECORD, Proof, prove_undone
 
-PHASES = ("steady", "impact", "recovery")
 NEVER_STEADY = "the load never became steady"
 # Later than every moment of a run.
 _NEVER_US = 2**62
@@ -97,7 +97,7 @@ class RunTimes:
     @property
     def load(self) -> Span:
         """From the steady phase's start to the load's end. Raises KeyError if the load never became steady."""
-        return Span(start_us=self.phases[PHASES[0]].start_us, end_us=self.phases[PHASES[-1]].end_us)
+        return Span(start_us=self.phases[Phase.STEADY].start_us, end_us=self.phases[Phase.RECOVERY].end_us)
 
     @property
     def settled_us(self) -> int | None:
@@ -105,7 +105,7 @@ class RunTimes:
 
         A state at the end needs a sample after this moment. In a run without faults it is the last phase's start.
         """
-        last_phase = self.phases[PHASES[-1]].start_us if self.phases else 0
+        last_phase = self.phases[Phase.RECOVERY].start_us if self.phases else 0
         return max(self.changes_us, default=last_phase) if self.undone.given else None
 
     @property
@@ -126,7 +126,7 @@ def read_run_times(run: Run) -> RunTimes:
     times = read_record(run, PhaseTimes)
     edges = [times.steady_at, times.impact_at, times.recovery_at, times.ends_at] if times else []
     spans = [Span(start_us=start, end_us=end) for start, end in pairwise(edges)]
-    phases = dict(zip(PHASES, spans, strict=True)) if spans else {}
+    phases: dict[str, Span] = dict(zip(Phase, spans, strict=True)) if spans else {}
     courses = read_fault_courses(run)
     # A kind that the registry lacks counts as harmful.
     kinds = {name: FAULT_KINDS.get(course.kind, FaultKind) for name, course in courses.items()}

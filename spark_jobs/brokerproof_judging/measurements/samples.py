@@ -12,7 +12,6 @@ from brokerproof.run.directory import Run
 from brokerproof.run.observations import (
     SampledMetric,
     Source,
-    list_stored_names,
     make_topic_source,
     split_name,
     translate_names,
@@ -21,19 +20,6 @@ from brokerproof.run.table_rows import iterate_rows
 from brokerproof.systems.destinations import list_clusters_reached, list_replication_ways
 from brokerproof.systems.registry import find_system, list_abilities, name_topic
 from brokerproof.systems.roles import is_listed, list_nodes_that, list_roles_that, stores
-
-# The metrics whose values are used. Of all others, only the times of the samples are used.
-_READ = {
-    SampledMetric.OWNER,
-    SampledMetric.ALIVE,
-    SampledMetric.UNDER_REPLICATED,
-    SampledMetric.BACKLOG,
-    SampledMetric.REPLICATION_BACKLOG,
-    SampledMetric.BYTES_READ,
-    SampledMetric.TIMED,
-    SampledMetric.ADDED_P50_MS,
-    SampledMetric.ADDED_P99_MS,
-}
 
 Series = list[tuple[int, str]]
 
@@ -45,14 +31,13 @@ SILENCE_US = 5_000_000
 class Samples:
     """The samples of each (source, metric), in order of time.
 
-    `series` has (time in µs, value) for the metrics in `_READ`, `times` the times for all metrics. A sample without a
-    value is left out, because its source gave no answer. `expected` has each series that must have samples. `silences`
+    `series` has (time in µs, value) of each. A sample without a value is left out, because its source gave no answer.
+    `expected` has each series that must have samples. `silences`
     are the times in µs, longer than `SILENCE_US`, in which the monitor took no sample of any source. `last_us` is the
     time of the last sample.
     """
 
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
-    times: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     expected: tuple[tuple[str, str], ...] = ()
     silences: tuple[tuple[int, int], ...] = ()
     last_us: int = 0
@@ -120,21 +105,15 @@ def _make_topic_source(run: Run, cluster: str) -> str:
 
 def read_samples(run: Run) -> Samples:
     """Read the samples, under today's names of sources and metrics."""
-    read = set(list_stored_names(_READ))
     series: dict[tuple[str, str], Series] = defaultdict(list)
-    times: dict[tuple[str, str], list[int]] = defaultdict(list)
     taken: set[int] = set()
     for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):
         source, metric = translate_names(row["source"], row["metric"])
         taken.add(row["at"])
-        if row["value"] is None:
-            continue
-        times[source, metric].append(row["at"])
-        if split_name(row["metric"])[0] in read:
+        if row["value"] is not None:
             series[source, metric].append((row["at"], row["value"]))
     return Samples(
         series={name: sorted(values) for name, values in series.items()},
-        times={name: sorted(values) for name, values in times.items()},
         expected=(*list_expected_series(run), *list_expected_backlogs(run)),
         silences=tuple((a, b) for a, b in pairwise(sorted(taken)) if b - a > SILENCE_US),
         last_us=max(taken, default=0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from brokerproof.experiment.scenario import Phase
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Source, split_name
 from brokerproof.run.records import SubscriptionDrains, read_record
@@ -29,14 +30,14 @@ def measure_sampling_gap(run: Run, times: RunTimes, samples: Samples) -> Measure
         return make_measured_value("sampling_gap_s", RUN, None, NEVER_STEADY)
     # Without consumers, the step `consume` ends before the load begins.
     consumed = read_record(run, SubscriptionDrains)
-    start = times.phases["steady"].start_us
-    end = max(consumed.at if consumed else 0, times.phases["recovery"].end_us)
+    start = times.phases[Phase.STEADY].start_us
+    end = max(consumed.at if consumed else 0, times.phases[Phase.RECOVERY].end_us)
     expected = list_expected_series(run)
     # Other series come and go, such as the backlog of a subscription that moves. They count between their samples.
-    others = [key for key in samples.times if key not in expected and split_name(key[0])[0] in _SAMPLED]
+    others = [key for key in samples.series if key not in expected and split_name(key[0])[0] in _SAMPLED]
     gaps: dict[str, list[tuple[float, str]]] = {}
     for source, metric in [*expected, *others]:
-        within = sorted({at for at in samples.times.get((source, metric), ()) if start <= at < end})
+        within = sorted({at for at, _ in samples.series.get((source, metric), ()) if start <= at < end})
         silent = _list_silent(run, times, source)
         name = f"{source} {metric}"
         if (source, metric) in expected:

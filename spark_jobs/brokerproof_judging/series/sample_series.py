@@ -7,32 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import SampledMetric, Source, parse_names, split_name, translate_names
+from brokerproof.run.observations import CURVES, SampledMetric, Shape, Source, parse_names, split_name, translate_names
 from brokerproof.run.series import OwnerChange, SampleSeries
 from brokerproof.run.table_rows import iterate_rows
 
 from brokerproof_judging.series.time_steps import TimeSteps
 
-# Metrics that a source adds up while it runs. Their series have the increase per second.
-COUNTERS = frozenset({SampledMetric.BYTES_READ, SampledMetric.BYTES_WRITTEN})
-# Metrics with a value at a moment.
-LEVELS = frozenset(
-    {
-        SampledMetric.UNDER_REPLICATED,
-        SampledMetric.BACKLOG,
-        SampledMetric.REPLICATION_BACKLOG,
-        SampledMetric.REPLICATION_DELAY_S,
-        SampledMetric.ADDED_P99_MS,
-    }
-)
-# Metrics that list names. Their series have the number of names.
-LISTS = frozenset({SampledMetric.ALIVE})
-
 Sample = tuple[int, str]
 
 
 def make_sample_series(run: Run, steps: TimeSteps) -> tuple[tuple[SampleSeries, ...], tuple[OwnerChange, ...]]:
-    """Return the series of the metrics in `COUNTERS`, `LEVELS` and `LISTS`, and the changes of topic owners."""
+    """Return the series of the metrics in `CURVES`, and the changes of topic owners."""
     # By source and metric, the last sample of each step. The others are dropped.
     last: dict[tuple[str, str], dict[int, Sample]] = defaultdict(dict)
     owners: dict[str, list[tuple[int, str | None]]] = defaultdict(list)
@@ -44,7 +29,7 @@ def make_sample_series(run: Run, steps: TimeSteps) -> tuple[tuple[SampleSeries, 
         if name == SampledMetric.OWNER and split_name(source)[0] == Source.TOPIC:
             topic, partition = split_name(source)[1], split_name(metric)[1]
             owners[f"{topic}-partition-{partition}" if partition else topic].append((row["at"], row["value"]))
-        elif row["value"] is not None and name in COUNTERS | LEVELS | LISTS:
+        elif row["value"] is not None and name in CURVES:
             before = last[source, metric].get(step)
             if before is None or before[0] <= row["at"]:
                 last[source, metric][step] = (row["at"], row["value"])
@@ -62,14 +47,14 @@ def make_sample_series(run: Run, steps: TimeSteps) -> tuple[tuple[SampleSeries, 
 
 
 def _list_values(metric: str, samples: dict[int, Sample], steps: TimeSteps) -> Iterator[float | None]:
-    name = split_name(metric)[0]
-    if name in COUNTERS:
+    shape = CURVES[SampledMetric(split_name(metric)[0])].shape
+    if shape is Shape.RATE:
         yield from _list_rates(samples, steps)
         return
     for step in range(steps.count):
         if step not in samples:
             yield None
-        elif name in LISTS:
+        elif shape is Shape.COUNT:
             yield float(len(parse_names(samples[step][1])))
         else:
             yield float(samples[step][1])

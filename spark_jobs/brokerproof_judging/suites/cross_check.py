@@ -138,7 +138,7 @@ def find_unmeasured(written: WrittenExpectation, rows: Sequence[MeasurementRow],
         list_faults = list_harmful_faults if metric.subject == "fault" else list_destroying_faults
         needed |= set(list_faults(scenario))
     if name == "owner_in_region":
-        needed |= {phase for phase in ("steady", "recovery") if getattr(scenario.owner, phase) is not None}
+        needed |= {*scenario.owner.by_phase}
     yield from (f"`{name}` of `{subject}` was not measured" for subject in sorted(needed - measured))
     if not rows and not needed and ("" in bounded or (written.required and not metric.is_per_fault)):
         yield f"`{name}` was not measured"

@@ -43,15 +43,11 @@ def test_a_run_recorded_in_old_words_has_the_same_samples(tmp_path):
 
 def test_a_sample_without_a_value_is_no_sample(tmp_path):
     samples = samples_of(tmp_path, [("topic:t", "owner:0", None), ("topic:t", "owner:1", "broker-1")])
-    assert samples.times.keys() == samples.series.keys() == {("topic:t", "owner:1")}
+    assert samples.series.keys() == {("topic:t", "owner:1")}
 
 
-def test_every_sample_counts_in_time_and_those_that_are_measured_have_their_value(tmp_path):
-    samples = samples_of(tmp_path, TODAY)
-    assert samples.times.keys() == {(source, metric) for source, metric, _ in TODAY}
-    # Messages published, bytes written and errors are for people.
-    unread = {("topic:t", "published"), ("node:bookie-1", "bytes_written"), ("sampler:repair", "no_answer")}
-    assert samples.series.keys() == {(source, metric) for source, metric, _ in TODAY} - unread
+def test_every_sample_with_a_value_is_in_its_series(tmp_path):
+    assert samples_of(tmp_path, TODAY).series.keys() == {(source, metric) for source, metric, _ in TODAY}
 
 
 def test_what_is_expected_and_was_never_sampled_is_an_empty_series(tmp_path):
