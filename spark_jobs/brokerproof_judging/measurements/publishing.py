@@ -28,9 +28,8 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
     counts as not acked.
     """
     if not times.phases:
-        for phase in Phase:
-            for metric in (*_LATENCIES, "rate_held"):
-                yield make_measured_value(metric, phase, None, NEVER_STEADY)
+        metrics = (*_LATENCIES, "rate_held")
+        yield from (make_measured_value(metric, phase, None, NEVER_STEADY) for phase in Phase for metric in metrics)
         return
     homes = run.scenario.workload.list_homes(run.topology)
     apart = homes if len(homes) > 1 else []
