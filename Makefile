@@ -113,8 +113,8 @@ docs: setup ## make the reference pages of docs/, the suites of expectations/ an
 	$(BIN)/python tools/expectation_suites.py
 	$(BIN)/python tools/grafana_dashboards.py
 
-figures: setup ## put what the last run of every scenario measured into README.md and docs/
-	$(BIN)/python tools/readme_figures.py
+figures: setup ## put what the last run of every scenario measured into docs/scenarios.md and docs/what-runs-showed.md
+	$(BIN)/python tools/page_figures.py
 
 compose-secrets: ## write the passwords and keys of docker-compose.yaml into .env, once
 	deploy/make_secrets.sh

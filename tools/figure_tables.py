@@ -1,4 +1,4 @@
-"""The tables of figures in README.md and docs/what-runs-showed.md: the rows of each, and the runs behind them."""
+"""The tables of figures in docs/scenarios.md and docs/what-runs-showed.md: the rows of each, and their runs."""
 
 from __future__ import annotations
 

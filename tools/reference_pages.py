@@ -53,7 +53,7 @@ from brokerproof.run.records import (
 )
 from brokerproof.run.series import RunSeries
 from brokerproof.run.tables import SCHEMAS
-from brokerproof.settings import from_environment
+from brokerproof.settings import Settings, from_environment, variable
 from brokerproof.systems.registry import list_systems, load_system
 
 _NOTE = "`make docs` writes this page from the code; change the code, not the page.\n"
@@ -110,6 +110,7 @@ def write_pages() -> dict[str, str]:
             "Fields of a run's report.json", _describe_model(RunDocument.model_json_schema(mode="serialization"))
         ),
         "records.md": _write_page("What the steps of a run leave for each other", _tabulate_records()),
+        "settings.md": _write_page("Settings of the machine", _tabulate_settings()),
     }
 
 
@@ -257,6 +258,21 @@ def _tabulate_records() -> Iterator[str]:
         for name, content in schema["properties"].items():
             written = _describe_type(content, schema.get("$defs", {}))
             yield f"| `{name}` | {written} | {content.get('description', '')} |"
+
+
+def _tabulate_settings() -> Iterator[str]:
+    yield "Each setting is an environment variable. `.venv/bin/brokerproof doctor` shows the directories that count."
+    yield "Every command refuses a wrong value with the variable's name and a remedy.\n"
+    yield "| variable | meaning | default |"
+    yield "|---|---|---|"
+    for name, field in Settings.model_fields.items():
+        extra = field.json_schema_extra
+        yield f"| `{variable(name)}` | {field.description} | {extra['default'] if isinstance(extra, dict) else ''} |"
+    yield "| `AIRFLOW_CONN_SPARK_DEFAULT` | the Spark that runs the jobs | local |"
+    database = (
+        "the database of the embedded Airflow, like `postgresql://user:password@host/airflow`; each needs its own"
+    )
+    yield f"| `AIRFLOW__DATABASE__SQL_ALCHEMY_CONN` | {database} | SQLite in `var/` |"
 
 
 def _tabulate_tables() -> Iterator[str]:

