@@ -28,7 +28,7 @@ from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.faults.warm_up import NEVER_HELD
+from brokerproof.faults.steady_load import NEVER_HELD
 from brokerproof.machine.processes import find_marked_processes, read_mark
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, Judgement
@@ -164,7 +164,7 @@ REASONS: Sequence[Reason] = (
         may=lambda harm: harm.lost_majority or harm.destroyed_majority,
     ),
     Reason(
-        pattern=r"nobody could tell the targets of \w+ when it was due",
+        pattern=r"the targets of \w+ were not known when it was due",
         name="a fault is done to the leader, and nobody leads",
         may=_any,
     ),

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from brokerproof.errors import RunError
-from brokerproof.experiment.fault import Targets
+from brokerproof.errors import AdminError, DeadlineError, RunError
+from brokerproof.experiment.fault import Fault, Targets
 from brokerproof.experiment.topology import Topology
+from brokerproof.faults.courses import Course
+from brokerproof.faults.stage import Stage
 from brokerproof.run.directory import Run
-from brokerproof.run.records import FaultTargets, read_record, record_keys
+from brokerproof.run.records import FaultTargets, read_record, record_keys, write_record
 from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import coordinates, list_nodes_that, serves, stores
+
+# Seconds to wait for an answer about who owns or holds the topic. After the first number, the targets that were known
+# last are used. If none were ever known, the fault is given up after the second number.
+_PATIENCE_S, _TIMEOUT_S = 5.0, 60.0
 
 
 def list_possible_targets(targets: Targets, topology: Topology) -> list[str]:
@@ -52,6 +58,64 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
     if not names:
         raise RunError(f"no node is {targets.model_dump(exclude_defaults=True)} now; the fault has no target")
     return names
+
+
+class TargetFinder:
+    """Finds the targets of faults when they are due, and remembers earlier answers in case no node answers then."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        # {fault: (the targets that were known last, when they were known)}
+        self._known: dict[str, tuple[list[str], int]] = {}
+
+    def remember(self, fault: Fault) -> Course[None]:
+        """Note the targets that a fault would have now."""
+        if fault.targets.now is not None:
+            yield from self._stage.waits.do(lambda: self._ask(fault))
+
+    def find(self, fault: Fault) -> Course[list[str]]:
+        """Return the targets of a fault that is due.
+
+        If no node answers in time, they are those known last, which a record and a problem say. Raises DeadlineError if
+        none were ever known.
+        """
+        stage = self._stage
+        if fault.targets.now is None:
+            return resolve_targets(fault.targets, stage.topology, stage.observation)
+        asked_at, why = stage.clock.now_us(), ["no node answered"]
+
+        def find() -> list[str] | None:
+            if (reason := self._ask(fault)) is not None:
+                why[:] = [reason]
+            targets, known_at = self._known.get(fault.name, (None, 0))
+            patient_until = asked_at + _PATIENCE_S * 1e6
+            return targets if known_at >= asked_at or stage.clock.now_us() > patient_until else None
+
+        what = f"the targets of {fault.name}"
+        try:
+            targets = yield from stage.waits.poll(find, timeout_s=_TIMEOUT_S, what=what, every_s=0.25)
+        except DeadlineError as error:
+            raise DeadlineError(f"{error}: {why[0]}") from None
+        known_at = self._known[fault.name][1]
+        if known_at < asked_at:
+            known = FaultTargets(
+                fault=fault.name, targets=tuple(targets), known_at=known_at, why=why[0], at=stage.clock.now_us()
+            )
+            write_record(stage.run, known)
+            stage.problems.append(
+                f"the targets of {fault.name} were not known when it was due ({why[0]}); "
+                f"it was done to those that were known {known.age_s:.0f} s before"
+            )
+        return targets
+
+    def _ask(self, fault: Fault) -> str | None:
+        """Note the targets of a fault as they are now. Returns None, or the reason if there are none."""
+        try:
+            targets = resolve_targets(fault.targets, self._stage.topology, self._stage.observation)
+        except (AdminError, RunError) as error:
+            return str(error)
+        self._known[fault.name] = targets, self._stage.clock.now_us()
+        return None
 
 
 def read_doubts_about_targets(run: Run) -> dict[str, str]:

@@ -18,7 +18,7 @@ from brokerproof.experiment.metrics import HELD_SHARE
 from brokerproof.experiment.run_warning import RunWarning
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
-from brokerproof.faults.warm_up import NEVER_HELD
+from brokerproof.faults.steady_load import NEVER_HELD
 from brokerproof.results.comparability import describe_machine
 
 if TYPE_CHECKING:

@@ -1096,7 +1096,7 @@ def test_a_fault_is_done_to_the_targets_known_last_where_nobody_can_tell_them(tm
     assert times_of(run)["gone", "injecting"] == pytest.approx(35, abs=0.5)
     assert "kill bookie-eu-2" in nodes.log
     assert left_by(run).problems == (
-        "nobody could tell the targets of gone when it was due (no node answers); "
+        "the targets of gone were not known when it was due (no node answers); "
         "it was done to those that were known 20 s before",
     )
     known = read_record(run, FaultTargets, "gone")

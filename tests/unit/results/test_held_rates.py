@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from brokerproof.faults.warm_up import NEVER_HELD
+from brokerproof.faults.steady_load import NEVER_HELD
 from brokerproof.results.held_rates import AskedRate, list_rate_warnings
 from brokerproof.run.records import StepProblem, write_record
 

@@ -1,6 +1,16 @@
-"""The check that the topic holds the target rate before the steady phase, and the reason if it does not."""
+"""The wait until the topic holds the target rate before the steady phase, and the reason if it does not."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+from brokerproof.errors import AdminError, DeadlineError, RunError
+from brokerproof.faults.stage import Stage
+from brokerproof.run.directory import Run
+from brokerproof.run.live_status import read_every_live_status
+from brokerproof.run.records import LoadEnd, StepProblem, read_record
+
+_TIMEOUT_S = 180.0
 
 # The load counts as steady after this many seconds in a row at this share of the target rate.
 STEADY_S, STEADY_SHARE = 3, 0.9
@@ -15,7 +25,7 @@ _BUSY = 90.0
 _OFTEN = 0.5
 
 
-class WarmUp:
+class SteadyLoad:
     """The topic's rates from the first message on, compared with the target rate."""
 
     def __init__(self, target: float, started_s: float, *, max_pending: int) -> None:
@@ -84,3 +94,38 @@ class WarmUp:
             why = f"the cluster takes in no more, with this machine's processors {busy:.0f} % busy"
             remedy = "lower workload.rate"
         return f"{what}; the most was {self._best:.0f}/s, and {why}; {remedy}"
+
+
+def await_steady_load(stage: Stage, measure_utilization: Callable[[], float]) -> None:
+    """Wait until the load is steady. Raises DeadlineError, with the reason, if it does not become steady in time."""
+    workload = stage.run.scenario.workload
+    target = workload.target_rate * STEADY_SHARE
+    load = SteadyLoad(target, stage.clock.monotonic_s(), max_pending=workload.client.max_pending)
+
+    def is_steady() -> bool:
+        require_load(stage.run, "before the rate was held")
+        try:
+            count = stage.observation.count_published()
+        except AdminError:
+            return False  # its first producer creates the topic
+        pending = max((each.get("pending", 0) for each in read_every_live_status(stage.run).values()), default=0)
+        rate = load.add(count, stage.clock.monotonic_s(), measure_utilization(), pending=pending)
+        if rate is not None:
+            stage.show(text=f"{rate:,.0f} of {target:,.0f} messages/s")
+        if load.has_stalled:
+            raise DeadlineError(load.describe_shortfall())
+        return load.is_steady
+
+    try:
+        stage.clock.wait_until(is_steady, timeout_s=_TIMEOUT_S, what="the target rate", every_s=1.0)
+    except DeadlineError:
+        raise DeadlineError(load.describe_shortfall()) from None
+    stage.show(text="")
+
+
+def require_load(run: Run, when: str) -> None:
+    """Raises RunError if the load has ended, because faults would then meet no new messages."""
+    if (failed := read_record(run, StepProblem, "load")) is not None:
+        raise RunError(f"the load failed {when}: {failed.problem}")
+    if (ended := read_record(run, LoadEnd)) is not None:
+        raise RunError(f"the load ended {when}: {ended.why or 'its record gives no reason'}")

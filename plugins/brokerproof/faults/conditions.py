@@ -1,0 +1,63 @@
+"""The conditions that a fault can wait for before it is injected: the field `when` of a scenario's fault."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from brokerproof.errors import AdminError, DeadlineError
+from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.fault import Fault, When
+from brokerproof.faults.courses import Course
+from brokerproof.faults.injections import Injections
+from brokerproof.faults.stage import Stage
+from brokerproof.run.tables import FaultState
+
+log = logging.getLogger(__name__)
+
+
+def await_condition(stage: Stage, injections: Injections, fault: Fault, when: When) -> Course[None]:
+    """Wait for the condition of a fault. Raises DeadlineError after the condition's `within_s` seconds."""
+    condition, earlier = when.earlier_fault
+    log.info("%s waits until %s is %s", fault.name, earlier, condition)
+    late_at = stage.clock.now_us() + int(when.within_s * 1e6)
+    yield lambda: injections.has_reached(earlier, FaultState.EFFECTIVE) or stage.clock.now_us() >= late_at
+    if not injections.has_reached(earlier, FaultState.EFFECTIVE):
+        raise DeadlineError(f"waited {when.within_s:.0f} s for {earlier} to take effect, before {fault.name}")
+    targets = injections.targets[earlier]
+    if when.for_s is not None:
+        ask = _make_unhealthy_condition(stage, targets, when.for_s)
+        what, every_s = f"the nodes of {earlier} to fail their health checks for {when.for_s:g} s", 0.25
+    else:
+        ask = lambda: _is_rereplicated(stage, targets)  # noqa: E731
+        what, every_s = f"the data of {earlier} to be replicated again", 0.5
+    yield from stage.waits.poll(ask, timeout_s=when.within_s, what=f"{what}, before {fault.name}", every_s=every_s)
+
+
+def _make_unhealthy_condition(stage: Stage, nodes: list[str], for_s: float) -> Callable[[], bool]:
+    """Return the condition that all these nodes have been unhealthy for `for_s` seconds."""
+    specs = [stage.specs[name] for name in nodes]
+    since = stage.clock.monotonic_s()
+
+    def unhealthy() -> bool:
+        nonlocal since
+        asked = stage.clock.monotonic_s()
+        if any(stage.provisioning.is_healthy(spec) for spec in specs):
+            since = stage.clock.monotonic_s()
+        return asked - since >= for_s
+
+    return unhealthy
+
+
+def _is_rereplicated(stage: Stage, nodes: list[str]) -> bool:
+    """Return whether no segment has a dead one of these nodes among its holders, and no segment lacks a copy.
+
+    It checks both, because a system may notice a dead node only when its session ends, 30 s later.
+    """
+    dead = {name for name in nodes if not stage.runtime.is_alive(name)}
+    try:
+        segments = stage.observation.find_copies() if dead and Ability.COPIES in stage.system.abilities else []
+        named = any(dead.intersection(segment.holders) for segment in segments)
+        return not named and stage.observation.count_under_replicated() == 0
+    except AdminError:
+        return False

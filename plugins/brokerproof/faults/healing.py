@@ -1,0 +1,177 @@
+"""Healing: faults are undone on time or at the end, and the cluster settles."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from brokerproof.errors import AdminError, BrokerproofError, DeadlineError
+from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.fault import Fault
+from brokerproof.faults.copies import CopiesRecorder
+from brokerproof.faults.courses import Course, run_courses
+from brokerproof.faults.injections import Injections
+from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.faults.stage import Stage
+from brokerproof.run.tables import FaultState
+from brokerproof.runtimes.protocols import SeesOthersActs
+from brokerproof.runtimes.registry import require_supervision
+
+log = logging.getLogger(__name__)
+
+_HEAL_TIMEOUT_S = 120.0
+# Seconds of a turn at the end, in which a fault that is undone waits for its nodes to be healthy.
+_TURN_S = 10.0
+
+
+class Healing:
+    """Heals faults, and waits until their nodes are healthy and the cluster has settled."""
+
+    def __init__(self, stage: Stage, injections: Injections, copies: CopiesRecorder) -> None:
+        self._stage, self._injections, self._copies = stage, injections, copies
+
+    def heal(self, fault: Fault) -> Course[None]:
+        """Heal one fault, and wait for its recovery. Raises DeadlineError if it does not recover in time."""
+        yield from self._begin_healing(fault)
+        yield from self._await_recovery(fault, timeout_s=_HEAL_TIMEOUT_S)
+
+    def _begin_healing(self, fault: Fault) -> Course[None]:
+        targets = self._injections.targets[fault.name]
+        kind, around = FAULT_KINDS[fault.kind], self._injections.make_surroundings(fault)
+        self._injections.record(fault, FaultState.HEALING, "")
+        log.info("healing %s: %s", fault.name, ", ".join(targets))
+        yield from self._stage.waits.do(lambda: kind.heal(around, targets))
+
+    def _await_recovery(self, fault: Fault, *, timeout_s: float) -> Course[None]:
+        targets = self._injections.targets[fault.name]
+        kind, around = FAULT_KINDS[fault.kind], self._injections.make_surroundings(fault)
+        evidence = yield from self._stage.waits.poll(
+            lambda: kind.find_recovery(
+                # Another fault may have been injected or healed meanwhile.
+                replace(around, kept_down=self._injections.list_kept_down(fault)),
+                targets,
+            ),
+            timeout_s=timeout_s,
+            what=self._name_recovery(fault),
+            every_s=0.1,
+        )
+        self._injections.record(fault, FaultState.RECOVERED, evidence)
+
+    def _name_recovery(self, fault: Fault) -> str:
+        return f"the nodes of {fault.name} to be healthy again: {', '.join(self._injections.targets[fault.name])}"
+
+    def undo(self) -> list[Exception]:
+        """Heal the injected faults that are not permanent, the last one first. Returns the errors of faults not undone.
+
+        All faults are healed before it waits for any recovery, because a node may need nodes of another fault, for
+        example for a majority. After an exception of any type, the other faults are still healed.
+        """
+        errors: list[Exception] = []
+        healing: list[Fault] = []
+
+        def note(fault: Fault, error: Exception) -> None:
+            errors.append(error)
+            self._stage.problems.append(f"{fault.name} was not undone: {_describe(error)}")
+
+        for fault in reversed(self._stage.run.scenario.faults):
+            if (
+                fault.permanent
+                or self._injections.has_reached(fault.name, FaultState.RECOVERED)
+                or fault.name not in self._injections.targets
+                or FAULT_KINDS[fault.kind].helps
+            ):
+                continue
+            try:
+                run_courses([self._begin_healing(fault)], self._stage.clock)
+            except Exception as error:
+                note(fault, error)
+            else:
+                healing.append(fault)
+        self._await_recoveries(healing, note)
+        return errors
+
+    def _await_recoveries(self, faults: Sequence[Fault], note: Callable[[Fault, Exception], None]) -> None:
+        """Wait until the nodes of healed faults are healthy, and call `note` for each fault whose nodes are not.
+
+        The faults take turns. A turn also restarts nodes of its fault that ended by themselves, and nodes of another
+        fault may need these.
+        """
+        begun_s, waiting = self._stage.clock.monotonic_s(), list(faults)
+        while waiting:
+            passed_s = self._stage.clock.monotonic_s() - begun_s
+            is_last = passed_s + _TURN_S * len(waiting) >= _HEAL_TIMEOUT_S
+            for fault in list(waiting):
+                try:
+                    run_courses([self._await_recovery(fault, timeout_s=_TURN_S)], self._stage.clock)
+                except DeadlineError:
+                    if not is_last:
+                        continue
+                    waited_s = self._stage.clock.monotonic_s() - begun_s
+                    note(fault, DeadlineError(f"waited {waited_s:.0f} s for {self._name_recovery(fault)}"))
+                except Exception as error:
+                    note(fault, error)
+                waiting.remove(fault)
+
+    def settle(self) -> list[Exception]:
+        """Wait until no copy is missing, if missing copies can come back, and record where the copies are.
+
+        It also checks that the network between the regions and the service manager still run. Returns all errors.
+        """
+        errors: list[Exception] = []
+
+        def attempt(act: Callable[[], object], problem: str) -> None:
+            try:
+                act()
+            except Exception as error:
+                errors.append(error)
+                self._stage.problems.append(f"{problem}{_describe(error)}")
+
+        if self._stage.link is not None:
+            attempt(self._stage.link.ping, "the network between the regions does not answer any more: ")
+        if self._stage.topology.restarted_after_s:
+            attempt(
+                require_supervision(self._stage.runtime).check_supervision, "nodes have no service manager any more: "
+            )
+        if self._expects_repair():
+            attempt(self._await_repair, "")
+        attempt(self._copies.record_end, "where the copies are in the end is unknown: ")
+        return errors
+
+    def find_disturbance(self) -> list[Exception]:
+        """Return [error] if a node may have been ended from outside the run; [] if not, or if that is unknown."""
+        if isinstance(self._stage.runtime, SeesOthersActs):
+            try:
+                self._stage.runtime.check_nobody_interfered()
+            except Exception as error:
+                self._stage.problems.append(_describe(error))
+                return [error]
+        return []
+
+    def _await_repair(self) -> None:
+        def is_repaired() -> bool:
+            try:
+                return self._stage.observation.count_under_replicated() == 0
+            except AdminError as error:
+                log.info("%s", error)
+                return False
+
+        self._stage.clock.wait_until(
+            is_repaired,
+            timeout_s=self._stage.run.scenario.settle_s,
+            what="the under-replicated segments to come to zero",
+            every_s=0.5,
+        )
+
+    def _expects_repair(self) -> bool:
+        """Return whether missing copies come back, because the system makes new ones or no fault keeps nodes down."""
+        if Ability.REPAIR in self._stage.system.abilities:
+            return True
+        return (
+            Ability.UNDER_REPLICATION in self._stage.system.abilities and not self._injections.list_targets_in_force()
+        )
+
+
+def _describe(error: Exception) -> str:
+    """Return an error's message; if it is not a BrokerproofError, with its type."""
+    return str(error) if isinstance(error, BrokerproofError) else f"{type(error).__name__}: {error}"

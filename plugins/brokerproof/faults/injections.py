@@ -1,0 +1,69 @@
+"""The faults that were injected: their targets, how far each has come, and the nodes that they keep down."""
+
+from __future__ import annotations
+
+from brokerproof.experiment.fault import Fault
+from brokerproof.faults.kind import Surroundings
+from brokerproof.faults.registry import FAULT_KINDS, list_harmful_faults
+from brokerproof.faults.stage import Stage
+from brokerproof.run.tables import FaultState
+
+
+class Injections:
+    """Writes every change of a fault's state, and knows the present state of each fault."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        # {fault: its targets}
+        self.targets: dict[str, list[str]] = {}
+        # Each fault counts in every state that it has reached.
+        self._reached: dict[FaultState, set[str]] = {state: set() for state in FaultState}
+
+    def has_reached(self, fault: str, state: FaultState) -> bool:
+        return fault in self._reached[state]
+
+    def record(self, fault: Fault, state: FaultState, evidence: str) -> None:
+        """Write the change of a fault to a state, in the table `faults` and for people who watch."""
+        content = {
+            "fault": fault.name,
+            "kind": fault.kind,
+            "targets": self.targets[fault.name],
+            "state": state.value,
+        }
+        row = {**content, "run_id": self._stage.run.run_id, "at": self._stage.clock.now_us(), "evidence": evidence}
+        self._stage.run.append("faults", [row])
+        self._stage.show(fault=content)
+        self._reached[state].add(fault.name)
+
+    def list_targets_in_force(self, *but: str) -> list[list[str]]:
+        """Return the targets of each fault that keeps nodes down and has not recovered, except the faults `but`."""
+        scenario = self._stage.run.scenario
+        kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
+        harmful = {name for name in list_harmful_faults(scenario) if not kinds[name].leaves_nodes}
+        harm = harmful - {*but, *self._reached[FaultState.RECOVERED]}
+        return [targets for name, targets in self.targets.items() if name in harm]
+
+    def list_kept_down(self, fault: Fault) -> frozenset[str]:
+        """Return the nodes that other faults keep down.
+
+        A fault whose healing has begun keeps no node down, even if its nodes are not healthy yet. Otherwise two faults
+        that are healed at about the same time would each leave the node's start to the other.
+        """
+        others = self.list_targets_in_force(fault.name, *self._reached[FaultState.HEALING])
+        return frozenset(name for names in others for name in names)
+
+    def make_surroundings(self, fault: Fault) -> Surroundings:
+        """Return what a fault's kind needs to act on its targets, with the nodes that other faults keep down now."""
+        stage = self._stage
+        return Surroundings(
+            provisioning=stage.provisioning,
+            administration=stage.administration,
+            observation=stage.observation,
+            runtime=stage.runtime,
+            specs=stage.specs,
+            roles=stage.system.roles,
+            link=stage.link,
+            fault=fault,
+            kept_down=self.list_kept_down(fault),
+            managed=frozenset(stage.topology.restarted_after_s),
+        )

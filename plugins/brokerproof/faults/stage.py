@@ -1,0 +1,50 @@
+"""The run that a timeline acts on: its parts, its clock, and the problems met so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from brokerproof.clock import Clock
+from brokerproof.experiment.topology import Topology
+from brokerproof.faults.courses import CourseWaits
+from brokerproof.network import Network
+from brokerproof.run.directory import Run
+from brokerproof.runtimes.protocols import NodeSpec, Runtime
+from brokerproof.systems.protocols import Administration, Observation, Provisioning, System
+from brokerproof.systems.registry import find_system
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """Everything that the parts of a timeline share. `link` is None if the topology has no links.
+
+    `problems` are sentences for the record of the undo. `show` writes the live status.
+    """
+
+    run: Run
+    provisioning: Provisioning
+    administration: Administration
+    observation: Observation
+    runtime: Runtime
+    link: Network | None
+    show: Callable[..., None]
+    clock: Clock
+    waits: CourseWaits
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def topology(self) -> Topology:
+        """The run's topology."""
+        return self.run.topology
+
+    @cached_property
+    def system(self) -> System:
+        """The run's messaging system."""
+        return find_system(self.run.topology)
+
+    @cached_property
+    def specs(self) -> dict[str, NodeSpec]:
+        """{name: spec} of every node."""
+        return dict(self.provisioning.specs())
