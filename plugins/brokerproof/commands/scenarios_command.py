@@ -15,8 +15,7 @@ from brokerproof.checks import list_suite_problems, load_scenario
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import print_error, print_json, print_warning
 from brokerproof.commands.warning_sources import list_warnings, read_asked_rates
-from brokerproof.errors import InputError
-from brokerproof.experiment.run_warning import RunWarning
+from brokerproof.errors import InputError, RunWarning
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.settings import Settings
 from brokerproof.suites.suite_names import list_suites

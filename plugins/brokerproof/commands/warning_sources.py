@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from brokerproof import clock
-from brokerproof.experiment.run_warning import RunWarning
+from brokerproof import clock, run_warnings
+from brokerproof.errors import RunWarning
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.results.held_rates import LATELY, AskedRate, list_rate_warnings
 from brokerproof.results.history import open_recorded_history
 from brokerproof.results.history_database import HistoryError
-from brokerproof.run_warnings import listing
 
 
 def read_asked_rates(tell: Callable[[str], None]) -> list[AskedRate]:
@@ -29,4 +28,4 @@ def read_asked_rates(tell: Callable[[str], None]) -> list[AskedRate]:
 
 def list_warnings(scenario: Scenario, topology: Topology, asked: Sequence[AskedRate]) -> list[RunWarning]:
     """Return all warnings about a scenario. `asked` is the result of `read_asked_rates`."""
-    return [*listing.list_warnings(scenario, topology), *list_rate_warnings(scenario, topology, asked)]
+    return [*run_warnings.list_warnings(scenario, topology), *list_rate_warnings(scenario, topology, asked)]

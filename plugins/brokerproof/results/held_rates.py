@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from brokerproof.errors import RunWarning
 from brokerproof.experiment.metrics import HELD_SHARE
-from brokerproof.experiment.run_warning import RunWarning
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.steady_load import NEVER_HELD
@@ -72,8 +72,8 @@ def list_rate_warnings(
     `asked` are the rates of earlier runs. Those of other machines are left out.
     """
     machine = machine or describe_machine()
-    workload = scenario.workload
-    rate, nodes = workload.rate * len(workload.list_homes(topology)), len(topology.nodes)
+    workload, nodes = scenario.workload, len(topology.nodes)
+    rate = int(workload.target_rate)
     here = [each for each in asked if each.machine == machine]
     held = [each for each in here if each.held and (each.topology == scenario.topology or each.nodes >= nodes)]
     highest = max((each.rate_per_s for each in held), default=None)

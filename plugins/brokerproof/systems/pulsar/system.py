@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from brokerproof.errors import InputError
+from brokerproof.errors import InputError, RunWarning
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.run_warning import RunWarning
+from brokerproof.experiment.guarantees import Anomaly, SubscriptionType
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
@@ -14,8 +14,8 @@ from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
-from brokerproof.systems.protocols import Administration, Failover, Observation, Provisioning, RoleTraits, WarmUp
-from brokerproof.systems.pulsar import foresight, topology_rules
+from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits, WarmUp
+from brokerproof.systems.pulsar import topology_rules
 from brokerproof.systems.pulsar.distribution import CHECKSUMS, examine, provide_distribution
 from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.replication import list_clusters_reached
@@ -39,8 +39,11 @@ class Pulsar:
     def validate(self, topology: Topology) -> Topology:
         return topology_rules.validate(topology)
 
-    def check(self, scenario: Scenario, topology: Topology) -> None:
-        """Raises InputError unless every cluster that is published to has the workload's namespace."""
+    def check(self, scenario: Scenario, topology: Topology) -> list[RunWarning]:
+        """Raises InputError unless every cluster that is published to has the workload's namespace.
+
+        Returns a warning for each key-shared subscription with several consumers if batches mix keys.
+        """
         workload = scenario.workload
         if workload.namespace is None:
             raise InputError("is missing", field="workload.namespace", remedy="add it")
@@ -52,14 +55,21 @@ class Pulsar:
                     field="workload.namespace",
                     remedy=suggest_name(workload.namespace, known),
                 )
-
-    def list_warnings(self, scenario: Scenario, topology: Topology) -> list[RunWarning]:
-        return foresight.list_warnings(scenario)
-
-    def estimate_failover(
-        self, scenario: Scenario, topology: Topology, nodes: Collection[str], *, not_before_s: float = 0
-    ) -> Failover | None:
-        return foresight.estimate_failover(scenario, topology, nodes, not_before_s=not_before_s)
+        client = workload.client
+        if not client.batches or client.batch_by_key or workload.keys <= workload.producer_count:
+            return []
+        if Anomaly.DELIVERED_OUT_OF_ORDER in scenario.loosen:
+            return []
+        return [
+            RunWarning(
+                field=f"workload.subscriptions.{index}.type",
+                what=f"a batch mixes keys and goes whole to one of the {subscription.consumers} consumers that share "
+                f"`{subscription.name}` by key, so that messages of a key arrive out of order",
+                remedy="set workload.client.batch_by_key to true, or workload.client.batching_delay_ms to 0",
+            )
+            for index, subscription in enumerate(workload.subscriptions)
+            if subscription.type is SubscriptionType.KEY_SHARED and subscription.consumers > 1
+        ]
 
     def topic(self, workload: Workload) -> str:
         return make_full_name(workload)
