@@ -155,7 +155,7 @@ def run_chain(
     started = time.monotonic()
     scenario, topology = load_scenario(file, topologies)
     began_at = now_us()
-    run = lifecycle.begin(scenario, topology, directory=str(directory), run_id=directory.name)
+    run = lifecycle.reserve(scenario, topology, directory=str(directory), run_id=directory.name)
     write_record(run, StepSeconds(step="reserve", started_at=began_at, finished_at=now_us()))
     chain = _Chain(run, margin_s)
     try:

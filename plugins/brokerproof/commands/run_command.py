@@ -19,7 +19,6 @@ from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.orchestration.airflow_answers import AirflowError, AirflowGoneError
 from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
-from brokerproof.orchestration.form import fill_form
 from brokerproof.orchestration.notification_rules import read_rules
 from brokerproof.orchestration.progress import Progress
 from brokerproof.orchestration.run_id import make_run_id
@@ -68,7 +67,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         )
 
         def begin() -> None:
-            run.trigger(fill_form(overrides))
+            run.trigger(overrides)
             progress.print_sentence(f"run {run_id}: {url}/dags/{scenario.name}/runs/{run_id}")
 
         end = watch_run(run, progress, begin)

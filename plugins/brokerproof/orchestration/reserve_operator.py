@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,10 @@ from airflow.sdk.exceptions import AirflowRescheduleException, AirflowTaskTermin
 
 from brokerproof import clock
 from brokerproof.checks import check_suites, load_scenario
+from brokerproof.errors import InputError
 from brokerproof.machine import slots
-from brokerproof.orchestration.form import read_overrides
 from brokerproof.orchestration.pages import find_run_page
-from brokerproof.orchestration.run_id import derive_run_id
+from brokerproof.orchestration.run_id import SETTINGS, derive_run_id
 from brokerproof.orchestration.step import fail_with_sentence
 from brokerproof.run.records import StepSeconds, write_record
 from brokerproof.settings import from_environment
@@ -57,13 +58,15 @@ class ReserveOperator(BaseOperator):
             check_suites(settings.expectations)
             check_notifiers(settings)
             file = settings.scenario_file(self.scenario)
-            unchanged, _ = load_scenario(file, settings.topologies, suites=list_suites(settings.expectations))
+            changed = _read_changed_values(context["params"])
+            suites = list_suites(settings.expectations)
+            scenario, topology = load_scenario(file, settings.topologies, changed, suites=suites)
             run = lifecycle.reserve(
-                file,
+                scenario,
+                topology,
                 directory=str(settings.runs / run_id),
                 run_id=run_id,
-                topologies=settings.topologies,
-                overrides=read_overrides(context["params"], unchanged),
+                settings=changed,
                 triggered_at=clock.to_microseconds(dag_run.run_after),
                 report=find_run_page(run_id),
             )
@@ -73,3 +76,14 @@ class ReserveOperator(BaseOperator):
     def on_kill(self) -> None:
         """Raises AirflowTaskTerminated to stop the wait for a slot."""
         raise AirflowTaskTerminated("reserve was ended from outside")
+
+
+def _read_changed_values(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values in the parameter `settings`, by dotted path.
+
+    Raises InputError for any other parameter. Airflow accepts them, and they would change nothing.
+    """
+    for name in params:
+        if name != SETTINGS:
+            raise InputError("is no parameter", field=name, remedy=f'write it as {{"{SETTINGS}": {{"PATH": VALUE}}}}')
+    return dict(params.get(SETTINGS) or {})

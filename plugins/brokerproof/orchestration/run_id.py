@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+# The parameter of every scenario's DAG: the values that are changed for a run, by dotted path.
+SETTINGS = "settings"
+
 
 def make_run_id(scenario: str, at: datetime, suffix: str) -> str:
     """Return the id of a run that starts at the UTC time `at`. `suffix` differs between runs of the same second."""

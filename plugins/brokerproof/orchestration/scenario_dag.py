@@ -1,4 +1,4 @@
-"""The DAG of a scenario: its task graph, its tags and its form."""
+"""The DAG of a scenario: its task graph, its tags and its parameter."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.orchestration.form import FORM, FREE_FORM
 from brokerproof.orchestration.lifecycle_operator import LifecycleOperator
 from brokerproof.orchestration.record_operator import RecordOperator
 from brokerproof.orchestration.reserve_operator import ReserveOperator
+from brokerproof.orchestration.run_id import SETTINGS
 from brokerproof.orchestration.scenario_page import write_page
 from brokerproof.orchestration.spark_operator import SparkStepOperator
 from brokerproof.orchestration.suite_operator import SuiteOperator
@@ -49,7 +49,7 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
         description=" ".join(scenario.description.split()),
         doc_md=write_page(scenario, topology),
         tags=_list_tags(scenario),
-        params=_build_params(scenario),
+        params=_build_params(),
         schedule=None,
         catchup=False,
         is_paused_upon_creation=False,
@@ -110,23 +110,16 @@ def _list_tags(scenario: Scenario) -> list[str]:
     return list(dict.fromkeys([*scenario.tags, scenario.topology, str(scenario.guarantee), *control]))
 
 
-def _build_params(scenario: Scenario) -> ParamsDict:
-    """Return the form that starts the scenario, filled with the scenario's own values."""
-    params = {
-        field.name: Param(
-            field.read_default(scenario),
-            title=field.title,
-            description=f"{field.description} Default: {field.read_default(scenario)}.",
-            section=field.section,
-            **field.build_schema(),
-        )
-        for field in FORM
-    }
-    params[FREE_FORM] = Param(
+def _build_params() -> ParamsDict:
+    """Return the only parameter, which `brokerproof run --set` fills too. `reserve` checks the values."""
+    settings = Param(
         {},
-        type=["object", "null"],
         title="Settings",
-        description='Any other value of the scenario, by dotted path, as in {"workload.client.send_timeout_s": 5}.',
-        section="Everything else",
+        description="Values of the scenario to change for this run, by dotted path: "
+        '{"workload.rate": 2000, "phases.steady_s": 30}. '
+        "docs/scenario-reference.md lists all fields.",
+        # A form that is emptied sends null.
+        type=["object", "null"],
+        propertyNames={"pattern": rf"^({'|'.join(Scenario.model_fields)})(\.|$)"},
     )
-    return ParamsDict(params)
+    return ParamsDict({SETTINGS: settings})

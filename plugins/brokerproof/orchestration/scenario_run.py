@@ -17,6 +17,7 @@ from brokerproof.machine import slots
 from brokerproof.orchestration.airflow_answers import AirflowError
 from brokerproof.orchestration.airflow_client import FINISHED, AirflowClient, TaskState
 from brokerproof.orchestration.progress import Progress
+from brokerproof.orchestration.run_id import SETTINGS
 from brokerproof.orchestration.snapshot import Snapshot
 from brokerproof.orchestration.standstill import Circumstances, Standstill, describe_standstill, waits_for_slot
 from brokerproof.orchestration.time_limits import compute_time_limit
@@ -51,9 +52,9 @@ class ScenarioRun:
     # From Airflow's last answer.
     _tasks: list[TaskState] = field(default_factory=list)
 
-    def trigger(self, params: Mapping[str, Any]) -> None:
-        """Start the run. Raises InputError if Airflow does not accept the parameters."""
-        self.client.trigger_run(self.scenario, self.dag_run_id, params)
+    def trigger(self, settings: Mapping[str, Any]) -> None:
+        """Start the run with values changed by dotted path. Raises InputError if Airflow does not accept them."""
+        self.client.trigger_run(self.scenario, self.dag_run_id, {SETTINGS: settings})
 
     def follow(self, progress: Progress) -> str:
         """Show the run until it ends, and return the last state of the DAG run.

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pendulum
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.decoders import decode_timetable
 from airflow.serialization.encoders import encode_timetable
 from airflow.timetables.base import TimeRestriction
@@ -119,14 +121,22 @@ def test_spark_steps_go_through_the_connection(dag: DAG) -> None:
         assert dag.task_dict[step]._conn_id == "spark_default"
 
 
-def test_the_form_has_types_limits_and_the_scenarios_values(dag: DAG) -> None:
-    form: dict[str, Any] = {name: dag.params.get_param(name) for name in dag.params}
-    assert form["rate"].value == 1000
-    assert form["rate"].schema["type"] == "integer"
-    assert form["rate"].schema["minimum"] == 1
-    assert form["size"].schema["maximum"] == 5_000_000
-    assert form["steady_s"].schema["exclusiveMinimum"] == 0
-    assert all(param.description and param.schema["section"] for param in form.values())
+def test_the_only_parameter_takes_paths_of_a_scenario(dag: DAG) -> None:
+    assert list(dag.params) == ["settings"]
+    settings = dag.params.get_param("settings")
+    assert settings.resolve() == {}
+    for accepted in ({"workload.rate": 2000, "version": "4.0.8"}, None):
+        assert settings.resolve(accepted) == accepted
+    for refused in ({"wrkload.rate": 2000}, {"rate": 2000}, "workload.rate", 7):
+        with pytest.raises(ParamValidationError):
+            settings.resolve(refused)
+
+
+def test_the_description_of_the_parameter_has_an_example_that_can_be_used(dag: DAG, scenarios: Path) -> None:
+    settings = dag.params.get_param("settings")
+    example = json.loads(re.search(r"\{.*\}", settings.description or "")[0])  # type: ignore[index]
+    assert settings.resolve(example) == example
+    load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies", example)
 
 
 def test_the_page_shows_the_main_parts_of_a_scenario(dag: DAG) -> None:

@@ -160,10 +160,12 @@ class TestReserve:
         )
         return {"ti": FakeTaskInstance(), "dag_run": run, "params": params}
 
-    def test_passes_on_what_the_form_changed(self, reserve: Callable[..., Run]) -> None:
-        run = reserve(self.context(rate=2000, size=200, settings={"phases.steady_s": 5}))
+    def test_changes_the_values_of_the_settings(self, reserve: Callable[..., Run]) -> None:
+        settings = {"workload.rate": 2000, "phases.steady_s": 5}
+        run = reserve(self.context(settings=settings))
         assert run.run_id == "region_lost-manual__2026-11-21T0134391230000"
-        assert run.facts.overrides == {"workload.rate": 2000, "phases.steady_s": 5}
+        assert run.facts.settings == settings
+        assert (run.scenario.workload.rate, run.scenario.phases.steady_s) == (2000, 5)
         assert run.facts.triggered_at == 1795219200_000_000
 
     @pytest.mark.parametrize(
@@ -230,6 +232,24 @@ class TestReserve:
         assert not list(from_environment().runs.glob("*"))
         run = reserve(self.context())
         assert slots.list_runs() == [run.directory]
+
+    def test_accepts_a_form_that_was_emptied(self, reserve: Callable[..., Run]) -> None:
+        assert reserve(self.context(settings=None)).facts.settings == {}
+
+    @pytest.mark.parametrize(
+        ("params", "sentence"),
+        [
+            ({"workload.rate": 5}, r'^workload\.rate: is no parameter \(write it as {"settings": {"PATH": VALUE}}\)$'),
+            ({"settings": {"workload.rat": 5}}, r"workload\.rat: unknown field `rat` \(did you mean `rate`\?\)"),
+            ({"settings": {"expect.failed_suites": ["orderin"]}}, r"did you mean `ordering`\?"),
+        ],
+    )
+    def test_refuses_unusable_settings_before_anything_is_made(
+        self, reserve: Callable[..., Run], params: dict[str, Any], sentence: str
+    ) -> None:
+        with pytest.raises(AirflowFailException, match=sentence):
+            reserve(self.context(**params))
+        assert not from_environment().runs.exists()
 
     def test_leaves_its_sentence_if_the_scenario_is_unusable(self, reserve: Callable[..., Run]) -> None:
         context = self.context(settings={"workload.keys": 1})
