@@ -24,7 +24,7 @@ from brokerproof.clients.recovery import recover_tables
 from brokerproof.clock import now_us
 from brokerproof.directories import Directories
 from brokerproof.errors import BrokerproofError, RunError
-from brokerproof.orchestration.time_limits import compute_time_limit
+from brokerproof.orchestration.steps import compute_time_limit
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, JudgingFailure
 from brokerproof.run.records import PhaseTimes, StepSeconds, read_record, write_record

@@ -6,7 +6,7 @@ import json
 from urllib.parse import unquote
 
 from brokerproof.clock import wait_until
-from brokerproof.orchestration.run_id import derive_run_id
+from brokerproof.orchestration.dag_run import derive_run_id
 from installation import Installation
 from own_browser import PATIENCE_MS, log_in
 from playwright.sync_api import Page, expect
