@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from airflow.sdk import DAG, get_parsing_context
 from brokerproof.errors import InputError
-from brokerproof.orchestration.scenario_dag import load_scenario_dag
+from brokerproof.orchestration.dag_building.scenario_dag import load_scenario_dag
 from brokerproof.settings import from_environment
 
 settings = from_environment()

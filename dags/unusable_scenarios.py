@@ -1,11 +1,29 @@
 """Lists the unusable files of scenarios, topologies and suites as an import error in Airflow."""
 
+from collections.abc import Iterable
+
 from airflow.sdk import DAG
 from brokerproof.checks import list_suite_problems
 from brokerproof.errors import InputError
-from brokerproof.orchestration.scenario_dag import load_scenario_dag
-from brokerproof.orchestration.unusable_scenarios import UnusableScenarios
+from brokerproof.orchestration.dag_building.scenario_dag import load_scenario_dag
 from brokerproof.settings import from_environment
+
+
+class UnusableScenarios(DAG):
+    """A DAG whose validation always fails, with the errors of the unusable files.
+
+    Airflow lists the failure as an import error of this file. An exception at the file's top level would be listed with
+    its traceback.
+    """
+
+    def __init__(self, errors: Iterable[InputError]) -> None:
+        super().__init__(dag_id="unusable_scenarios", schedule=None)
+        self._sentences = list(dict.fromkeys(map(str, errors)))
+
+    def validate(self) -> None:
+        """Raises InputError with a line for each mistake."""
+        raise InputError("\n".join(self._sentences))
+
 
 settings = from_environment()
 unusable: list[InputError] = [

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
-from brokerproof.orchestration.pages import PREFIX
+from brokerproof.orchestration.airflow_pages.addresses import PREFIX
 
 
 class LateApplication:
@@ -19,7 +19,7 @@ class LateApplication:
 
     @cached_property
     def _application(self) -> Any:
-        from brokerproof.orchestration.report_app import make_report_app
+        from brokerproof.orchestration.airflow_pages.report_app import make_report_app
 
         return make_report_app()
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof import clock
-from brokerproof.checks import load_scenario
-from brokerproof.directories import Directories
 from brokerproof.errors import BrokerproofError, NodeError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
@@ -52,46 +50,19 @@ _STARTS_AT_ONCE = 8
 
 
 def reserve(
-    scenario_file: Path,
-    *,
-    directory: str,
-    run_id: str,
-    topologies: Path | Directories,
-    overrides: Mapping[str, Any] | None = None,
-    triggered_at: int | None = None,
-    report: str | None = None,
-    slot_timeout_s: float = _SLOT_TIMEOUT_S,
-) -> Run:
-    """Check the scenario, then do the same as `begin`.
-
-    Raises InputError before anything is made, and the errors of `begin`.
-    """
-    scenario, topology = load_scenario(scenario_file, topologies, overrides)
-    return begin(
-        scenario,
-        topology,
-        directory=directory,
-        run_id=run_id,
-        overrides=overrides,
-        triggered_at=triggered_at,
-        report=report,
-        slot_timeout_s=slot_timeout_s,
-    )
-
-
-def begin(
     scenario: Scenario,
     topology: Topology,
     *,
     directory: str,
     run_id: str,
-    overrides: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     triggered_at: int | None = None,
     report: str | None = None,
     slot_timeout_s: float = _SLOT_TIMEOUT_S,
 ) -> Run:
     """Take a slot of the machine, make the run's directory and start the monitor.
 
+    `settings` are the scenario's values that were changed for this run, by dotted path. The scenario already has them.
     Raises MachineError if the disk is too full or no slot becomes free in time, RunError if the directory holds a run.
     """
     check_disk_space(Path(directory))
@@ -109,7 +80,7 @@ def begin(
             host_ports=addresses.host_ports,
             triggered_at=triggered_at,
             report=report,
-            settings=dict(overrides or {}),
+            settings=dict(settings or {}),
             versions=_read_versions(topology),
             sealed=True,
             time_axis=make_time_axis(),

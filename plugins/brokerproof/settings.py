@@ -165,9 +165,6 @@ class Settings(BaseSettings):
         "([how](results-elsewhere.md#tell-somebody))",
         json_schema_extra={"default": "no notifier"},
     )
-    notifiers: Path | None = Field(
-        None, description="the same list as a YAML file", json_schema_extra={"default": "none"}
-    )
 
     @classmethod
     def settings_customise_sources(
@@ -181,10 +178,10 @@ class Settings(BaseSettings):
         """Accept only keyword arguments, because only `from_environment` may read the environment."""
         return (init_settings,)
 
-    @field_validator("home", "var", "cache", "leases", "notifiers")
+    @field_validator("home", "var", "cache", "leases")
     @classmethod
-    def _absolute(cls, value: Path | None) -> Path | None:
-        return None if value is None else _make_absolute(value)
+    def _absolute(cls, value: Path) -> Path:
+        return _make_absolute(value)
 
     @field_validator(*_SHIPPED, mode="before")
     @classmethod

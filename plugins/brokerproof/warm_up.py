@@ -58,7 +58,7 @@ def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
         file="the warm-up's scenario",
     )
     with tempfile.TemporaryDirectory(prefix="brokerproof-warm-up-") as directory:
-        run = lifecycle.begin(scenario, topology, directory=f"{directory}/run", run_id="warm-up")
+        run = lifecycle.reserve(scenario, topology, directory=f"{directory}/run", run_id="warm-up")
         try:
             lifecycle.provision(run)
             lifecycle.configure(run)

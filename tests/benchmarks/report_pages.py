@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
-from brokerproof.orchestration.airflow_credentials import USER
+from brokerproof.orchestration.embedded.environment import USER
 from brokerproof.reports.overview_page import render_overview
 from brokerproof.reports.pages import Page
 from brokerproof.reports.run_page import render_run_page

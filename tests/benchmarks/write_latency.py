@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof import lifecycle
+from brokerproof.checks import load_scenario
 from brokerproof.network import Condition, Link
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Settled
@@ -32,14 +33,13 @@ _WARM_UP = 20
 def cluster(**settings: Any) -> Iterator[Run]:
     """A configured cluster of `sync_nominal`'s; ended afterwards."""
     with tempfile.TemporaryDirectory(prefix="write-latency-") as directory:
-        run = lifecycle.reserve(
+        scenario, topology = load_scenario(
             ROOT / "dags" / "scenarios" / "sync_nominal.yaml",
-            directory=f"{directory}/run",
-            run_id="write-latency",
-            topologies=ROOT / "topologies",
+            ROOT / "topologies",
             # Without batches, because one would wait 5 ms to fill.
-            overrides={"workload.client.batching_delay_ms": 0, **settings},
+            {"workload.client.batching_delay_ms": 0, **settings},
         )
+        run = lifecycle.reserve(scenario, topology, directory=f"{directory}/run", run_id="write-latency")
         try:
             lifecycle.provision(run)
             lifecycle.configure(run)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from brokerproof import lifecycle, warm_up
+from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.processes import ProcessRuntime
@@ -59,13 +60,8 @@ def reserve_small(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     runs: list[Run] = []
 
     def reserve(name: str = "run", **settings: Any) -> Run:
-        run = lifecycle.reserve(
-            HERE / "smallest.yaml",
-            directory=str(tmp_path / name),
-            run_id=name,
-            topologies=HERE / "topologies",
-            overrides=settings,
-        )
+        scenario, topology = load_scenario(HERE / "smallest.yaml", HERE / "topologies", settings)
+        run = lifecycle.reserve(scenario, topology, directory=str(tmp_path / name), run_id=name)
         runs.append(run)
         return run
 

@@ -62,7 +62,7 @@ def airflow_home() -> Iterator[None]:
 
 
 def fetch_images(directory: Path, runtime: str) -> None:
-    from brokerproof.orchestration.images import fetch_images
+    from brokerproof.orchestration.dag_building.images import fetch_images
 
     file = PROJECT / "dags" / "scenarios" / "sync_nominal.yaml"
     scenario, topology = load_scenario(file, PROJECT / "topologies", {"runtime": runtime})

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from brokerproof import lifecycle
 from brokerproof.clock import wait_until
+from brokerproof.errors import InputError
 from brokerproof.machine import slots
 from brokerproof.machine.processes import SERVICE_MARK, find_marked_processes
 from installation import Installation
@@ -247,8 +248,8 @@ def test_stored_tables_are_judged_again(running: Installation) -> None:
 def test_parameters_that_airflow_refuses_start_nothing(running: Installation) -> None:
     client = running.client()
     client.wait_for_dag("nominal")
-    with pytest.raises(Exception, match="rate"):
-        client.trigger_run("nominal", "nominal-refused", {"rate": 0})
+    with pytest.raises(InputError, match=r"wrkload\.rate"):
+        client.trigger_run("nominal", "nominal-refused", {"settings": {"wrkload.rate": 200}})
 
 
 def test_a_wrong_setting_is_found_before_airflow_starts(installation: Installation) -> None:

@@ -24,7 +24,7 @@ from brokerproof.clients.recovery import recover_tables
 from brokerproof.clock import now_us
 from brokerproof.directories import Directories
 from brokerproof.errors import BrokerproofError, RunError
-from brokerproof.orchestration.time_limits import compute_time_limit
+from brokerproof.orchestration.steps import compute_time_limit
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, JudgingFailure
 from brokerproof.run.records import PhaseTimes, StepSeconds, read_record, write_record
@@ -155,7 +155,7 @@ def run_chain(
     started = time.monotonic()
     scenario, topology = load_scenario(file, topologies)
     began_at = now_us()
-    run = lifecycle.begin(scenario, topology, directory=str(directory), run_id=directory.name)
+    run = lifecycle.reserve(scenario, topology, directory=str(directory), run_id=directory.name)
     write_record(run, StepSeconds(step="reserve", started_at=began_at, finished_at=now_us()))
     chain = _Chain(run, margin_s)
     try:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from brokerproof.orchestration.airflow_client import AirflowClient
-from brokerproof.orchestration.airflow_credentials import USER
-from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
+from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
+from brokerproof.orchestration.embedded.environment import USER
+from brokerproof.orchestration.follow.client import AirflowClient
 from brokerproof.settings import Settings, from_environment
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -78,7 +78,8 @@ class Installation:
         return EmbeddedAirflow(self.settings)
 
     def client(self) -> AirflowClient:
-        return AirflowClient(self.airflow.read_status().url, USER, self.airflow.read_password())
+        url = self.airflow.read_status().url
+        return AirflowClient(lambda: url, USER, self.airflow.read_password())
 
     def add_scenario(self, name: str, *, like: str = "nominal", without: Sequence[str] = ()) -> None:
         """Another scenario of the log server: `like` one that it has, but `without` some of its fields."""

@@ -14,8 +14,8 @@ import docker
 import httpx
 import pytest
 from brokerproof.clock import wait_until
-from brokerproof.orchestration.airflow_client import AirflowClient
-from brokerproof.orchestration.run_id import derive_run_id
+from brokerproof.orchestration.dag_run import derive_run_id
+from brokerproof.orchestration.follow.client import AirflowClient
 from own_browser import log_in, open_browser, open_page
 
 from .conftest import Platform
@@ -26,7 +26,7 @@ RUN_LABEL = "org.brokerproof.run"
 
 
 def connect(platform: Platform) -> AirflowClient:
-    return AirflowClient(platform.url("airflow"), "admin", platform.secrets["AIRFLOW_ADMIN_PASSWORD"])
+    return AirflowClient(lambda: platform.url("airflow"), "admin", platform.secrets["AIRFLOW_ADMIN_PASSWORD"])
 
 
 def ask_prometheus(platform: Platform, path: str, **parameters: str) -> Any:

@@ -19,9 +19,8 @@ from brokerproof.errors import MachineError
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.suite_name import STEPS
 from brokerproof.machine.processes import read_start
-from brokerproof.orchestration.airflow_database import DATABASE_URL
-from brokerproof.orchestration.airflow_environment import build_airflow_environment
-from brokerproof.orchestration.airflow_session import AirflowSession
+from brokerproof.orchestration.embedded.environment import DATABASE_URL, build_airflow_environment
+from brokerproof.orchestration.embedded.session import AirflowSession
 from brokerproof.results.history import open_history
 from history_processes import measure_shape, run_readers
 from installation import Installation, lay_out_log_server
@@ -35,7 +34,7 @@ CAMPAIGNS = {"campaign": ("reordering_unexpected", "repeating"), "campaign_besid
 SCENARIOS = tuple(scenario for scenarios in CAMPAIGNS.values() for scenario in scenarios)
 _SECOND_CAMPAIGN = """
 # Airflow reads files that name it.
-from brokerproof.orchestration.campaign_dag import build_campaign_dag
+from brokerproof.orchestration.dag_building.campaign import build_campaign_dag
 
 dag = build_campaign_dag(["losing"])
 dag.dag_id = "campaign_beside"

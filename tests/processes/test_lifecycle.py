@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from brokerproof import lifecycle
+from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError, RunError
 from brokerproof.machine import slots
@@ -45,13 +46,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def begin(tmp_path: Path) -> Callable[..., Run]:
     def begin(name: str, **options: Any) -> Run:
-        return lifecycle.reserve(
-            ROOT / "dags" / "scenarios" / "sync_nominal.yaml",
-            directory=str(tmp_path / name),
-            run_id=name,
-            topologies=ROOT / "topologies",
-            **options,
-        )
+        scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies")
+        return lifecycle.reserve(scenario, topology, directory=str(tmp_path / name), run_id=name, **options)
 
     return begin
 
@@ -69,10 +65,10 @@ import os, signal
 from pathlib import Path
 from typing import Any
 from brokerproof import lifecycle
+from brokerproof.checks import load_scenario
 root = Path({str(ROOT)!r})
-lifecycle.reserve(
-    root / "dags/scenarios/sync_nominal.yaml", directory={str(directory)!r}, run_id="r", topologies=root / "topologies"
-)
+scenario, topology = load_scenario(root / "dags/scenarios/sync_nominal.yaml", root / "topologies")
+lifecycle.reserve(scenario, topology, directory={str(directory)!r}, run_id="r")
 os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL

@@ -40,7 +40,7 @@ def registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def run(tmp_path: Path) -> Iterator[Run]:
     """A run whose three servers are up and configured."""
     scenario, topology = load_scenario(SYSTEMS / "scenarios" / "nominal.yaml", SYSTEMS / "topologies")
-    begun = lifecycle.begin(scenario, topology, directory=str(tmp_path / "run"), run_id="nominal-1")
+    begun = lifecycle.reserve(scenario, topology, directory=str(tmp_path / "run"), run_id="nominal-1")
     try:
         lifecycle.provision(begun)
         lifecycle.configure(begun)
@@ -154,7 +154,7 @@ def test_a_server_that_crashes_is_started_again_by_its_service_manager_and_one_t
 ) -> None:
     overrides = {"overrides.restart": {"server": {"after_s": 1}}}
     scenario, topology = load_scenario(SYSTEMS / "scenarios" / "nominal.yaml", SYSTEMS / "topologies", overrides)
-    run = lifecycle.begin(scenario, topology, directory=str(tmp_path / "run"), run_id="managed-1")
+    run = lifecycle.reserve(scenario, topology, directory=str(tmp_path / "run"), run_id="managed-1")
     try:
         lifecycle.provision(run)
         lifecycle.configure(run)

@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import print_json
-from brokerproof.orchestration.airflow_credentials import USER
-from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
+from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
+from brokerproof.orchestration.embedded.environment import USER
 from brokerproof.settings import Settings
 
 

@@ -7,7 +7,7 @@ import argparse
 from brokerproof import lifecycle
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import print_json
-from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
+from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
 from brokerproof.results.recording import record_unrecorded_runs
 from brokerproof.settings import Settings
 from brokerproof.spark.temporary_files import remove_abandoned_directories

@@ -13,7 +13,7 @@ from enum import Enum
 from types import FrameType, TracebackType
 from typing import Self
 
-from brokerproof.orchestration.progress import Progress
+from brokerproof.orchestration.follow.progress import Progress
 
 _QUESTION = "Stop the run and its cluster (s), only stop watching (w), or go on (Enter)? "
 

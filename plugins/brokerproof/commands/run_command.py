@@ -17,13 +17,12 @@ from brokerproof.commands.run_watch import print_end, watch_run
 from brokerproof.commands.warning_sources import list_warnings, read_asked_rates
 from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.yaml_models import suggest_file
-from brokerproof.orchestration.airflow_answers import AirflowError, AirflowGoneError
-from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
-from brokerproof.orchestration.form import fill_form
-from brokerproof.orchestration.notification_rules import read_rules
-from brokerproof.orchestration.progress import Progress
-from brokerproof.orchestration.run_id import make_run_id
-from brokerproof.orchestration.scenario_run import ScenarioRun
+from brokerproof.orchestration.dag_run import make_run_id
+from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
+from brokerproof.orchestration.follow.client import AirflowError, AirflowGoneError
+from brokerproof.orchestration.follow.progress import Progress
+from brokerproof.orchestration.follow.scenario_run import ScenarioRun
+from brokerproof.orchestration.notify.rules import read_rules
 from brokerproof.settings import Settings
 from brokerproof.suites.suite_names import list_suites
 from brokerproof.warm_up import prepare_for
@@ -68,7 +67,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         )
 
         def begin() -> None:
-            run.trigger(fill_form(overrides))
+            run.trigger(overrides)
             progress.print_sentence(f"run {run_id}: {url}/dags/{scenario.name}/runs/{run_id}")
 
         end = watch_run(run, progress, begin)

@@ -13,9 +13,9 @@ from brokerproof.commands.exit_status import ExitStatus, derive_exit_status
 from brokerproof.commands.interruption import Choice, Interruption, ask_for_choice
 from brokerproof.commands.output import print_json
 from brokerproof.machine.processes import find_marked_processes
-from brokerproof.orchestration.airflow_answers import AirflowError, AirflowGoneError
-from brokerproof.orchestration.progress import Progress
-from brokerproof.orchestration.scenario_run import ScenarioRun, has_recorded_outcome, make_unknown_outcome
+from brokerproof.orchestration.follow.client import AirflowError, AirflowGoneError
+from brokerproof.orchestration.follow.progress import Progress
+from brokerproof.orchestration.follow.scenario_run import ScenarioRun, has_recorded_outcome, make_unknown_outcome
 from brokerproof.results.outcome_view import print_outcome
 
 

@@ -12,10 +12,10 @@ from brokerproof.commands.exit_status import derive_exit_status
 from brokerproof.commands.run_watch import WatchEnd, make_end_without_airflow, print_end, watch_run
 from brokerproof.errors import InputError
 from brokerproof.experiment.yaml_models import suggest_name
-from brokerproof.orchestration.airflow_answers import AirflowGoneError
-from brokerproof.orchestration.embedded_airflow import EmbeddedAirflow
-from brokerproof.orchestration.progress import Progress
-from brokerproof.orchestration.scenario_run import ScenarioRun, has_recorded_outcome
+from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
+from brokerproof.orchestration.follow.client import AirflowGoneError
+from brokerproof.orchestration.follow.progress import Progress
+from brokerproof.orchestration.follow.scenario_run import ScenarioRun, has_recorded_outcome
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.settings import Settings

@@ -110,7 +110,7 @@ def _collect_facts(run: Run, recorded: RecordedRun | None) -> ReportedFacts:
         system_version=run.scenario.version,
         scenario=run.facts.scenario,
         topology=run.facts.topology,
-        settings=run.facts.overrides,
+        settings=run.facts.settings,
         machine=recorded.parameters.get("machine") if recorded else run.facts.machine,
         versions=dict(recorded.versions) if recorded else own_versions,
     )

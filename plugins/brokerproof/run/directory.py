@@ -57,7 +57,7 @@ class Run:
             topology=topology.model_dump(mode="json"),
             **facts,
         )
-        run.write_text("run.json", content.model_dump_json(by_alias=True, indent=1))
+        run.write_text("run.json", content.model_dump_json(indent=1))
         return run
 
     @cached_property

@@ -26,9 +26,7 @@ class RunFacts(StrictModel):
     triggered_at: int | None = Field(None, description="when the run was requested; null if this is unknown")
     scenario: dict[str, Any] = Field(description="as it was in force, with every default")
     topology: dict[str, Any] = Field(description="as it was in force, with every default")
-    overrides: dict[str, Any] = Field(
-        default_factory=dict, alias="settings", description="what was changed for this run, by dotted path"
-    )
+    settings: dict[str, Any] = Field(default_factory=dict, description="what was changed for this run, by dotted path")
     time_axis: TimeAxis | None = Field(
         None, description="the axis of the run's times; null if they are of the wall clock, as in older runs"
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof import clock, lifecycle
+from brokerproof.checks import load_scenario
 from brokerproof.machine.files import write_whole
 from brokerproof.run.directory import Run
 from brokerproof.run.records import PhaseTimes, StepProblem, read_record, write_record
@@ -27,12 +28,10 @@ STEPS = {"consume-0": -2, "load-1": 2}
 @pytest.fixture(scope="package")
 def geo(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConfiguredRun]:
     """A configured `geo_replication`, with a topic for tests beside that of the jobs."""
-    run = lifecycle.reserve(
+    scenario, topology = load_scenario(
         ROOT / "dags" / "scenarios" / "geo_nominal.yaml",
-        directory=str(tmp_path_factory.mktemp("geo") / "run"),
-        run_id="geo",
-        topologies=ROOT / "topologies",
-        overrides={
+        ROOT / "topologies",
+        {
             "phases": {"steady_s": 4, "impact_s": 4, "recovery_s": 2},
             # One Spark task a producer, all at once, and a machine may have no more than two cores.
             "workload.producers": 1,
@@ -42,6 +41,8 @@ def geo(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
             "bounds": {"replication_lag_p99_ms": {"max": 60_000}},
         },
     )
+    directory = tmp_path_factory.mktemp("geo") / "run"
+    run = lifecycle.reserve(scenario, topology, directory=str(directory), run_id="geo")
     try:
         lifecycle.provision(run)
         lifecycle.configure(run)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from brokerproof import lifecycle
+from brokerproof.checks import load_scenario
 
 from ..conftest import ROOT, ConfiguredRun
 
@@ -15,13 +16,13 @@ DELAY_MS = 20
 
 @pytest.fixture(scope="package")
 def stretched(prepared: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConfiguredRun]:
-    run = lifecycle.reserve(
+    scenario, topology = load_scenario(
         ROOT / "dags" / "scenarios" / "sync_nominal.yaml",
-        directory=str(tmp_path_factory.mktemp("stretched") / "run"),
-        run_id="stretched",
-        topologies=ROOT / "topologies",
-        overrides={"topology": "sync_active_passive_wan", "overrides": {"links.0.delay_ms": DELAY_MS}},
+        ROOT / "topologies",
+        {"topology": "sync_active_passive_wan", "overrides": {"links.0.delay_ms": DELAY_MS}},
     )
+    directory = tmp_path_factory.mktemp("stretched") / "run"
+    run = lifecycle.reserve(scenario, topology, directory=str(directory), run_id="stretched")
     try:
         lifecycle.provision(run)
         lifecycle.configure(run)

@@ -6,7 +6,7 @@ import json
 from urllib.parse import unquote
 
 from brokerproof.clock import wait_until
-from brokerproof.orchestration.run_id import derive_run_id
+from brokerproof.orchestration.dag_run import derive_run_id
 from installation import Installation
 from own_browser import PATIENCE_MS, log_in
 from playwright.sync_api import Page, expect
@@ -51,10 +51,10 @@ def test_a_scenario_is_read_changed_started_and_seen_to_its_end(running: Install
     page.keyboard.press("Escape")
 
     page.get_by_role("button", name="Trigger").first.click()
-    page.get_by_role("button", name="Workload").click()
-    page.get_by_label("Rate").fill("600")
-    # A number is taken when the field is left.
-    page.get_by_label("Rate").blur()
+    # It is an editor of JSON.
+    page.locator("#element_settings").click()
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.insert_text('{"workload.rate": 600}')
     dag_run_id = start(page, "leader_loss")
     assert wait_for_its_end(running, "leader_loss", dag_run_id) == "success"
     expect(page.get_by_text("Success").first).to_be_visible(timeout=PATIENCE_MS)

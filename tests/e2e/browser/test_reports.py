@@ -13,7 +13,7 @@ import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.orchestration.report_app import make_report_app
+from brokerproof.orchestration.airflow_pages.report_app import make_report_app
 from brokerproof.results.history import open_history
 from installation import SYSTEMS, Installation
 from own_browser import PATIENCE_MS

@@ -47,7 +47,7 @@ def test_a_run_without_room_takes_no_slot_and_makes_no_directory(
     scenario, topology = load_scenario(ROOT / "dags" / "scenarios" / "sync_nominal.yaml", ROOT / "topologies")
     disk(100, 2)
     with pytest.raises(MachineError, match=r"room for 1\.0 GB, and a run needs 3; free some, or set"):
-        lifecycle.begin(scenario, topology, directory=str(tmp_path / "run"), run_id="r")
+        lifecycle.reserve(scenario, topology, directory=str(tmp_path / "run"), run_id="r")
     assert not (tmp_path / "run").exists()
     assert slots.list_runs() == []
     assert not list(slots.directory().iterdir())

@@ -114,7 +114,7 @@ def test_rules_for_notifiers_that_cannot_be_used_exit_with_3_before_anything_sta
 def test_overrides_reach_the_form(airflow: StandInAirflow) -> None:
     plant_run(airflow, judged=judgement())
     main(["run", "region_lost", "--set", "workload.rate=2000", "--set", "settle_s=60", "--runtime", "process"])
-    assert airflow.triggered == [{"rate": 2000, "runtime": "process", "settings": {"settle_s": 60}}]
+    assert airflow.triggered == [{"settings": {"workload.rate": 2000, "settle_s": 60, "runtime": "process"}}]
 
 
 def test_only_json_is_on_stdout(airflow: StandInAirflow, capsys: pytest.CaptureFixture[str]) -> None:

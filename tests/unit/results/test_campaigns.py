@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from brokerproof.orchestration.run_id import derive_run_id, make_run_id
+from brokerproof.orchestration.dag_run import derive_run_id, make_run_id
 from brokerproof.reports.campaign_page import render_campaign, render_campaigns, write_headline
 from brokerproof.reports.pages import Page
 from brokerproof.results.history import open_history

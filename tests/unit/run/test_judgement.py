@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> Run:
     """A run of the id that the stored judgement names."""
     run = Run(str(tmp_path))
     facts = RunFacts(run_id="stored", created_at=datetime(2026, 1, 1, tzinfo=UTC), scenario={}, topology={})
-    run.write_text("run.json", facts.model_dump_json(by_alias=True))
+    run.write_text("run.json", facts.model_dump_json())
     return run
 
 

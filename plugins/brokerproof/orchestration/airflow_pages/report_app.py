@@ -1,0 +1,341 @@
+"""Brokerproof's pages in Airflow's UI: which address shows which report, and who may see it.
+
+Every request, even for a style sheet, needs a login to Airflow. A user sees the runs of a scenario only if Airflow lets
+the user read its DAG. Airflow does not protect the applications of plugins, so this application checks both itself. It
+changes no data.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.api_fastapi.core_api.security import GetUserDep, get_user
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from brokerproof.errors import BrokerproofError
+from brokerproof.orchestration.dag_run import belongs_to, derive_run_id
+from brokerproof.reports.campaign_page import render_campaign, render_campaigns
+from brokerproof.reports.compare_page import render_choice, render_comparison
+from brokerproof.reports.exports import EXPORTS
+from brokerproof.reports.groups_page import render_groups
+from brokerproof.reports.messages.message_life import read_message_life
+from brokerproof.reports.messages.message_page import render_message_page
+from brokerproof.reports.metrics import render_metrics
+from brokerproof.reports.overview_page import FILTERS, render_overview
+from brokerproof.reports.pages import STATIC, Page, find_plotly, make_verdict_css
+from brokerproof.reports.raw_table import open_table_file, read_raw_table, render_table
+from brokerproof.reports.run_page import render_run_page
+from brokerproof.reports.run_report import read_run_report
+from brokerproof.results.campaigns import Campaign
+from brokerproof.results.history import History, RunPlace, open_recorded_history
+from brokerproof.results.run_groups import GroupBy
+from brokerproof.run.directory import Run
+
+# A page loads files only from this server, even if a template or a recorded text names others. Plotly needs inline
+# styles.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+)
+_STATIC = {
+    "report.css": "text/css",
+    "charts.js": "text/javascript",
+    "plotly.min.js": "text/javascript",
+    "verdicts.css": "text/css",
+}
+# The DAG of campaigns. A run of it starts runs of other DAGs.
+_CAMPAIGN = "campaign"
+# A DAG run that a user clears runs again as a new try with a directory of its own. Higher tries are not looked for.
+_MOST_TRIES = 20
+
+# (text, address) of each link.
+Links = list[tuple[str, str]]
+
+
+def make_report_app() -> FastAPI:
+    """Return the application. FastAPI's pages about the API are off, because they would need no login."""
+    app = FastAPI(
+        title="Brokerproof", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(get_user)]
+    )
+
+    @app.middleware("http")
+    async def protect(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = await call_next(request)
+        response.headers["Content-Security-Policy"] = _POLICY
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "same-origin"
+        return response
+
+    app.get("/static/{name}")(_send_static)
+    app.get("/")(_show_overview)
+    app.get("/scenarios/{scenario}")(_show_scenario)
+    app.get("/scenarios/{scenario}/groups")(_show_groups)
+    app.get("/campaigns")(_list_campaigns)
+    app.get("/campaigns/{stamp}")(_show_campaign)
+    app.get("/runs/{run_id}")(_show_run)
+    app.get("/runs/{run_id}/files/{name}")(_send_file)
+    app.get("/runs/{run_id}/tables/{table}")(_show_table)
+    app.get("/runs/{run_id}/tables/{table}/{name}")(_send_table_file)
+    app.get("/runs/{run_id}/messages/{producer}/{seq}")(_show_message)
+    app.get("/compare")(_compare)
+    app.get("/metrics")(_send_metrics)
+    app.get("/dags/{dag_id}")(_show_scenario_of_dag)
+    app.get("/dags/{dag_id}/runs/{dag_run_id}")(_show_run_of_dag)
+    return app
+
+
+def _send_static(name: str) -> Response:
+    if name not in _STATIC:
+        raise HTTPException(404, f"there is no file {name}")
+    headers = {"Cache-Control": "private, max-age=3600"}
+    if name == "verdicts.css":
+        return Response(make_verdict_css(), media_type=_STATIC[name], headers=headers)
+    file: Path = find_plotly() if name == "plotly.min.js" else STATIC / name
+    return FileResponse(file, media_type=_STATIC[name], headers=headers)
+
+
+def _show_overview(request: Request, user: GetUserDep) -> HTMLResponse:
+    allowed = _list_readable_scenarios(user)
+    with _open_history() as history:
+        trends = [trend for trend in history.list_trends() if trend.scenario in allowed] if history else []
+    chosen = {name: request.query_params.get(name, "") for name in FILTERS}
+    return HTMLResponse(render_overview(trends, _page(request, here="overview"), chosen))
+
+
+def _show_scenario(scenario: str, request: Request, user: GetUserDep) -> HTMLResponse:
+    _authorize(scenario, user)
+    with _open_history() as history:
+        trends = history.list_trends(per_scenario=200, scenarios=[scenario]) if history else []
+    return HTMLResponse(render_overview(trends, _page(request), {}, scenario=scenario))
+
+
+def _show_groups(scenario: str, request: Request, user: GetUserDep, by: GroupBy = GroupBy.VERSION) -> HTMLResponse:
+    """Show the runs of a scenario in groups by version, settings, system or runtime."""
+    _authorize(scenario, user)
+    with _open_history() as history:
+        try:
+            groups = history.group(scenario, by) if history else []
+        except BrokerproofError as error:
+            raise HTTPException(409, str(error)) from None
+    return HTMLResponse(render_groups(scenario, by, groups, _page(request, draws=False)))
+
+
+def _show_scenario_of_dag(dag_id: str, request: Request, user: GetUserDep) -> HTMLResponse:
+    return _list_campaigns(request, user) if dag_id == _CAMPAIGN else _show_scenario(dag_id, request, user)
+
+
+def _list_campaigns(request: Request, user: GetUserDep) -> HTMLResponse:
+    _authorize(_CAMPAIGN, user)
+    return HTMLResponse(render_campaigns(_read_campaigns(user), _page(request, draws=False)))
+
+
+def _show_campaign(stamp: str, request: Request, user: GetUserDep) -> HTMLResponse:
+    _authorize(_CAMPAIGN, user)
+    found = _read_campaigns(user, stamp)
+    if not found:
+        raise HTTPException(404, f"No run of a campaign {stamp} is recorded.")
+    return HTMLResponse(render_campaign(found[0], _page(request, draws=False)))
+
+
+def _read_campaigns(user: Any, stamp: str | None = None) -> list[Campaign]:
+    """Return the campaigns with only the runs that the user may read; campaigns without such runs are left out."""
+    allowed = _list_readable_scenarios(user)
+    with _open_history() as history:
+        found = history.list_campaigns(stamp=stamp) if history else []
+    seen = [replace(one, runs=tuple(run for run in one.runs if run.scenario in allowed)) for one in found]
+    return [one for one in seen if one.runs]
+
+
+def _show_run(run_id: str, request: Request, user: GetUserDep, session: SessionDep) -> HTMLResponse:
+    with _open_history() as history:
+        place = history.find_run_place(run_id) if history else None
+    return _render_run(place, run_id, request, user, session)
+
+
+def _show_message(run_id: str, producer: str, seq: int, request: Request, user: GetUserDep) -> HTMLResponse:
+    run = _find_run(run_id, user)
+    try:
+        life = read_message_life(run, producer, seq)
+    except BrokerproofError as error:
+        raise HTTPException(404, str(error)) from None
+    return HTMLResponse(render_message_page(life, _page(request, draws=False)))
+
+
+def _compare(request: Request, user: GetUserDep, a: str = "", b: str = "") -> HTMLResponse:
+    """Show two runs side by side, or the form that chooses them if `a` or `b` is missing."""
+    page = _page(request, draws=False)
+    with _open_history() as history:
+        if history is None or not a or not b:
+            allowed = _list_readable_scenarios(user)
+            trends = [one for one in history.list_trends() if one.scenario in allowed] if history else []
+            return HTMLResponse(render_choice(trends, page, a))
+        runs = [(name, history.find_run(name)) for name in (a, b)]
+        for name, run in runs:
+            if run is None:
+                raise HTTPException(404, f"No run {name} is recorded.")
+            _authorize(run.scenario, user)
+        first, second = (run for _, run in runs if run is not None)
+        try:
+            return HTMLResponse(render_comparison(history.compare_two(first, second), page))
+        except BrokerproofError as error:
+            raise HTTPException(409, str(error)) from None
+
+
+def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
+    """Send a report of the run as a download, made anew."""
+    if name not in EXPORTS:
+        raise HTTPException(404, f"There is no file {name}; there are {', '.join(EXPORTS)}.")
+    run = _find_run(run_id, user)
+    try:
+        text = EXPORTS[name](run)
+    except BrokerproofError as error:
+        raise HTTPException(404, str(error)) from None
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    disposition = f'attachment; filename="{run_id}-{name}"'
+    return Response(text, media_type=kind, headers={"Content-Disposition": disposition})
+
+
+def _show_table(run_id: str, table: str, request: Request, user: GetUserDep) -> HTMLResponse:
+    """Show a table's files and its first rows."""
+    run = _find_run(run_id, user)
+    try:
+        return HTMLResponse(render_table(read_raw_table(run, table), _page(request, draws=False)))
+    except BrokerproofError as error:
+        raise HTTPException(404, str(error)) from None
+
+
+def _send_table_file(run_id: str, table: str, name: str, user: GetUserDep) -> Response:
+    run = _find_run(run_id, user)
+    try:
+        blocks = open_table_file(run, table, name)
+    except BrokerproofError as error:
+        raise HTTPException(404, str(error)) from None
+    disposition = f'attachment; filename="{run_id}-{table}-{name}"'
+    headers = {"Content-Disposition": disposition}
+    return StreamingResponse(blocks, media_type="application/vnd.apache.parquet", headers=headers)
+
+
+def _send_metrics(user: GetUserDep) -> Response:
+    """Send the metrics of each scenario's last run for Prometheus, if the user may read the scenario."""
+    allowed = _list_readable_scenarios(user)
+    with _open_history() as history:
+        text = render_metrics(history, scenarios=allowed) if history else ""
+    return Response(text, media_type="text/plain; version=0.0.4")
+
+
+def _find_run(run_id: str, user: Any) -> Run:
+    with _open_history() as history:
+        place = history.find_run_place(run_id) if history else None
+    if place is None:
+        raise HTTPException(404, f"No run {run_id} is recorded.")
+    _authorize(place.scenario, user)
+    _require_directory(place)
+    return Run(place.run_dir)
+
+
+def _require_directory(place: RunPlace) -> None:
+    """Raises HTTPException if the run's directory was deleted."""
+    if place.deletion is not None:
+        raise HTTPException(410, f"Run {place.run_id} is in the history only: {place.deletion}.")
+
+
+def _show_run_of_dag(
+    dag_id: str,
+    dag_run_id: str,
+    request: Request,
+    user: GetUserDep,
+    session: SessionDep,
+    try_number: Annotated[int | None, Query()] = None,
+) -> HTMLResponse:
+    """Show the newest recorded try of a DAG run, or the try `try_number`; for a campaign, the list of campaigns."""
+    _authorize(dag_id, user)
+    if dag_id == _CAMPAIGN:
+        return _list_campaigns(request, user)
+    tries = [try_number] if try_number is not None else range(_MOST_TRIES, 0, -1)
+    names = [derive_run_id(dag_id, dag_run_id, number) for number in tries]
+    with _open_history() as history:
+        places = (history.find_run_place(name) for name in names) if history else iter(())
+        place = next((found for found in places if found is not None), None)
+    return _render_run(place, dag_run_id, request, user, session)
+
+
+def _render_run(place: RunPlace | None, name: str, request: Request, user: Any, session: Session) -> HTMLResponse:
+    if place is None:
+        raise HTTPException(404, f"No run {name} is recorded; a run is recorded when its task `record` has ended.")
+    _authorize(place.scenario, user)
+    _require_directory(place)
+    try:
+        report = read_run_report(Run(place.run_dir))
+    except BrokerproofError as error:
+        raise HTTPException(404, str(error)) from None
+    page = _page(request)
+    files = [(f"As a file: {name}", f"{page.root}runs/{quote(place.run_id)}/files/{name}") for name in EXPORTS]
+    compare = ("Compare with another run", f"{page.root}compare?a={quote(place.run_id)}")
+    in_airflow, logs = _link_to_airflow(session, place, page)
+    links = [compare, *files, *in_airflow]
+    return HTMLResponse(render_run_page(report, page, links, logs, worse=place.worse, suspected=place.suspected))
+
+
+def _link_to_airflow(session: Session, place: RunPlace, page: Page) -> tuple[Links, Links]:
+    """Return Airflow's pages about a run, and those of its tasks in the order in which the tasks began.
+
+    If Airflow does not have the DAG run any more, only the page of the scenario is left.
+    """
+    # In the URL, Airflow's `dags` is next to Brokerproof's root.
+    dag = f"{page.root}../dags/{quote(place.scenario)}"
+    pages = [("The scenario in Airflow", dag)]
+    dag_run_ids = session.scalars(
+        select(DagRun.run_id).where(DagRun.dag_id == place.scenario).order_by(DagRun.run_after.desc())
+    )
+    dag_run_id = next((one for one in dag_run_ids if belongs_to(place.run_id, place.scenario, one)), None)
+    if dag_run_id is None:
+        return pages, []
+    tasks = session.scalars(
+        select(TaskInstance.task_id)
+        .where(TaskInstance.dag_id == place.scenario, TaskInstance.run_id == dag_run_id)
+        .where(TaskInstance.start_date.is_not(None))
+        .order_by(TaskInstance.start_date)
+    )
+    run = f"{dag}/runs/{quote(dag_run_id)}"
+    return [*pages, ("The run in Airflow", run)], [(task, f"{run}/tasks/{quote(task)}") for task in tasks]
+
+
+def _page(request: Request, here: str = "", *, draws: bool = True) -> Page:
+    """Return the Page for a request. Its way back to the overview is relative, so no host name or proxy matters."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    return Page(root="../" * (path.count("/") - 1) or "./", here=here, draws=draws)
+
+
+def _authorize(scenario: str, user: Any) -> None:
+    """Raises HTTPException if the user may not read the runs of the scenario's DAG."""
+    if not get_auth_manager().is_authorized_dag(
+        method="GET",
+        access_entity=DagAccessEntity.RUN,
+        details=DagDetails(id=scenario, team_name=DagModel.get_team_name(scenario)),
+        user=user,
+    ):
+        raise HTTPException(403, f"You may not read the runs of {scenario}.")
+
+
+def _list_readable_scenarios(user: Any) -> set[str]:
+    return set(get_auth_manager().get_authorized_dag_ids(user=user, method="GET"))
+
+
+def _open_history() -> AbstractContextManager[History | None]:
+    """Open the history for a block; None if its file does not exist yet."""
+    return open_recorded_history() or nullcontext()

@@ -1,0 +1,146 @@
+"""The DAG of a campaign, which runs many scenarios one after the other, and its operators."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param
+
+from brokerproof.errors import BrokerproofError, InputError, RunError
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.experiment.yaml_models import suggest_name
+from brokerproof.orchestration.dag_building.step import fail_with_sentence
+from brokerproof.orchestration.dag_run import make_run_id
+from brokerproof.results.run_outcome import compose_outcome
+from brokerproof.run.directory import Run
+from brokerproof.settings import from_environment
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+# With False, the default of `run_immediately`, a DAG that is unpaused within 2.4 hours after 01:00 would run at once.
+_NIGHTLY = CronTriggerTimetable("0 1 * * *", timezone="UTC", run_immediately=timedelta(0))
+_POLL_S = 5
+
+_PAGE = """
+Runs the chosen scenarios one after the other. Each run is a DAG run of its own, with its own page and record. A run
+that fails or breaks down does not stop the following ones. The task `verdict` succeeds if the outcome of every run is
+what its scenario expects; its log has a line for each run.
+
+The DAG is paused at first. Unpause it for a campaign every night at 01:00 UTC, or trigger it with the scenarios of
+your choice.
+"""
+
+log = logging.getLogger(__name__)
+
+
+def build_campaign_dag(scenarios: Sequence[str]) -> DAG:
+    """Return the DAG `campaign`. Its form offers the scenarios with these names; by default all are chosen."""
+    dag = DAG(
+        dag_id="campaign",
+        dag_display_name="Campaign: many scenarios in a row",
+        description="Runs the chosen scenarios one after the other; succeeds if every outcome is the expected one.",
+        doc_md=_PAGE,
+        tags=["campaign"],
+        schedule=_NIGHTLY,
+        catchup=False,
+        is_paused_upon_creation=True,
+        max_active_runs=1,
+        default_args={"retries": 0, "owner": "brokerproof"},
+        params={
+            "scenarios": Param(
+                list(scenarios),
+                type="array",
+                items={"type": "string"},
+                minItems=1,
+                examples=list(scenarios),
+                title="Scenarios",
+                description="The scenarios to run, in this order.",
+            )
+        },
+    )
+    plan = PlanOperator(task_id="plan", dag=dag)
+    # The task polls through Airflow's execution API, so it needs neither a triggerer nor access to Airflow's database.
+    run = TriggerDagRunOperator.partial(
+        task_id="run",
+        dag=dag,
+        wait_for_completion=True,
+        poke_interval=_POLL_S,
+        fail_when_dag_is_paused=True,
+        max_active_tis_per_dagrun=1,
+        map_index_template="{{ task.trigger_dag_id }}",
+    ).expand_kwargs(plan.output)
+    run >> CampaignVerdictOperator(task_id="verdict", planned=plan.output, trigger_rule="all_done", dag=dag)
+    return dag
+
+
+class PlanOperator(BaseOperator):
+    """Return the campaign's runs, in order, as arguments of TriggerDagRunOperator."""
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Return `trigger_dag_id` and `trigger_run_id` for each chosen scenario; fail if a name is unknown."""
+        known = [file.stem for file in from_environment().scenario_files()]
+        chosen = list(dict.fromkeys(context["params"]["scenarios"]))
+        with fail_with_sentence(context):
+            for name in chosen:
+                if name not in known:
+                    raise InputError(
+                        f"no scenario is called `{name}`", field="scenarios", remedy=suggest_name(name, known)
+                    )
+        started = context["ti"].start_date
+        return [{"trigger_dag_id": name, "trigger_run_id": make_run_id(name, started, "campaign")} for name in chosen]
+
+
+class CampaignVerdictOperator(BaseOperator):
+    """Log a line for each run, and succeed if the outcome of every run is the expected one."""
+
+    template_fields: Sequence[str] = ("planned",)
+
+    def __init__(self, *, planned: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.planned = planned
+
+    def execute(self, context: Context) -> str:
+        """Return one sentence about all runs; fail with it if there is no run or an unexpected outcome."""
+        runs = from_environment().runs
+        outcomes = [_read_outcome(one["trigger_dag_id"], runs / one["trigger_run_id"]) for one in self.planned or []]
+        for line in _tabulate_outcomes(outcomes):
+            log.info(line)
+        sentence = _summarize_outcomes(outcomes)
+        if not outcomes or not all(each["met"] for each in outcomes):
+            with fail_with_sentence(context):
+                raise RunError(sentence)
+        log.info(sentence)
+        return sentence
+
+
+def _read_outcome(scenario: str, directory: Path) -> dict[str, Any]:
+    try:
+        return compose_outcome(Run(str(directory))).model_dump(mode="json")
+    except BrokerproofError as error:
+        return {"scenario": scenario, "verdict": str(Verdict.UNKNOWN), "met": False, "why": str(error)}
+
+
+def _summarize_outcomes(outcomes: Sequence[dict[str, Any]]) -> str:
+    """Return one sentence: how many outcomes are expected, and the reason for each other verdict."""
+    unmet = [outcome for outcome in outcomes if not outcome["met"]]
+    parts = [f"{len(outcomes) - len(unmet)} of {len(outcomes)} scenarios have the expected outcome"]
+    parts += [f"{outcome['scenario']} is {outcome['verdict']}: {outcome['why']}" for outcome in unmet]
+    return "; ".join(parts)
+
+
+def _tabulate_outcomes(outcomes: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the lines of a table with a heading and a row for each outcome."""
+    rows = [("scenario", "verdict", "expected", "as expected", "seconds", "why")]
+    for outcome in outcomes:
+        expected = (outcome.get("expected") or {}).get("verdict", "–")
+        total = (outcome.get("seconds") or {}).get("total")
+        seconds, met = "–" if total is None else f"{total:.0f}", "yes" if outcome["met"] else "NO"
+        rows.append((outcome["scenario"], outcome["verdict"], expected, met, seconds, outcome["why"]))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

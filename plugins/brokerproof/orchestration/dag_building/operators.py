@@ -1,0 +1,198 @@
+"""The operators of the steps that need no Spark.
+
+A step's own modules are imported only when its task runs. Airflow parses the DAG files all the time, so parsing must
+stay quick.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, BaseOperator
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRescheduleException,
+    AirflowSkipException,
+    AirflowTaskTerminated,
+)
+
+from brokerproof import clock
+from brokerproof.checks import check_suites, load_scenario
+from brokerproof.errors import BrokerproofError, InputError
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.machine import slots
+from brokerproof.orchestration.airflow_pages.addresses import find_run_page
+from brokerproof.orchestration.dag_building.step import StepOperator, fail_with_sentence
+from brokerproof.orchestration.dag_run import SETTINGS, derive_run_id
+from brokerproof.run.records import StepSeconds, write_record
+from brokerproof.settings import from_environment
+from brokerproof.suites.suite_names import list_suites
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+RESULTS = Asset(name="brokerproof_results", uri="brokerproof://results")
+_ASK_FOR_SLOT_EVERY_S = 5
+
+log = logging.getLogger(__name__)
+
+
+class ReserveOperator(BaseOperator):
+    """Check the scenario, make the run's directory, take a slot with its address range, and start the monitor.
+
+    It starts no nodes, because Airflow skips the teardown of a setup that failed.
+    """
+
+    def __init__(self, *, scenario: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scenario = scenario
+
+    def execute(self, context: Context) -> str:
+        """Return the run's directory, or fail with one sentence. If all slots are held, Airflow tries again later."""
+        from brokerproof import lifecycle
+        from brokerproof.orchestration.notify.notifier import check_notifiers
+
+        settings = from_environment()
+        dag_run = context["dag_run"]
+        run_id = derive_run_id(self.scenario, dag_run.run_id, context["ti"].try_number)
+        started_at = clock.now_us()
+        if slots.are_all_held():
+            # A waiting task would occupy one of Airflow's places for tasks. The run that holds the slot may need that
+            # place to end, so this task ends for a moment.
+            log.info("all %d slots are held; trying again in %d s", slots.count_slots(), _ASK_FOR_SLOT_EVERY_S)
+            raise AirflowRescheduleException(clock.to_utc(clock.now_us()) + timedelta(seconds=_ASK_FOR_SLOT_EVERY_S))
+        with fail_with_sentence(context):
+            check_suites(settings.expectations)
+            check_notifiers(settings)
+            changed = _read_changed_values(context["params"])
+            scenario, topology = load_scenario(
+                settings.scenario_file(self.scenario),
+                settings.topologies,
+                changed,
+                suites=list_suites(settings.expectations),
+            )
+            run = lifecycle.reserve(
+                scenario,
+                topology,
+                directory=str(settings.runs / run_id),
+                run_id=run_id,
+                settings=changed,
+                triggered_at=clock.to_microseconds(dag_run.run_after),
+                report=find_run_page(run_id),
+            )
+        write_record(run, StepSeconds(step="reserve", started_at=started_at, finished_at=clock.now_us()))
+        return run.directory
+
+    def on_kill(self) -> None:
+        """Raises AirflowTaskTerminated to stop the wait for a slot."""
+        raise AirflowTaskTerminated("reserve was ended from outside")
+
+
+def _read_changed_values(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values in the parameter `settings`, by dotted path.
+
+    Raises InputError for any other parameter. Airflow accepts them, and they would change nothing.
+    """
+    for name in params:
+        if name != SETTINGS:
+            raise InputError("is no parameter", field=name, remedy=f'write it as {{"{SETTINGS}": {{"PATH": VALUE}}}}')
+    return dict(params.get(SETTINGS) or {})
+
+
+class LifecycleOperator(StepOperator):
+    """Do the step of brokerproof.lifecycle whose name is the task's id: provision, configure, break_it or release."""
+
+    def execute(self, context: Context) -> None:
+        from brokerproof import lifecycle
+
+        with self.record_work(context) as run:
+            if self.task_id == "provision":
+                from brokerproof.orchestration.dag_building.images import fetch_images
+
+                fetch_images(run)
+            getattr(lifecycle, self.task_id)(run)
+
+
+class SuiteOperator(StepOperator):
+    """Succeed if the suite with the task's name is `passed`. If the suite does not apply, the task is skipped."""
+
+    def execute(self, context: Context) -> str:
+        """Return one sentence from the suite's part of the judgement that `verify` left. This does not need Spark."""
+        from brokerproof.run.judgement import read_judgement
+
+        try:
+            judgement = read_judgement(self.open_run())
+        except BrokerproofError as error:
+            raise AirflowFailException(str(error)) from None
+        suite = next((judged for name, judged in judgement.suites.items() if name == self.task_id), None)
+        if suite is None:
+            raise AirflowFailException(f"unknown: suite {self.task_id} was not judged")
+        if suite.evaluated != suite.written:
+            raise AirflowFailException(
+                f"unknown: {suite.evaluated} of its {suite.written} expectations were evaluated; {suite.why}"
+            )
+        sentence = f"{suite.worst}: {suite.why or f'{suite.evaluated} of {suite.written} expectations were evaluated'}"
+        # In the log, this sentence comes before Airflow's own lines about a failed task.
+        log.info(sentence)
+        if suite.worst is Verdict.NOT_APPLICABLE:
+            raise AirflowSkipException(sentence)
+        if suite.worst is not Verdict.PASSED:
+            raise AirflowFailException(sentence)
+        return sentence
+
+
+class RecordOperator(StepOperator):
+    """Record the run, even if a step failed, add the outcome to the asset's event, and write the report."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(outlets=[RESULTS], **kwargs)
+
+    def execute(self, context: Context) -> None:
+        """Record the run. The task fails if the history or the report cannot be written; no verdict depends on it."""
+        from brokerproof.results.recording import record_outcome
+
+        run = self.open_run()
+        try:
+            outcome = record_outcome(run)
+        except BrokerproofError as error:
+            raise AirflowFailException(str(error)) from None
+        shown = outcome.model_dump(mode="json", include={"run_id", "scenario", "verdict", "met", "run_dir"})
+        context["outlet_events"][RESULTS].extra = shown
+        log.info("recorded: %s", outcome.why)
+        from brokerproof.reports.run_file import write_run_file
+
+        try:
+            log.info("report: %s", write_run_file(run))
+        except Exception as error:
+            log.exception("the report could not be written")
+            raise AirflowFailException(f"The run is recorded, but its report could not be written: {error}") from None
+
+
+class VerdictOperator(StepOperator):
+    """Succeed if the outcome of the run is what its scenario expects. No other task decides the DAG run's state.
+
+    It also uses the notifiers of the settings if the result is an occasion for one.
+    """
+
+    def execute(self, context: Context) -> str:
+        """Return one sentence with the verdict and its reason; fail with it if the outcome is not the expected one."""
+        from brokerproof.orchestration.notify.notifier import notify_of_result
+        from brokerproof.results.run_outcome import compose_outcome
+
+        run = self.open_run()
+        try:
+            outcome = compose_outcome(run)
+        except BrokerproofError as error:
+            raise AirflowFailException(str(error)) from None
+        # The story comes first in the log, before the counts and the verdict.
+        log.info(outcome.story)
+        log.info(json.dumps(outcome.counts, indent=1))
+        notify_of_result(run, outcome, context)
+        if not outcome.met:
+            raise AirflowFailException(outcome.why)
+        log.info(outcome.why)
+        return outcome.why

@@ -1,0 +1,120 @@
+"""The common part of all steps of a run as Airflow tasks: the run, the time limit, and the handling of failures."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTerminated, AirflowTaskTimeout
+
+from brokerproof.errors import BrokerproofError, DeadlineError
+from brokerproof.orchestration.dag_run import PROBLEM
+from brokerproof.orchestration.steps import compute_time_limit, describe_step
+from brokerproof.run.directory import Run
+from brokerproof.run.step_record import record_step
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
+
+RUN_DIRECTORY = "{{ ti.xcom_pull(task_ids='reserve') }}"
+
+
+class Step:
+    """Mixin of operators. The task's id is the name of the step; subclasses have a templated `run_directory`."""
+
+    task_id: str
+    run_directory: str
+    execution_timeout: Any
+
+    def open_run(self) -> Run:
+        """Return the run of this step. Raises AirflowFailException if the task `reserve` left no run."""
+        if not self.run_directory or self.run_directory == "None":
+            raise AirflowFailException("there is no run: the task reserve has not left its directory")
+        return Run(self.run_directory)
+
+    def pre_execute(self, context: Context) -> None:
+        """Set the time limit from the run's own scenario, and log a sentence about the step.
+
+        The scenario's file may have other values than the run.
+        """
+        with suppress(BrokerproofError):
+            run = self.open_run()
+            self.execution_timeout = compute_time_limit(self.task_id, run.scenario)
+            if sentence := describe_step(self.task_id, run):
+                log.info(sentence)
+
+    def end_work(self) -> None:
+        """End the processes that the task started."""
+        end_children()
+
+    def on_kill(self) -> None:
+        """End the task's work and raise AirflowTaskTerminated.
+
+        Airflow kills the task after 5 s. Without the exception, no `finally` would run before that.
+        """
+        self.end_work()
+        raise AirflowTaskTerminated(f"{self.task_id} was ended from outside")
+
+    @contextmanager
+    def record_work(self, context: Context) -> Iterator[Run]:
+        """Yield the run, and record the step's time and problem in it.
+
+        A BrokerproofError fails the task with its sentence and without a traceback.
+        """
+        run = self.open_run()
+        with fail_with_sentence(context), record_step(run, self.task_id):
+            try:
+                yield run
+            except AirflowTaskTimeout:
+                self.end_work()
+                limit = self.execution_timeout.total_seconds()
+                raise DeadlineError(f"took longer than its limit of {limit:.0f} s and was ended") from None
+
+
+class StepOperator(Step, BaseOperator):
+    """Base of the steps that run inside the Airflow task itself."""
+
+    template_fields: Sequence[str] = ("run_directory",)
+
+    def __init__(self, *, run_directory: str = RUN_DIRECTORY, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run_directory = run_directory
+
+
+@contextmanager
+def fail_with_sentence(context: Context) -> Iterator[None]:
+    """Turn a BrokerproofError into a failed task, and store its sentence as an XCom too."""
+    try:
+        yield
+    except BrokerproofError as error:
+        # When Airflow ends, the XCom cannot be stored; the error itself must still appear.
+        with suppress(Exception):
+            context["ti"].xcom_push(key=PROBLEM, value=str(error))
+        raise AirflowFailException(str(error)) from None
+
+
+def end_children(timeout_s: float = 3) -> None:
+    """End the processes that this task started. The nodes go on, because each leads a session of its own."""
+    session = os.getsid(0)
+    children = [child for child in psutil.Process().children(recursive=True) if _read_session_id(child) == session]
+    for child in children:
+        with suppress(psutil.Error):
+            child.terminate()
+    _, alive = psutil.wait_procs(children, timeout=timeout_s)
+    for child in alive:
+        with suppress(psutil.Error):
+            child.kill()
+
+
+def _read_session_id(process: psutil.Process) -> int | None:
+    try:
+        return os.getsid(process.pid)
+    except OSError:
+        return None

@@ -1,0 +1,334 @@
+"""The embedded Airflow: LocalExecutor, loopback only, with all its files below one directory of this machine.
+
+Its database is a SQLite file there, unless the user names another database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import httpx
+import psutil
+from filelock import FileLock, Timeout
+
+from brokerproof.clock import to_utc, wait_until
+from brokerproof.errors import DeadlineError, InputError, MachineError
+from brokerproof.machine.processes import SERVICE_MARK, Mark, find_marked_processes, read_start, start_process
+from brokerproof.orchestration.embedded.environment import (
+    USER,
+    build_airflow_environment,
+    get_password_file,
+    read_password,
+)
+from brokerproof.orchestration.embedded.session import AirflowSession
+from brokerproof.orchestration.follow.client import AirflowClient, AirflowGoneError
+from brokerproof.settings import Settings, from_environment, variable
+
+COMPONENTS = ("api-server", "scheduler", "dag-processor")
+_PORT_VARIABLE = "AIRFLOW__API__PORT"
+_DEFAULT_PORT = 8080
+# The URL at which tasks reach their Airflow. A process with this variable belongs to an Airflow.
+_SERVED = "AIRFLOW__CORE__EXECUTION_API_SERVER_URL"
+# Measured: 12 to 20 s on two cores once the database exists, and 7 s more the first time. Slow disks need longer.
+_AIRFLOW_START_TIMEOUT_S = 300
+# The user is notified of a wait that takes longer than this, although it usually ends at once.
+_SAY_AFTER_S = 13.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AirflowStatus:
+    """The fields that `airflow status` prints."""
+
+    running: bool
+    healthy: bool
+    url: str
+    password_file: str
+    pids: list[int]
+    memory_mb: int
+    log_directory: str
+
+
+class EmbeddedAirflow:
+    """Starts, stops and describes the embedded Airflow.
+
+    `notify` gets a sentence when a start begins, and when another wait has taken `say_after_s`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        notify: Callable[[str], None] = lambda _: None,
+        *,
+        say_after_s: float = _SAY_AFTER_S,
+    ) -> None:
+        self._settings = settings
+        self._notify = notify
+        self._say_after_s = say_after_s
+        self.home = settings.airflow_home
+        self.scheduler_log = self.home / "logs" / "scheduler.log"
+        self._pid_file = self.home / "supervisor.json"
+        self._mark = Mark(self.home, "airflow")
+        self._lock = FileLock(self.home / "start-and-stop.lock")
+
+    def start(self) -> str:
+        """Start Airflow unless it runs, wait until it is healthy, and return its URL.
+
+        If two processes call this at the same time, one starts Airflow and both get the same URL. Raises MachineError,
+        with the end of the log, if a component does not start. Raises InputError if the running Airflow searches other
+        directories for a user's files, or if this process belongs to another Airflow.
+        """
+        _check_that_no_other_is_served()
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.home.chmod(0o700)
+        with self._acquire_lock():
+            session = self.read_session()
+            if session and session.is_supervised():
+                _check_same_directories(self._settings, session)
+                with self._notify_if_slow(
+                    f"Airflow at {session.url} runs and does not answer yet; waiting {_AIRFLOW_START_TIMEOUT_S} s at "
+                    f"most. Its logs are in {self.home / 'logs'}; `brokerproof airflow stop` ends it"
+                ):
+                    self._wait_until_healthy(session)
+                return session.url
+            if session:
+                session.end_members()
+            self._end_unrecorded()
+            port = _find_free_port()
+            self._notify(_describe_start(port))
+            session = self._start_supervisor(port)
+            self._wait_until_healthy(session)
+            self._cancel_interrupted_runs(session)
+            return session.url
+
+    def stop(self) -> bool:
+        """End every process of Airflow, and return whether there was one. The nodes of a run go on."""
+        if not self.home.exists():
+            return False
+        with self._acquire_lock():
+            session = self.read_session()
+            stopped = session is not None and session.end_members()
+            stopped |= self._end_unrecorded()
+            self._pid_file.unlink(missing_ok=True)
+            return stopped
+
+    def read_status(self) -> AirflowStatus:
+        """Return whether Airflow runs and is healthy, its URL, its processes, and the paths of its files."""
+        session = self.read_session()
+        members = session.list_members() if session else []
+        return AirflowStatus(
+            running=bool(members),
+            healthy=bool(session and session.is_supervised() and _is_healthy(session)),
+            url=session.url if session and members else "",
+            password_file=str(get_password_file(self.home)),
+            pids=[member.pid for member in members],
+            memory_mb=session.measure_memory() >> 20 if session else 0,
+            log_directory=str(self.home / "logs"),
+        )
+
+    def connect(self) -> AirflowClient:
+        """Return a client of the running Airflow, which notifies the user when Airflow does not answer.
+
+        Raises AirflowGoneError if no Airflow runs.
+        """
+        if self.find_url() is None:
+            raise AirflowGoneError("the embedded Airflow does not run", ended=True)
+        return AirflowClient(self.find_url, USER, self.read_password(), notify=self._notify)
+
+    def check_scheduler(self) -> None:
+        """Raises AirflowGoneError if Airflow can start no further task, even if it still answers."""
+        session = self.read_session()
+        if session is not None and session.has_lost("scheduler"):
+            raise AirflowGoneError(
+                "Airflow's scheduler has ended, and so has the supervisor that would start it again", ended=False
+            )
+
+    def find_url(self) -> str | None:
+        """Return the URL of the running Airflow, whether or not it answers, or None if it has ended."""
+        session = self.read_session()
+        return session.url if session and session.is_supervised() else None
+
+    def read_password(self) -> str:
+        """Return the password of the user `admin`. The first start makes it."""
+        return read_password(self.home)
+
+    def read_session(self) -> AirflowSession | None:
+        """Return the session that the pid file names, or None if the file is missing or a crash cut it short."""
+        try:
+            return AirflowSession(**json.loads(self._pid_file.read_text()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    def _acquire_lock(self) -> Any:
+        sentence = (
+            "waiting for another command that starts or stops the embedded Airflow, "
+            f"{_AIRFLOW_START_TIMEOUT_S} s at most"
+        )
+        try:
+            with self._notify_if_slow(sentence):
+                return self._lock.acquire(timeout=_AIRFLOW_START_TIMEOUT_S)
+        except Timeout:
+            raise MachineError(
+                f"another process has started or stopped the embedded Airflow for {_AIRFLOW_START_TIMEOUT_S} s, see "
+                f"{self._lock.lock_file}"
+            ) from None
+
+    @contextlib.contextmanager
+    def _notify_if_slow(self, sentence: str) -> Iterator[None]:
+        """Notify the user with the sentence if the block takes longer than `say_after_s`."""
+        # The sentence comes from another thread, because the block may wait in a blocking call.
+        timer = threading.Timer(self._say_after_s, self._notify, [sentence])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _start_supervisor(self, port: int) -> AirflowSession:
+        start_process(
+            [sys.executable, "-m", "brokerproof.orchestration.embedded.supervisor", str(self.home), *COMPONENTS],
+            mark=self._mark,
+            variable=SERVICE_MARK,
+            record=self._pid_file,
+            facts={"port": port},
+            log=self.home / "logs" / "supervisor.log",
+            environment=build_airflow_environment(self._settings, port),
+            working_directory=self.home,
+        )
+        session = self.read_session()
+        assert session is not None, "it was recorded just now"
+        return session
+
+    def _end_unrecorded(self) -> bool:
+        """End an Airflow that has no pid file because its starter was killed, and return whether there was one."""
+        found = False
+        for process in list(find_marked_processes(self.home, variable=SERVICE_MARK)):
+            with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+                leader = os.getsid(process.pid)
+                created = read_start(leader) if psutil.pid_exists(leader) else 0.0
+                found |= AirflowSession(pid=leader, created=created, port=0).end_members()
+        return found
+
+    def _wait_until_healthy(self, session: AirflowSession) -> None:
+        def is_healthy() -> bool:
+            if not session.is_supervised():
+                raise MachineError(f"the embedded Airflow ended while starting; {self._read_log_end()}")
+            return _is_healthy(session)
+
+        try:
+            wait_until(is_healthy, timeout_s=_AIRFLOW_START_TIMEOUT_S, what="the embedded Airflow", every_s=0.25)
+        except DeadlineError as error:
+            raise MachineError(f"{error}; {self._read_log_end()}") from None
+
+    def _cancel_interrupted_runs(self, session: AirflowSession) -> None:
+        """Cancel the runs whose tasks ended with an earlier Airflow; they are released and block no other run.
+
+        Without this, Airflow would treat their tasks as alive for another minute and a half.
+        """
+        client = AirflowClient(lambda: session.url, USER, self.read_password())
+        for run_id in client.cancel_runs_started_before(session.read_beginning()):
+            self._notify(f"run {run_id} was interrupted when Airflow ended, and is cancelled")
+
+    def _read_log_end(self) -> str:
+        logs = [self.home / "logs" / f"{name}.log" for name in ("supervisor", "migration", *COMPONENTS)]
+        written = [log for log in logs if log.exists() and log.stat().st_size]
+        if not written:
+            return f"no log in {self.home / 'logs'}"
+        last = max(written, key=lambda log: log.stat().st_mtime)
+        end = " / ".join(last.read_text(errors="replace").splitlines()[-3:])
+        return f"{last} ends: {end}"
+
+
+def _check_that_no_other_is_served() -> None:
+    """Raises InputError if this process belongs to another Airflow: both would share a database."""
+    if os.environ.get(_SERVED):
+        raise InputError(
+            "this is a machine of an Airflow that runs elsewhere, and would share its database",
+            field=_SERVED,
+            remedy="start the run in the pages of that Airflow, or unset the variable",
+        )
+
+
+def _check_same_directories(wanted: Settings, session: AirflowSession) -> None:
+    """Raises InputError if the session was started with other directories and would not find the user's files."""
+    environment = session.read_environment()
+    if environment is None:
+        return
+    try:
+        given = from_environment(environment)
+    except InputError:
+        # The session runs with settings that this version refuses, so another version of Brokerproof started it.
+        return
+    for field in ("scenarios", "topologies", "expectations"):
+        ours, others = (getattr(settings, field) for settings in (wanted, given))
+        if ours.paths != others.paths:
+            raise InputError(
+                f"Airflow runs already and searches {os.pathsep.join(map(str, others.paths))}",
+                field=variable(field),
+                remedy="`brokerproof airflow stop` ends it, and the next start searches your directories",
+            )
+
+
+def _is_healthy(session: AirflowSession) -> bool:
+    """Whether every component is healthy. A heartbeat counts only if it came after the session began."""
+    try:
+        health = httpx.get(f"{session.url}/api/v2/monitor/health", timeout=10, trust_env=False).json()
+        beats = [
+            datetime.fromisoformat(health[part][f"latest_{part}_heartbeat"]) for part in ("scheduler", "dag_processor")
+        ]
+        healthy = all(health[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
+        return healthy and min(beats) > to_utc(int(session.read_beginning() * 1e6)) and _serves_tasks(session)
+    except (httpx.HTTPError, psutil.Error, ValueError, KeyError, TypeError):
+        return False
+
+
+def _serves_tasks(session: AirflowSession) -> bool:
+    """Whether the API for tasks answers.
+
+    Airflow builds it at the first request, in 4 s of computing. After this request no task waits for it.
+    """
+    return httpx.get(f"{session.url}/execution/health", timeout=120, trust_env=False).is_success
+
+
+def _read_preferred_port() -> int:
+    """Return the port in AIRFLOW__API__PORT, else 8080. Raises InputError if the variable holds no port."""
+    text = os.environ.get(_PORT_VARIABLE) or str(_DEFAULT_PORT)
+    if not re.fullmatch(r"\d{1,5}", text, re.ASCII) or int(text) > 65535:
+        raise InputError(
+            f"`{text}` is no port",
+            field=_PORT_VARIABLE,
+            remedy="write a whole number from 1 to 65535, or unset the variable",
+        )
+    return int(text)
+
+
+def _find_free_port() -> int:
+    """Return the preferred port if it is free, else a port that the kernel chooses."""
+    for wanted in (_read_preferred_port(), 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                # This also fails if another process listens on 0.0.0.0, because that takes every address.
+                probe.bind(("127.0.0.1", wanted))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise MachineError("no port is free on 127.0.0.1")
+
+
+def _describe_start(port: int) -> str:
+    """Return the line about a start, with the port if it is not the preferred one."""
+    preferred = _read_preferred_port()
+    # 0 accepts any port.
+    elsewhere = f" on port {port}, because {preferred} is in use" if preferred not in (0, port) else ""
+    return f"starting Airflow{elsewhere} (12 to 30 s)"

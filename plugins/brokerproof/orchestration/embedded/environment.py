@@ -1,0 +1,133 @@
+"""The environment variables that configure the embedded Airflow, with its database, password and secret keys."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from brokerproof.machine import slots
+from brokerproof.machine.files import PRIVATE, write_whole
+from brokerproof.orchestration.embedded.supervisor import DATABASE_URL, make_own_url
+from brokerproof.settings import Settings
+
+USER = "admin"
+ASYNC_DATABASE_URL = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC"
+
+_AUTH_MANAGER = "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
+# A cluster under load takes the machine's cores, so a task that Airflow starts meanwhile is slow. With the defaults,
+# tasks failed (5 s for a request to the API) or began a minute late (30 s for reading the DAG file).
+_LONGER_TIMEOUTS = {
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "180",
+    "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "300",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "120",
+    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
+    "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "10",
+    "AIRFLOW__WORKERS__MISSING_DAG_RETRY_DELAY": "5",
+}
+# With the defaults, Airflow gives up a task only five minutes after its executor was killed, or its scheduler while the
+# task was queued. A living task sends a heartbeat every few seconds, and on a busy machine within half a minute.
+_SHORTER_TIMEOUTS = {
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "90",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "60",
+}
+
+
+def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
+    """Return the environment of Airflow's processes; `port` is the API server's.
+
+    The user's own AIRFLOW_CONN_ variables stay, and so do the AIRFLOW__ variables that are not set here.
+    """
+    read_password(settings.airflow_home)
+    keys = _read_keys(settings.airflow_home)
+    url = f"http://127.0.0.1:{port}"
+    environment = dict(os.environ)
+    # Without compiled modules, every process of Airflow spends 3 s on compiling them again.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    # It is valid only together with the other variable of the database; build_database_environment decides about both.
+    environment.pop(ASYNC_DATABASE_URL, None)
+    environment.setdefault("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[8]"}))
+    # A run waits between two steps until the scheduler wakes up.
+    environment.setdefault("AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME", "0.5")
+    # Three tasks of a run work at the same time and must not wait for each other. Campaigns need a few more.
+    environment.setdefault("AIRFLOW__CORE__PARALLELISM", str(3 * slots.count_slots() + 4))
+    return environment | {
+        "AIRFLOW_HOME": str(settings.airflow_home),
+        # Airflow runs in a directory of its own, where a relative path would lead elsewhere.
+        **settings.to_environment(),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "PYTHONPATH": settings.python_path(os.environ.get("PYTHONPATH")),
+        "PYTHONUNBUFFERED": "1",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(settings.dags),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(settings.plugins),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        # The default looks the name up in DNS, which takes seconds on a machine without a network.
+        "AIRFLOW__CORE__HOSTNAME_CALLABLE": "socket.gethostname",
+        "AIRFLOW__CORE__AUTH_MANAGER": _AUTH_MANAGER,
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(get_password_file(settings.airflow_home)),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__FERNET_KEY": keys["fernet_key"],
+        "AIRFLOW__API__SECRET_KEY": keys["secret_key"],
+        "AIRFLOW__API_AUTH__JWT_SECRET": keys["jwt_secret"],
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__API__WORKERS": "1",
+        **build_database_environment(settings.airflow_home, os.environ),
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(settings.airflow_home / "logs"),
+        **_LONGER_TIMEOUTS,
+        **_SHORTER_TIMEOUTS,
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+        "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+    }
+
+
+def build_database_environment(home: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that name the database. `given` holds the user's own; an empty one counts as unset.
+
+    If a PostgreSQL URL names no driver, Airflow uses psycopg for its synchronous and its asynchronous connections. By
+    itself Airflow would need a second driver, asyncpg.
+    """
+    url = given.get(DATABASE_URL)
+    if not url:
+        return {DATABASE_URL: make_own_url(home)}
+    scheme, _, rest = url.partition("://")
+    # Heroku and others write `postgres`, which SQLAlchemy does not accept.
+    if scheme in ("postgres", "postgresql"):
+        url = f"postgresql+psycopg://{rest}"
+    second = given.get(ASYNC_DATABASE_URL) or (url if url.startswith("postgresql+psycopg://") else "")
+    return {DATABASE_URL: url} | ({ASYNC_DATABASE_URL: second} if second else {})
+
+
+def get_password_file(home: Path) -> Path:
+    return home / "passwords.json"
+
+
+def read_password(home: Path) -> str:
+    """Return the password of the user `admin`. The first start makes it, and later starts keep it."""
+    return _read_or_make(get_password_file(home), lambda: {USER: secrets.token_urlsafe(18)})[USER]
+
+
+def _read_keys(home: Path) -> Mapping[str, str]:
+    return _read_or_make(
+        home / "secrets.json",
+        lambda: {
+            "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            "secret_key": secrets.token_urlsafe(32),
+            "jwt_secret": secrets.token_urlsafe(64),
+        },
+    )
+
+
+def _read_or_make(file: Path, make: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+    """Return the content of a file that only its owner may read. If it is missing, it gets what `make` returns."""
+    if not file.exists():
+        write_whole(file, json.dumps(make()), permissions=PRIVATE)
+    return dict(json.loads(file.read_text()))

@@ -1,0 +1,126 @@
+"""The session of processes that make up the embedded Airflow.
+
+One supervisor process (supervisor.py) leads the session. The API server, the scheduler, the DAG processor and
+the tasks are its members. Airflow gives each task a process group of its own, but no session of its own. So the kernel
+can list all members, even after the supervisor was killed. Nodes are not members: each node leads a session of its own
+and outlives Airflow (see runtimes/).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+import psutil
+
+from brokerproof.machine.processes import find_process
+
+# Airflow itself kills a task 5 s after it asked the task to end.
+_STOP_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class AirflowSession:
+    """The session as its supervisor's pid file describes it. `created` is in seconds since the machine's boot."""
+
+    pid: int
+    created: float
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The URL of the API server."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def is_supervised(self) -> bool:
+        """Whether the supervisor still runs. Another process that got its pid later does not count."""
+        return find_process(self.pid, self.created) is not None
+
+    def read_beginning(self) -> float:
+        """Return the supervisor's start in seconds since 1970. Raises psutil.NoSuchProcess if it has ended."""
+        return psutil.Process(self.pid).create_time()
+
+    def read_environment(self) -> dict[str, str] | None:
+        """Return the supervisor's environment, or None if it is another user's process or has just ended."""
+        try:
+            return dict(psutil.Process(self.pid).environ())
+        except (OSError, psutil.Error):
+            return None
+
+    def list_members(self) -> list[psutil.Process]:
+        """Return all living processes of the session, including the supervisor.
+
+        The kernel gives no new process a pid that still names a session. So if the supervisor died, all members of its
+        session are Airflow's. If another process has its pid, the session ended before that process began.
+        """
+        if self._is_pid_taken():
+            return []
+        members = []
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) == self.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    members.append(process)
+            except (OSError, psutil.Error):
+                continue
+        return members
+
+    def has_lost(self, component: str) -> bool:
+        """Whether a component of Airflow has ended and will stay so, because the supervisor has ended too."""
+        return not self.is_supervised() and not any(_runs(member, component) for member in self.list_members())
+
+    def end_members(self) -> bool:
+        """End every member, and return whether there was one.
+
+        Each member gets SIGTERM first, and SIGKILL after _STOP_TIMEOUT_S. This repeats until no member is left.
+        """
+        found = False
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        # A scheduler that gets SIGTERM waits for its tasks, so the tasks get SIGTERM too, not only the supervisor.
+        asked: set[int] = set()
+        while members := self.list_members():
+            found = True
+            overdue = time.monotonic() > deadline
+            for member in members:
+                if overdue or member.pid not in asked:
+                    asked.add(member.pid)
+                    with contextlib.suppress(psutil.Error):
+                        member.send_signal(signal.SIGKILL if overdue else signal.SIGTERM)
+            time.sleep(0.1)
+        # If this process started the supervisor, the pid stays taken until this process reads the exit status.
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)
+        return found
+
+    def measure_memory(self) -> int:
+        """Return the bytes that become free when the members end."""
+        return sum(_measure_process(member) for member in self.list_members())
+
+    def _is_pid_taken(self) -> bool:
+        """Whether another process has the supervisor's pid now."""
+        # First, because it reaps a supervisor that this process started: then the pid is free.
+        if self.is_supervised():
+            return False
+        try:
+            return bool(psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
+
+
+def _runs(process: psutil.Process, component: str) -> bool:
+    """Whether a process is a component. One without a command line counts too, because its program may still load."""
+    try:
+        command = process.cmdline()
+    except psutil.Error:
+        return False
+    return not command or component in command
+
+
+def _measure_process(process: psutil.Process) -> int:
+    """Return the bytes that only this process uses, without those that it shares with its forks."""
+    try:
+        return int(process.memory_full_info().uss)
+    except psutil.Error:
+        return 0

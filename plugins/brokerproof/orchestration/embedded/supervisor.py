@@ -1,0 +1,86 @@
+"""The process that leads the session of the embedded Airflow: `python -m` this module, `HOME COMPONENT …`.
+
+It migrates the database, starts the components, restarts a component that ended, and ends all of them on SIGTERM or
+SIGINT. It does not import Airflow, so that it stays small.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+DATABASE_URL = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
+_PAUSE_BEFORE_RESTART_S = 5
+
+
+class Component:
+    """One of Airflow's processes, with its log in `logs`."""
+
+    def __init__(self, name: str, logs: Path) -> None:
+        self.name = name
+        self._log = logs / f"{name}.log"
+        # The scheduler's log server would listen on all addresses. The API server reads the log files without it.
+        self._arguments = [name, "--skip-serve-logs"] if name == "scheduler" else [name]
+        self.process = self._start_process()
+
+    def _start_process(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "airflow", *self._arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def restart_if_ended(self) -> None:
+        """Start the process again if it has ended."""
+        if (status := self.process.poll()) is not None:
+            print(f"{self.name} ended with status {status}; starting it again, see {self._log}", flush=True)
+            self.process = self._start_process()
+
+
+def make_own_url(home: Path) -> str:
+    """Return the URL of the embedded Airflow's own database, a SQLite file."""
+    return f"sqlite:///{home / 'airflow.db'}"
+
+
+def migrate_database(home: Path) -> None:
+    """Migrate the database to this version of Airflow; exit with status 1 if that fails.
+
+    The embedded Airflow's own file is migrated once for each version. Another database is migrated at every start,
+    because other people can empty it or replace it with an older one.
+    """
+    own_file = home / "airflow.db" if os.environ.get(DATABASE_URL) == make_own_url(home) else None
+    done = home / f"database-{importlib.metadata.version('apache-airflow-core')}"
+    if own_file is not None and own_file.exists() and done.exists():
+        return
+    with (home / "logs" / "migration.log").open("ab") as log:
+        status = subprocess.call([sys.executable, "-m", "airflow", "db", "migrate"], stdout=log, stderr=log)
+    if status:
+        sys.exit(f"`airflow db migrate` ended with status {status}, see {home / 'logs' / 'migration.log'}")
+    if own_file is not None:
+        done.touch()
+
+
+def main() -> None:
+    """Run until SIGTERM or SIGINT."""
+    home, names = Path(sys.argv[1]), sys.argv[2:]
+    end_requested = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: end_requested.set())
+    signal.signal(signal.SIGINT, lambda *_: end_requested.set())
+    migrate_database(home)
+    components = [Component(name, home / "logs") for name in names]
+    while not end_requested.wait(_PAUSE_BEFORE_RESTART_S):
+        for component in components:
+            component.restart_if_ended()
+    for component in components:
+        component.process.terminate()
+    for component in components:
+        component.process.wait()
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    main()

@@ -1,0 +1,352 @@
+"""The calls of Airflow's REST API that the command line needs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from brokerproof.clock import SYSTEM_CLOCK, Clock
+from brokerproof.errors import BrokerproofError, DeadlineError, InputError, shorten
+from brokerproof.orchestration.dag_run import belongs_to
+from brokerproof.orchestration.follow.silence import Silence
+
+FINISHED = ("success", "failed")
+# On a machine with a cluster, a request can take a minute. So another thread makes it, and the caller looks for the
+# answer every _LOOK_EVERY_S.
+_TIMEOUTS = httpx.Timeout(60, connect=5)
+_LOOK_EVERY_S = 0.25
+_ASK_AGAIN_AFTER_S = 1.0
+_PARSE_TIMEOUT_S = 120
+# Airflow reads requested files first. The file that names unusable scenarios has no DAG to request it by. On a slow
+# machine it was never read, because the other files were requested again too soon.
+_PARSE_REQUEST_EVERY_S = 15
+# `find_run` searches only this many of the newest DAG runs.
+_RUNS_LOOKED_THROUGH = 100
+# The user must have the sentence 15 s after the last answer, and Airflow is asked every two seconds.
+_SAY_AFTER_S = 13.0
+# The supervisor restarts a dead API server after 5 s. On a machine that carries a cluster, the start takes up to 60 s.
+_GIVE_UP_AFTER_S = 120.0
+# After a longer pause without a request, the time since the last answer does not measure Airflow's silence.
+_OWN_PAUSE_S = 5.0
+
+
+class AirflowError(BrokerproofError):
+    """Airflow refused a request or does not answer."""
+
+
+class AirflowGoneError(AirflowError):
+    """Airflow has ended (`ended` is True), or the command line no longer waits for it."""
+
+    def __init__(self, message: str, *, ended: bool) -> None:
+        super().__init__(message)
+        self.ended = ended
+
+
+class _NoUsableAnswerError(Exception):
+    """The server gave an answer that a working Airflow does not give."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskState:
+    """A task of a DAG run. `state` is None until Airflow schedules it. `pid` is the process that runs it or ran it."""
+
+    task_id: str
+    state: str | None
+    started_at: datetime | None = None
+    pid: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DagRun:
+    """The ids by which Airflow knows a run of a DAG."""
+
+    dag_id: str
+    dag_run_id: str
+
+
+class AirflowClient:
+    """Sends requests to an Airflow, logged in as one of its users.
+
+    `find_url` returns the address of the running Airflow, or None if it has ended. A request is repeated until it has a
+    usable answer. `notify` gets a sentence if there is none for `say_after_s`, and another one when Airflow answers
+    again. If Airflow has ended or was silent for `give_up_after_s`, every method raises AirflowGoneError.
+    """
+
+    def __init__(
+        self,
+        find_url: Callable[[], str | None],
+        user: str,
+        password: str,
+        *,
+        notify: Callable[[str], None] = lambda _: None,
+        clock: Clock = SYSTEM_CLOCK,
+        transport: httpx.BaseTransport | None = None,
+        say_after_s: float = _SAY_AFTER_S,
+        give_up_after_s: float = _GIVE_UP_AFTER_S,
+    ) -> None:
+        self._find_url, self._notify, self._clock = find_url, notify, clock
+        self._say_after_s, self._give_up_after_s = say_after_s, give_up_after_s
+        self._silence = Silence(clock, say_after_s=say_after_s)
+        self._reason = "no answer"
+        self._while_waiting: Callable[[], None] = lambda: None
+        self._credentials = {"username": user, "password": password}
+        self._url = find_url() or ""
+        # Airflow is on loopback, so the proxy that the environment may name is not used.
+        self._http = httpx.Client(base_url=self._url, timeout=_TIMEOUTS, trust_env=False, transport=transport)
+
+    @contextmanager
+    def call_while_waiting(self, function: Callable[[], None]) -> Iterator[None]:
+        """Within the block, call a function every _LOOK_EVERY_S while a request waits for its answer."""
+        before, self._while_waiting = self._while_waiting, function
+        try:
+            yield
+        finally:
+            self._while_waiting = before
+
+    def wait_for_dag(self, dag_id: str) -> None:
+        """Wait until Airflow has read a DAG.
+
+        Raises InputError with Airflow's import error if it cannot, and AirflowError after _PARSE_TIMEOUT_S.
+        """
+        requested_at: float | None = None
+        say_at: float | None = self._clock.monotonic_s() + self._say_after_s
+
+        def has_dag() -> bool:
+            nonlocal requested_at, say_at
+            answer = self._send_request("GET", f"/api/v2/dags/{dag_id}", allowed=(200, 404), field="is_stale")
+            # A stale DAG belongs to an earlier state of its file, or to a file with an error. It cannot be triggered.
+            if answer.status_code == 200 and not answer.json()["is_stale"]:
+                return True
+            if any(f"{dag_id}.yaml" in error for error in self._list_import_errors()):
+                raise InputError("; ".join(self._list_import_errors()), remedy="correct the file")
+            now = self._clock.monotonic_s()
+            if requested_at is None or now - requested_at >= _PARSE_REQUEST_EVERY_S:
+                self._request_parsing()
+                requested_at = now
+            if say_at is not None and now >= say_at:
+                say_at = None
+                self._notify(f"waiting until Airflow has read the scenario {dag_id}, {_PARSE_TIMEOUT_S} s at most")
+            return False
+
+        try:
+            what = f"Airflow to show the DAG {dag_id}"
+            self._clock.wait_until(has_dag, timeout_s=_PARSE_TIMEOUT_S, what=what, every_s=1)
+        except DeadlineError as error:
+            reasons = "; ".join(self._list_import_errors()) or "its DAG processor's log says why"
+            raise AirflowError(f"{error}; {reasons}") from None
+
+    def trigger_run(self, dag_id: str, run_id: str, params: Mapping[str, Any]) -> None:
+        """Unpause a DAG and start a run of it. Raises InputError if Airflow does not accept the parameters."""
+        self._send_request("PATCH", f"/api/v2/dags/{dag_id}?update_mask=is_paused", json={"is_paused": False})
+        answer = self._send_request(
+            "POST",
+            f"/api/v2/dags/{dag_id}/dagRuns",
+            json={"dag_run_id": run_id, "logical_date": None, "conf": dict(params)},
+            allowed=(200, 400, 422),
+            # An earlier attempt of this request started the run, and only its answer got lost.
+            allowed_again=(409,),
+        )
+        if answer.status_code == 409:
+            return
+        if answer.status_code != 200:
+            raise InputError(_read_detail(answer), field="--set", remedy="correct the value")
+
+    def read_state(self, dag_id: str, run_id: str) -> str:
+        """Return the state of a run: `queued`, `running`, `success` or `failed`."""
+        return str(self._get_field(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", "state"))
+
+    def list_tasks(self, dag_id: str, run_id: str) -> list[TaskState]:
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=100"
+        return [_parse_task(task) for task in self._get_field(path, "task_instances")]
+
+    def list_running(self, dag_id: str) -> list[str]:
+        """Return the ids of at most 10 DAG runs of a DAG that are running."""
+        runs = self._get_field(f"/api/v2/dags/{dag_id}/dagRuns?state=running&limit=10", "dag_runs")
+        return [str(run["dag_run_id"]) for run in runs]
+
+    def find_run(self, run_id: str) -> DagRun | None:
+        """Return the DAG run of the run with this id (dag_run.py); None if the _RUNS_LOOKED_THROUGH newest lack it."""
+        path = f"/api/v2/dags/~/dagRuns?order_by=-run_after&limit={_RUNS_LOOKED_THROUGH}"
+        for run in self._get_field(path, "dag_runs"):
+            if belongs_to(run_id, run["dag_id"], run["dag_run_id"]):
+                return DagRun(dag_id=run["dag_id"], dag_run_id=run["dag_run_id"])
+        return None
+
+    def read_xcom(self, dag_id: str, run_id: str, task_id: str, key: str) -> Any | None:
+        """Return the value that a task left under a key, or None if it left no such value."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/{key}"
+        answer = self._send_request("GET", path, allowed=(200, 404), field="value")
+        return answer.json()["value"] if answer.status_code == 200 else None
+
+    def cancel_run(self, dag_id: str, run_id: str) -> None:
+        """Mark a run as failed, so that Airflow ends its tasks and runs its teardown."""
+        self._send_request(
+            "PATCH", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}?update_mask=state", json={"state": "failed"}
+        )
+
+    def remove_queued_run(self, dag_id: str, run_id: str) -> bool:
+        """Remove a run that has not begun. Return False if it has begun.
+
+        If it were cancelled instead, it would stay queued, and Airflow would later begin it to run its teardown.
+        """
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
+        return self._send_request("DELETE", path, allowed=(204, 409), allowed_again=(404,)).status_code != 409
+
+    def cancel_runs_started_before(self, moment: float) -> list[str]:
+        """Cancel at most 100 running DAG runs that began before `moment` (seconds since 1970), and return their ids."""
+        before = datetime.fromtimestamp(moment, UTC).isoformat()
+        runs = self._send_request(
+            "GET",
+            "/api/v2/dags/~/dagRuns",
+            params={"state": "running", "start_date_lt": before, "limit": 100},
+            field="dag_runs",
+        ).json()["dag_runs"]
+        for run in runs:
+            self.cancel_run(run["dag_id"], run["dag_run_id"])
+        return [run["dag_run_id"] for run in runs]
+
+    def _list_import_errors(self) -> list[str]:
+        """Return a text `FILE: STACK TRACE` for each DAG file that Airflow could not read."""
+        errors = self._get_field("/api/v2/importErrors", "import_errors")
+        return [f"{error['filename']}: {str(error['stack_trace']).strip()}" for error in errors]
+
+    def _request_parsing(self) -> None:
+        """Make Airflow read the DAG files now. By itself it reads an unchanged file only every 30 s."""
+        for token in {dag["file_token"] for dag in self._get_field("/api/v2/dags?limit=100", "dags")}:
+            self._send_request("PUT", f"/api/v2/parseDagFile/{token}", allowed=(201, 404, 409))
+
+    def _get_field(self, path: str, field: str) -> Any:
+        return self._send_request("GET", path, field=field).json()[field]
+
+    def _send_request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        params: Mapping[str, Any] | None = None,
+        allowed: tuple[int, ...] = (200,),
+        allowed_again: tuple[int, ...] = (),
+        field: str | None = None,
+    ) -> httpx.Response:
+        """Send a request until it has a usable answer; each request of this client may be repeated.
+
+        A repeated request may also have the statuses `allowed_again`. Raises AirflowError for other statuses. The
+        answer must have the field `field`.
+        """
+        if self._silence.seconds > _OWN_PAUSE_S:
+            self._silence.restart()
+        while True:
+            try:
+                answer = self._send_beside(method, path, json, params)
+                _check_usable(answer, field)
+                break
+            except (httpx.HTTPError, _NoUsableAnswerError) as error:
+                self._reason = str(error) or type(error).__name__
+                self._find_airflow()
+                self._check_silence()
+                allowed += allowed_again
+                self._while_waiting()
+                self._clock.sleep(_ASK_AGAIN_AFTER_S)
+        seconds = self._silence.seconds
+        if self._silence.end():
+            self._notify(f"Airflow at {self._url} answers again, after {seconds:.0f} s")
+        self._reason = "no answer"
+        if answer.status_code not in allowed:
+            raise AirflowError(f"Airflow refused {method} {path}: {answer.status_code} {_read_detail(answer)}")
+        return answer
+
+    def _find_airflow(self) -> None:
+        """Send the next requests to the running Airflow. Raises AirflowGoneError if it has ended."""
+        url = self._find_url()
+        if url is None:
+            raise AirflowGoneError(f"Airflow at {self._url} has ended", ended=True)
+        self._http.base_url = self._url = url
+
+    def _check_silence(self) -> None:
+        """Notify the user once after a silence of `say_after_s`. Raises AirflowGoneError after `give_up_after_s`."""
+        silent = f"Airflow at {self._url} has not answered for {self._silence.seconds:.0f} s ({self._reason})"
+        if self._silence.seconds >= self._give_up_after_s:
+            raise AirflowGoneError(silent, ended=False)
+        if self._silence.is_due():
+            self._notify(
+                f"{silent}. A cluster, its monitor and its clients may go on without it. It is asked again until "
+                f"{self._give_up_after_s:.0f} s have passed; `brokerproof airflow status` names its logs, and "
+                "`brokerproof down` stops everything"
+            )
+
+    def _send_beside(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
+        """Send a request from another thread, so that this thread can notify the user if no answer comes."""
+        answers: list[httpx.Response] = []
+        errors: list[BaseException] = []
+        done = threading.Event()
+
+        def send() -> None:
+            try:
+                answers.append(self._send_once(method, path, json, params))
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                done.set()
+
+        threading.Thread(target=send, daemon=True).start()
+        while not done.wait(_LOOK_EVERY_S):
+            self._while_waiting()
+            self._check_silence()
+        if errors:
+            raise errors[0]
+        return answers[0]
+
+    def _send_once(self, method: str, path: str, json: Any, params: Mapping[str, Any] | None) -> httpx.Response:
+        answer = self._http.request(method, path, json=json, params=params)
+        if answer.status_code == 401:
+            # This is the first request, or Airflow was started again with another secret.
+            self._log_in()
+            answer = self._http.request(method, path, json=json, params=params)
+        return answer
+
+    def _log_in(self) -> None:
+        answer = self._http.post("/auth/token", json=self._credentials)
+        if answer.status_code != 201:
+            raise _NoUsableAnswerError(f"it refuses the login of {self._credentials['username']}: {_describe(answer)}")
+        _check_usable(answer, "access_token")
+        self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+
+def _check_usable(answer: httpx.Response, field: str | None) -> None:
+    """Raises _NoUsableAnswerError for an answer that a working Airflow does not give."""
+    if answer.status_code >= 500 or answer.status_code == 401:
+        raise _NoUsableAnswerError(_describe(answer))
+    try:
+        content = answer.json() if answer.content else None
+    except ValueError:
+        raise _NoUsableAnswerError("an answer that is no JSON") from None
+    if field is not None and answer.is_success and (not isinstance(content, dict) or field not in content):
+        raise _NoUsableAnswerError(f"an answer without `{field}`")
+
+
+def _parse_task(task: Mapping[str, Any]) -> TaskState:
+    started_at = task.get("start_date")
+    return TaskState(
+        task_id=task["task_id"],
+        state=task["state"],
+        started_at=datetime.fromisoformat(started_at) if started_at else None,
+        pid=task.get("pid"),
+    )
+
+
+def _describe(answer: httpx.Response) -> str:
+    return f"{answer.status_code} {_read_detail(answer)}".strip()
+
+
+def _read_detail(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return shorten(" ".join(answer.text.split()), 100)

@@ -1,0 +1,182 @@
+"""One run of a scenario through Airflow's API, from the trigger to its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from brokerproof.clock import SYSTEM_CLOCK, Clock, to_microseconds
+from brokerproof.errors import BrokerproofError
+from brokerproof.experiment.suite_name import STEPS
+from brokerproof.experiment.verdict import Verdict
+from brokerproof.machine import slots
+from brokerproof.orchestration.dag_run import PROBLEM, SETTINGS
+from brokerproof.orchestration.follow.client import FINISHED, AirflowClient, AirflowError, TaskState
+from brokerproof.orchestration.follow.progress import Progress, Snapshot
+from brokerproof.orchestration.follow.standstill import (
+    Circumstances,
+    Standstill,
+    describe_standstill,
+    waits_for_slot,
+)
+from brokerproof.orchestration.steps import compute_time_limit
+from brokerproof.results.run_outcome import compose_outcome
+from brokerproof.run.directory import Run
+from brokerproof.run.live_status import read_every_live_status, read_live_status
+from brokerproof.run.outcome import Outcome
+from brokerproof.run.records import StepProblem, read_record
+
+_READ_LIVE_EVERY_S = 0.5
+# Each request costs Airflow 0.1 s of computing on the cores that the run uses.
+_ASK_AIRFLOW_EVERY_S = 2.0
+# If one of these tasks fails, it could not do its work. `verdict` and the suites fail because of the verdict, which the
+# outcome explains.
+_WORKING_TASKS = frozenset(STEPS) - {"verdict"}
+
+
+@dataclass(kw_only=True)
+class ScenarioRun:
+    """A run that was or will be triggered. The task `reserve` makes its directory."""
+
+    client: AirflowClient
+    scenario: str
+    run_id: str
+    # Airflow's own id. It equals `run_id` if the command line triggered the run.
+    dag_run_id: str
+    directory: Path
+    scheduler_log: Path
+    # Raises AirflowGoneError if Airflow can start no further task, even if it still answers.
+    check_scheduler: Callable[[], None] = lambda: None
+    clock: Clock = SYSTEM_CLOCK
+    # From Airflow's last answer.
+    _tasks: list[TaskState] = field(default_factory=list)
+
+    def trigger(self, settings: Mapping[str, Any]) -> None:
+        """Start the run with values changed by dotted path. Raises InputError if Airflow does not accept them."""
+        self.client.trigger_run(self.scenario, self.dag_run_id, {SETTINGS: settings})
+
+    def follow(self, progress: Progress) -> str:
+        """Show the run until it ends, and return the last state of the DAG run.
+
+        If the run makes no progress, a sentence says why. Raises AirflowGoneError if Airflow has ended, can start no
+        task, or was silent for too long.
+        """
+        standstill = Standstill(self.clock)
+        with self.client.call_while_waiting(lambda: self._show(progress)):
+            while True:
+                state = self.client.read_state(self.scenario, self.dag_run_id)
+                self._tasks = self.client.list_tasks(self.scenario, self.dag_run_id)
+                asked_at = self.clock.monotonic_s()
+                self._show(progress)
+                if state in FINISHED:
+                    return state
+                self.check_scheduler()
+                seconds = standstill.observe(state, self._tasks, read_every_live_status(self._run))
+                if seconds is not None:
+                    progress.print_sentence(describe_standstill(seconds, self._find_circumstances(state)))
+                while self.clock.monotonic_s() - asked_at <= _ASK_AIRFLOW_EVERY_S:
+                    self.clock.sleep(_READ_LIVE_EVERY_S)
+                    self._show(progress)
+
+    def cancel(self) -> bool:
+        """Make Airflow end the run's tasks and release it. A run that has already ended keeps its state.
+
+        Return False if the run had not begun. It is then removed and cannot be followed.
+        """
+        state = self.client.read_state(self.scenario, self.dag_run_id)
+        if state == "queued" and self.client.remove_queued_run(self.scenario, self.dag_run_id):
+            return False
+        if state not in FINISHED:
+            self.client.cancel_run(self.scenario, self.dag_run_id)
+        return True
+
+    def read_problems(self) -> dict[str, str]:
+        """Return {task id: sentence with the reason} for the tasks that could not do their work."""
+        return {
+            task.task_id: self._read_problem(task)
+            for task in self._tasks
+            if task.state == "failed" and task.task_id in _WORKING_TASKS
+        }
+
+    def read_outcome(self) -> dict[str, Any]:
+        """Return the outcome of the run, or `unknown` with the reason if its run.json is missing or unusable."""
+        try:
+            return compose_outcome(self._run).model_dump(mode="json")
+        except BrokerproofError as error:
+            reasons = [f"{task} failed: {problem}" for task, problem in self.read_problems().items()]
+            return make_unknown_outcome(self.run_id, self.scenario, self.directory, "; ".join(reasons) or str(error))
+
+    @property
+    def _run(self) -> Run:
+        return Run(str(self.directory))
+
+    def _show(self, progress: Progress) -> None:
+        progress.show(Snapshot(tasks=self._tasks, live=read_live_status(self._run, "live")))
+
+    def _find_circumstances(self, state: str) -> Circumstances:
+        now_us = self.clock.now_us()
+        return Circumstances(
+            state=state,
+            tasks=self._tasks,
+            running_s={
+                task.task_id: (now_us - to_microseconds(task.started_at)) / 1e6
+                for task in self._tasks
+                if task.started_at
+            },
+            limits_s=self._compute_limits(),
+            text=str(read_live_status(self._run, "live").get("text") or ""),
+            other_runs=self.client.list_running(self.scenario) if state == "queued" else (),
+            slot_holders=self._list_slot_holders(),
+            is_alive=psutil.pid_exists,
+            scheduler_log=self.scheduler_log,
+        )
+
+    def _list_slot_holders(self) -> list[str]:
+        try:
+            if waits_for_slot(self._tasks) and slots.are_all_held():
+                return [name for run in slots.list_runs() if (name := Path(run).name) != self.run_id]
+        except BrokerproofError:
+            # The task `reserve` reports the problem with the slots.
+            pass
+        return []
+
+    def _compute_limits(self) -> dict[str, float]:
+        try:
+            scenario = self._run.scenario
+        except BrokerproofError:
+            # The run is not reserved yet.
+            return {}
+        return {task.task_id: compute_time_limit(task.task_id, scenario).total_seconds() for task in self._tasks}
+
+    def _read_problem(self, task: TaskState) -> str:
+        with suppress(BrokerproofError):
+            if recorded := read_record(self._run, StepProblem, task.task_id):
+                return recorded.problem
+        with suppress(AirflowError):
+            if left := self.client.read_xcom(self.scenario, self.dag_run_id, task.task_id, PROBLEM):
+                return str(left)
+        return "its log in Airflow says why"
+
+
+def has_recorded_outcome(directory: Path) -> bool:
+    try:
+        return read_record(Run(str(directory)), Outcome) is not None
+    except BrokerproofError:
+        return False
+
+
+def make_unknown_outcome(run_id: str, scenario: str, directory: Path, why: str) -> dict[str, Any]:
+    """Return the outcome `unknown` with the reason `why`, for a run whose own outcome cannot be read."""
+    return {
+        "run_id": run_id,
+        "scenario": scenario,
+        "verdict": str(Verdict.UNKNOWN),
+        "met": False,
+        "why": why,
+        "run_dir": str(directory),
+    }

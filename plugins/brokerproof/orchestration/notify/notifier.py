@@ -1,0 +1,145 @@
+"""Sends a run's result through the notifiers of Airflow's providers.
+
+A rule of the settings names the class of a notifier, so Brokerproof itself requires no provider. Airflow's connections
+hold the passwords. A notifier that fails never changes the verdict. Its failure is an error in the task's log, the
+task's XCom `notification_problem`, and a record in the run's directory.
+"""
+
+from __future__ import annotations
+
+import logging
+import pkgutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.bases.notifier import BaseNotifier
+from airflow.sdk.exceptions import AirflowTaskTimeout
+
+from brokerproof import clock
+from brokerproof.errors import BrokerproofError, InputError, MachineError, RunError
+from brokerproof.orchestration.notify.rules import (
+    SOURCE,
+    TEMPLATE_NAME,
+    Notification,
+    NotificationRule,
+    make_notification,
+    read_rules,
+)
+from brokerproof.results.history import open_recorded_history
+from brokerproof.results.regressions import RunComparison
+from brokerproof.run.directory import Run
+from brokerproof.run.outcome import Outcome
+from brokerproof.run.records import NotificationAttempt, read_record, write_record
+from brokerproof.settings import Settings, from_environment
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+# The key of the task's XCom with the problems of the notifiers.
+NOTIFICATION_PROBLEM = "notification_problem"
+# A notifier may exit or use up the task's time.
+_FAILURES = (Exception, SystemExit, AirflowTaskTimeout)
+
+log = logging.getLogger(__name__)
+
+
+def check_notifiers(settings: Settings) -> None:
+    """Check the rules and make every notifier before a run starts. Raises InputError if one cannot be used."""
+    for number, rule in enumerate(read_rules(settings)):
+        _make_notifier(rule, field=f"notifiers.{number}")
+
+
+def notify_of_result(run: Run, outcome: Outcome, context: Context) -> None:
+    """Use the notifiers of the settings that have an occasion in this run, each once, even if the task is repeated.
+
+    If the task is killed while a notifier works, the repeated task uses that notifier again. Two notifications are
+    better than no notification. Raises no Exception, because the caller decides the verdict.
+    """
+    problems: list[str] = []
+    try:
+        if rules := read_rules(from_environment()):
+            notification = make_notification(outcome, _compare(run, problems))
+            _use_notifiers(run, rules, notification, context, problems)
+    except _FAILURES as error:
+        log.exception("the notifiers could not be used; the verdict does not change")
+        problems.append(str(error) if isinstance(error, BrokerproofError) else type(error).__name__)
+    if problems:
+        try:
+            context["ti"].xcom_push(key=NOTIFICATION_PROBLEM, value="; ".join(problems))
+        except Exception:
+            log.exception("the problems of the notifiers could not be stored as an XCom: %s", problems)
+
+
+def _use_notifiers(
+    run: Run, rules: Sequence[NotificationRule], notification: Notification, context: Context, problems: list[str]
+) -> None:
+    """Use every notifier that has an occasion, and add a sentence to `problems` for each that fails."""
+    for number, rule in enumerate(rules):
+        if not set(rule.on) & set(notification.occasions) or _was_sent(run, number, rule):
+            continue
+        problem: str | None = None
+        try:
+            # A notifier adds its own fields to its context, so each notifier gets a copy.
+            own: Any = {**context, TEMPLATE_NAME: notification}
+            _make_notifier(rule)(own)
+            log.info("used notifier %s", rule.notifier)
+        except _FAILURES as error:
+            log.exception("notifier %s failed", rule.notifier)
+            problem = type(error).__name__
+            problems.append(f"notifier {rule.notifier} failed with {problem}")
+        sent = problem is None
+        attempt = NotificationAttempt(
+            rule=number, notifier=rule.notifier, sent=sent, problem=problem, at=clock.now_us()
+        )
+        try:
+            write_record(run, attempt)
+        except MachineError:
+            # The other notifiers still have to be used.
+            log.exception("a repeated task will use notifier %s again", rule.notifier)
+        if problem == AirflowTaskTimeout.__name__:
+            # Airflow enforces a task's time limit only once, so the next notifier could hang for ever.
+            problems.append("the others were not used, because the task had no time left")
+            return
+
+
+def _was_sent(run: Run, number: int, rule: NotificationRule) -> bool:
+    try:
+        attempt = read_record(run, NotificationAttempt, number)
+    except (RunError, OSError):
+        log.exception("whether notifier %s was used for this run is not known, so it is used", rule.notifier)
+        return False
+    return attempt is not None and attempt.sent and attempt.notifier == rule.notifier
+
+
+def _make_notifier(rule: NotificationRule, field: str = "") -> BaseNotifier:
+    """Return the notifier of a rule. Raises InputError if it cannot be made."""
+    name = rule.notifier
+    try:
+        found = pkgutil.resolve_name(name)
+    except Exception as error:
+        remedy = "install the Airflow provider that has it, or correct the name"
+        raise InputError(f"`{name}` cannot be imported: {error}", file=SOURCE, field=field, remedy=remedy) from error
+    if not (isinstance(found, type) and issubclass(found, BaseNotifier)):
+        raise InputError(f"`{name}` is no notifier", file=SOURCE, field=field, remedy="name a subclass of BaseNotifier")
+    try:
+        return found(**rule.kwargs)
+    except Exception as error:
+        problem = f"`{name}` does not take these kwargs: {error}"
+        raise InputError(problem, file=SOURCE, field=field, remedy="correct the kwargs") from error
+
+
+def _compare(run: Run, problems: list[str]) -> RunComparison | None:
+    """Compare the run with earlier runs. If the history cannot, add a sentence to `problems` and return None."""
+    try:
+        history = open_recorded_history()
+        if history is None:
+            raise RunError("there is no history")
+        with history:
+            recorded = history.find_run(run.run_id)
+            if recorded is None:
+                raise RunError(f"the history in {history.database} has no run {run.run_id}")
+            return history.compare(recorded)
+    except BrokerproofError as error:
+        log.exception("whether the run is worse than earlier runs is not known")
+        problems.append(f"whether the run is worse than earlier runs is not known: {error}")
+        return None

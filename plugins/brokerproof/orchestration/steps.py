@@ -1,0 +1,84 @@
+"""The time limit of each step of a run, and a sentence about it, from the scenario's own values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from brokerproof.experiment.scenario import Scenario
+from brokerproof.run.directory import Run
+
+# For the start of a Spark driver, of a client or of a download on a busy laptop. It is generous, because a limit only
+# has to end a step that hangs.
+_START_MARGIN_S = 300
+# A run waits for its slot while other runs use the machine. A campaign can use it for a whole night.
+_SLOT_WAIT_S = 12 * 3600
+_PROVISION_S = 900
+_JUDGE_S = 3600
+
+
+def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
+    """Return the execution timeout of a step. A DAG run has none, because Airflow would skip the teardown after it."""
+    under_load = scenario.phases.total_s + scenario.settle_s + _START_MARGIN_S
+    seconds = {
+        "reserve": _SLOT_WAIT_S,
+        "provision": _PROVISION_S,
+        "load": under_load,
+        # It waits for drains, and the timeline before that waits for repairs. Each may take `settle_s`.
+        "consume": under_load + scenario.settle_s,
+        "break_it": under_load,
+        # It reads all stored messages, at least as fast as the load sent them.
+        "read_back": under_load,
+        "verify": _JUDGE_S,
+    }
+    return timedelta(seconds=seconds.get(step, _START_MARGIN_S))
+
+
+def describe_step(step: str, run: Run) -> str | None:
+    """Return the sentence with which the step's log begins, or None if it begins with the result.
+
+    Raises RunError if run.json is missing or damaged, and InputError if its scenario cannot be used.
+    """
+    scenario, topology = run.scenario, run.topology
+    workload, clusters = scenario.workload, _join(topology.clusters)
+    match step:
+        case "provision":
+            nodes = topology.nodes.values()
+            regions = _join(dict.fromkeys(node.region for node in nodes))
+            what = f"starts the {len(nodes)} nodes of topology {scenario.topology} in {regions}, of {topology.system}"
+        case "configure":
+            what = f"sets namespaces, placement and replication of {clusters} as in topology {scenario.topology}"
+        case "load":
+            what = (
+                f"publishes {workload.rate:,} messages a second of {workload.size:,} bytes from {workload.producers} "
+                f"producers to {_join(workload.list_homes(topology))}, and holds the rate for "
+                f"{scenario.phases.total_s:g} s"
+            )
+        case "consume" if workload.subscriptions:
+            names = _join(subscription.name for subscription in workload.subscriptions)
+            what = (
+                f"consumes with {names} until every message of the load is drained, at most {scenario.settle_s:g} s "
+                "after the load has ended"
+            )
+        case "consume":
+            what = "has no subscription to consume with"
+        case "break_it" if scenario.faults:
+            start = scenario.phases.steady_s
+            faults = _join(f"{fault.name} ({fault.kind}) at {start + fault.at_s:g} s" for fault in scenario.faults)
+            what = f"injects {faults} after the rate is held, and heals what is not permanent"
+        case "break_it":
+            what = "injects no fault: the scenario is the reference"
+        case "read_back":
+            what = f"reads every stored message of {clusters}, with its positions"
+        case "verify":
+            what = f"compares the tables with their seals, and judges every message by `{scenario.guarantee}`"
+        case "release":
+            what = "ends the nodes, the monitor and every other process of the run, and gives its slot back"
+        case _:
+            return None
+    return f"{run.run_id}: {what}."
+
+
+def _join(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from brokerproof.clock import wait_until
+from brokerproof.errors import InputError
+from brokerproof.machine.processes import SERVICE_MARK, Mark, read_start, start_process
+from brokerproof.orchestration.embedded import embedded_airflow
+from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
+from brokerproof.orchestration.embedded.environment import build_airflow_environment
+from brokerproof.orchestration.embedded.session import AirflowSession
+from brokerproof.orchestration.follow.client import AirflowGoneError
+from brokerproof.settings import Settings, from_environment
+from filelock import FileLock
+
+from ..stand_in_airflow import StandInAirflow
+
+
+@pytest.fixture
+def settings(scenarios: Path) -> Settings:
+    return from_environment()
+
+
+def write_pid_file(settings: Settings, content: str) -> None:
+    settings.airflow_home.mkdir(parents=True)
+    (settings.airflow_home / "supervisor.json").write_text(content)
+
+
+def test_airflow_does_not_run_if_the_pid_file_names_a_dead_process(settings: Settings) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    write_pid_file(settings, json.dumps({"pid": gone.pid, "created": 1.0, "port": 1}))
+    assert not EmbeddedAirflow(settings).read_status().running
+    assert not EmbeddedAirflow(settings).stop()
+
+
+def test_stop_spares_another_process_with_a_recycled_pid(settings: Settings) -> None:
+    """The pid file names a process that lived an hour before the one that has its pid now."""
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    try:
+        created = read_start(other.pid) - 3600
+        write_pid_file(settings, json.dumps({"pid": other.pid, "created": created, "port": 1}))
+        assert not EmbeddedAirflow(settings).read_status().running
+        assert not EmbeddedAirflow(settings).stop()
+        assert other.poll() is None
+    finally:
+        os.kill(other.pid, signal.SIGKILL)
+        other.wait()
+
+
+def test_airflow_does_not_run_if_a_crash_cut_the_pid_file_short(settings: Settings) -> None:
+    write_pid_file(settings, '{"pid": 1')
+    assert not EmbeddedAirflow(settings).read_status().running
+
+
+def test_an_airflow_that_runs_and_does_not_answer_is_waited_for_aloud(settings: Settings) -> None:
+    airflow = StandInAirflow(settings.airflow_home, lambda *_: None)
+    said: list[str] = []
+
+    def notify(sentence: str) -> None:
+        said.append(sentence)
+        airflow.behaviour = "well"
+
+    try:
+        airflow.behaviour = "500"
+        assert EmbeddedAirflow(settings, notify, say_after_s=0.3).start() == airflow.url
+        assert [sentence.partition(";")[0] for sentence in said] == [
+            f"Airflow at {airflow.url} runs and does not answer yet"
+        ]
+        assert EmbeddedAirflow(settings, said.append, say_after_s=5).start() == airflow.url
+        assert len(said) == 1
+    finally:
+        airflow.close()
+
+
+def test_another_command_that_starts_airflow_is_waited_for_aloud(settings: Settings) -> None:
+    airflow = StandInAirflow(settings.airflow_home, lambda *_: None)
+    said: list[str] = []
+    lock = FileLock(settings.airflow_home / "start-and-stop.lock", thread_local=False)
+
+    def notify(sentence: str) -> None:
+        said.append(sentence)
+        lock.release()
+
+    try:
+        with lock:
+            assert EmbeddedAirflow(settings, notify, say_after_s=0.3).start() == airflow.url
+        # A busy machine may have to wait for Airflow's answer too, and says so afterwards.
+        assert said[0].partition(",")[0] == "waiting for another command that starts or stops the embedded Airflow"
+    finally:
+        airflow.close()
+
+
+def test_an_airflow_that_has_ended_has_no_url_and_no_client(settings: Settings) -> None:
+    airflow = StandInAirflow(settings.airflow_home, lambda *_: None)
+    try:
+        assert EmbeddedAirflow(settings).find_url() == airflow.url
+        airflow.die()
+        assert EmbeddedAirflow(settings).find_url() is None
+        with pytest.raises(AirflowGoneError, match="the embedded Airflow does not run"):
+            EmbeddedAirflow(settings).connect()
+    finally:
+        airflow.close()
+
+
+def test_members_are_listed_after_their_leader_died(settings: Settings) -> None:
+    code = (
+        "import os, subprocess, sys;"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], process_group=0);"
+        "print(child.pid, flush=True)"
+    )
+    leader = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE, text=True)
+    created = read_start(leader.pid)
+    assert leader.stdout is not None
+    child = int(leader.stdout.readline())
+    leader.wait()
+    try:
+        members = AirflowSession(pid=leader.pid, created=created, port=1).list_members()
+        assert [member.pid for member in members] == [child]
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_taken_port_is_not_chosen(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setenv("AIRFLOW__API__PORT", str(port))
+        assert embedded_airflow._find_free_port() != port
+
+
+@pytest.mark.parametrize(
+    ("preferred", "line"),
+    [
+        ("8123", "starting Airflow (12 to 30 s)"),
+        ("0", "starting Airflow (12 to 30 s)"),
+        ("8124", "starting Airflow on port 8123, because 8124 is in use (12 to 30 s)"),
+    ],
+)
+def test_a_start_on_another_port_than_the_preferred_one_is_announced(
+    monkeypatch: pytest.MonkeyPatch, preferred: str, line: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API__PORT", preferred)
+    assert embedded_airflow._describe_start(8123) == line
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "65536", "8080.5", "8080 "])
+def test_a_port_that_is_none_is_refused_with_its_variable_and_a_remedy(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API__PORT", value)
+    with pytest.raises(InputError) as error:
+        EmbeddedAirflow(settings).start()
+    assert str(error.value) == (
+        f"AIRFLOW__API__PORT: `{value}` is no port (write a whole number from 1 to 65535, or unset the variable)"
+    )
+    assert not EmbeddedAirflow(settings).read_status().running
+
+
+def test_an_airflow_whose_starter_was_killed_before_it_was_recorded_is_ended(settings: Settings) -> None:
+    leader = (
+        "import subprocess, sys, time;"
+        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid, flush=True);"
+        "time.sleep(600)"
+    )
+    started = start_process(
+        [sys.executable, "-c", leader],
+        mark=Mark(settings.airflow_home, "airflow"),
+        variable=SERVICE_MARK,
+        record=settings.airflow_home / "supervisor.json",
+        log=settings.airflow_home / "supervisor.log",
+        environment=os.environ,
+    )
+    # A process that a task started to outlive Airflow, such as a run's monitor.
+    monitor = start_process(
+        [sys.executable, "-c", "import time; time.sleep(600)"],
+        mark=Mark(settings.runs / "r", "monitor"),
+        record=settings.runs / "r" / "monitor.json",
+        log=settings.runs / "r" / "monitor.log",
+        environment={**os.environ, SERVICE_MARK: str(Mark(settings.airflow_home, "airflow"))},
+    )
+    try:
+        log = settings.airflow_home / "supervisor.log"
+        wait_until(lambda: log.read_text().strip(), timeout_s=30, what="the leader to start a member")
+        member = psutil.Process(int(log.read_text()))
+        (settings.airflow_home / "supervisor.json").unlink()
+        assert not EmbeddedAirflow(settings).read_status().running
+        assert EmbeddedAirflow(settings).stop()
+        assert not psutil.pid_exists(started.pid)
+        assert not member.is_running() or member.status() == psutil.STATUS_ZOMBIE
+        assert monitor.poll() is None
+        assert not EmbeddedAirflow(settings).stop()
+    finally:
+        for process in (started, monitor):
+            process.kill()
+            process.wait()
+
+
+def test_airflow_has_the_settings_of_its_starter_and_finds_the_users_modules(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERPROOF_SYSTEMS", "log=logserver.system:LOG")
+    monkeypatch.setenv("BROKERPROOF_CACHE", "somewhere")
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    settings = from_environment()
+    settings.airflow_home.mkdir(parents=True)
+    environment = build_airflow_environment(settings, 1)
+    assert from_environment(environment) == settings
+    assert environment["BROKERPROOF_CACHE"] == str(Path("somewhere").resolve())
+    assert environment["PYTHONPATH"].split(os.pathsep) == [str(settings.plugins), str(settings.spark_jobs), "/mine"]
+
+
+@pytest.mark.parametrize("name", ["SCENARIOS", "TOPOLOGIES", "EXPECTATIONS"])
+def test_an_airflow_that_runs_and_searches_other_directories_is_refused(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    airflow = StandInAirflow(settings.airflow_home, lambda *_: None)
+    try:
+        assert EmbeddedAirflow(settings).start()
+        monkeypatch.setenv(f"BROKERPROOF_{name}", f"{tmp_path}/mine:")
+        with pytest.raises(InputError) as error:
+            EmbeddedAirflow(from_environment()).start()
+    finally:
+        airflow.close()
+    searched = getattr(settings, name.lower()).paths[0]
+    assert str(error.value) == (
+        f"BROKERPROOF_{name}: Airflow runs already and searches {searched} "
+        "(`brokerproof airflow stop` ends it, and the next start searches your directories)"
+    )
+
+
+def test_the_environment_has_the_port_of_the_api_server(settings: Settings) -> None:
+    settings.airflow_home.mkdir(parents=True)
+    environment = build_airflow_environment(settings, 8123)
+    assert environment["AIRFLOW__API__PORT"] == "8123"
+    assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:8123/execution/"
+
+
+def test_the_users_spark_connection_wins(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.airflow_home.mkdir(parents=True)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://master:7077")
+    assert build_airflow_environment(settings, 1)["AIRFLOW_CONN_SPARK_DEFAULT"] == "spark://master:7077"
+
+
+def test_a_scheduler_that_ended_after_its_supervisor_is_missed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = (
+        "import subprocess, sys, time; "
+        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', 'scheduler']).pid, flush=True); "
+        "time.sleep(600)"
+    )
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", starts], start_new_session=True, stdout=subprocess.PIPE, text=True
+    )
+    assert supervisor.stdout is not None
+    scheduler = psutil.Process(int(supervisor.stdout.readline()))
+    airflow = EmbeddedAirflow(settings)
+    airflow.check_scheduler()
+    created = read_start(supervisor.pid)
+    write_pid_file(settings, json.dumps({"pid": supervisor.pid, "created": created, "port": 1}))
+    try:
+        airflow.check_scheduler()
+        supervisor.kill()
+        supervisor.wait()
+        airflow.check_scheduler()
+        # Nobody knows of a process what it is before its program is loaded.
+        wait_until(scheduler.cmdline, timeout_s=10, what="the scheduler's program to be loaded")
+        with monkeypatch.context() as loading:
+            loading.setattr(psutil.Process, "cmdline", lambda _: [])
+            airflow.check_scheduler()
+        with monkeypatch.context() as another:
+            another.setattr(psutil.Process, "cmdline", lambda _: ["api-server"])
+            with pytest.raises(AirflowGoneError):
+                airflow.check_scheduler()
+    finally:
+        supervisor.kill()
+        scheduler.kill()
+    wait_until(lambda: not scheduler.is_running(), timeout_s=10, what="the scheduler to end")
+    with pytest.raises(AirflowGoneError, match="so has the supervisor"):
+        airflow.check_scheduler()
+
+
+def test_nothing_is_started_on_a_machine_of_another_airflow(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTION_API_SERVER_URL", "http://api-server:8080/execution/")
+    with pytest.raises(InputError, match="start the run in the pages of that Airflow"):
+        EmbeddedAirflow(settings).start()
+    assert not settings.airflow_home.exists()

@@ -1,0 +1,69 @@
+"""The client of Airflow's API, over a transport that answers like Airflow."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from brokerproof.errors import InputError
+from brokerproof.orchestration.follow.client import AirflowClient, AirflowError
+
+from ...simulated_clock import SimulatedClock
+
+
+def make_client(answers: dict[str, httpx.Response], asked: list[str] | None = None) -> AirflowClient:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/auth/token":
+            return httpx.Response(201, json={"access_token": "token"})
+        if request.headers.get("Authorization") != "Bearer token":
+            return httpx.Response(401, json={"detail": "Not authenticated"})
+        if asked is not None:
+            asked.append(f"{request.method} {request.url.path}")
+        return answers[f"{request.method} {request.url.path}"]
+
+    return AirflowClient(
+        lambda: "http://airflow", "admin", "secret", transport=httpx.MockTransport(answer), clock=SimulatedClock()
+    )
+
+
+def test_the_client_logs_in_when_airflow_asks_for_it() -> None:
+    answers = {"GET /api/v2/dags/d/dagRuns/r": httpx.Response(200, json={"state": "running"})}
+    assert make_client(answers).read_state("d", "r") == "running"
+
+
+def test_the_client_names_the_parameter_that_airflow_refuses() -> None:
+    answers = {
+        "PATCH /api/v2/dags/d": httpx.Response(200, json={}),
+        "POST /api/v2/dags/d/dagRuns": httpx.Response(400, json={"detail": "Invalid input for param settings"}),
+    }
+    with pytest.raises(InputError, match="param settings"):
+        make_client(answers).trigger_run("d", "r", {"settings": 0})
+
+
+def test_the_client_names_the_import_error_of_a_dag() -> None:
+    error = {"filename": "resilience.py", "stack_trace": "InputError: d.yaml: title: is missing (add it)"}
+    answers = {
+        "GET /api/v2/dags/d": httpx.Response(404, json={"detail": "no"}),
+        "GET /api/v2/importErrors": httpx.Response(200, json={"import_errors": [error]}),
+    }
+    with pytest.raises(InputError, match=r"resilience\.py.*d\.yaml: title: is missing"):
+        make_client(answers).wait_for_dag("d")
+
+
+def test_the_client_leaves_airflow_time_to_read_other_files_than_those_that_it_asks_for() -> None:
+    asked: list[str] = []
+    answers = {
+        "GET /api/v2/dags/d": httpx.Response(404, json={"detail": "no"}),
+        "GET /api/v2/importErrors": httpx.Response(200, json={"import_errors": []}),
+        "GET /api/v2/dags": httpx.Response(200, json={"dags": [{"file_token": "resilience"}]}),
+        "PUT /api/v2/parseDagFile/resilience": httpx.Response(201),
+    }
+    with pytest.raises(AirflowError, match="waited 120 s for Airflow to show the DAG d"):
+        make_client(answers, asked).wait_for_dag("d")
+    assert asked.count("GET /api/v2/dags/d") > 100
+    assert asked.count("PUT /api/v2/parseDagFile/resilience") == 9
+
+
+def test_the_client_names_the_request_that_airflow_refused() -> None:
+    answers = {"GET /api/v2/dags/d/dagRuns/r": httpx.Response(500, json={"detail": "database is locked"})}
+    with pytest.raises(AirflowError, match="500 database is locked"):
+        make_client(answers).read_state("d", "r")
