@@ -295,7 +295,7 @@ class _Maker:
             {"region": rng.choice(self._list_regions()), "role": rng.choice(list(self._system.roles))},
         ]
         if Ability.COPIES in self._system.abilities:
-            ways += [{"now": "topic_holders"}, {"now": "ledger_bookie"}]
+            ways += [{"now": "topic_holders"}]
         if Ability.COORDINATORS in self._system.abilities:
             ways += [{"now": "coordination_leader"}, {"now": "coordination_followers"}]
         targets = rng.choice(ways)

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from brokerproof.clock import wait_until
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.results.history import open_history
 from brokerproof.results.history_database import lock_for_writing
-from brokerproof.results.history_migration import make_migration_config
 from brokerproof.results.history_schema import Base, RecordedRun
 from brokerproof.run.directory import Run
 from history_processes import RunShape, make_process, measure_shape, record_runs, run_readers
@@ -66,22 +64,11 @@ def read_rows(engine: Engine) -> dict[str, list[Any]]:
         }
 
 
-def drop_marks(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """The rows without the last column of runs, which only the newest revision has."""
-    return rows | {"runs": [row[:-1] for row in rows["runs"]]}
-
-
 def list_differences(engine: Engine) -> list[Any]:
     """What the tables lack or have that the models have not or have."""
     with engine.connect() as connection:
         options = {"compare_type": True, "compare_server_default": True}
         return list(compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata))
-
-
-def downgrade(engine: Engine, revision: str) -> None:
-    """Bring the database to an older revision."""
-    with engine.begin() as connection:
-        command.downgrade(make_migration_config(connection), revision)
 
 
 def make_whole_shape(run: Run) -> RunShape:
@@ -154,50 +141,14 @@ def test_tables_that_are_not_those_of_the_models_are_different(
     assert [difference[0] for difference in list_differences(engine)] == [found]
 
 
-@pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0004"])
-def test_a_history_of_an_older_revision_keeps_every_row(
-    database_url: str, engine: Engine, plant_runs: PlantRuns, revision: str
-) -> None:
-    record_runs(database_url, [run.directory for run in plant_runs("r", 2)])
-    before = read_rows(engine)
-    assert count_rows(engine) == {
-        "runs": 2, "checks": 4, "measurements": 10, "anomaly_counts": 4, "anomaly_samples": 10
-    }  # fmt: skip
-    downgrade(engine, revision)
-    assert list_differences(engine) != [] or revision == "0004"
-    open_history(database_url).close()
-    assert list_differences(engine) == []
-    # Nothing of what a revision does not have yet was in these rows.
-    assert drop_marks(read_rows(engine)) == drop_marks(before)
-
-
-def test_a_row_that_a_migration_lost_is_missed(database_url: str, engine: Engine, plant_runs: PlantRuns) -> None:
-    record_runs(database_url, [run.directory for run in plant_runs("r", 1)])
-    before = read_rows(engine)
-    downgrade(engine, "0001")
-    with engine.begin() as connection:
-        connection.execute(text("DELETE FROM checks WHERE id = (SELECT max(id) FROM checks)"))
-    open_history(database_url).close()
-    assert drop_marks(read_rows(engine)) != drop_marks(before)
-
-
-@pytest.mark.parametrize("revision", [None, "0001"])
-def test_two_processes_that_find_the_same_old_schema_migrate_it_once(
-    database_url: str, engine: Engine, plant_runs: PlantRuns, revision: str | None
-) -> None:
-    before: dict[str, list[Any]] = {name: [] for name in Base.metadata.tables}
-    if revision is not None:
-        record_runs(database_url, [run.directory for run in plant_runs("r", 1)])
-        before = read_rows(engine)
-        downgrade(engine, revision)
+def test_two_processes_that_find_an_empty_database_migrate_it_once(database_url: str, engine: Engine) -> None:
     with engine.begin() as connection:
         lock_for_writing(connection)
         processes = start_processes(*[(open_and_close, database_url)] * 2)
-        # Both have found the old schema by then. A process that does not wait for the other one is never counted.
+        # Both have found no schema by then. A process that does not wait for the other one is never counted.
         wait_until(lambda: count_waiting(engine) == 2, timeout_s=60, what="both processes to wait for their turn")
     assert end_processes(processes) == [0, 0]
     assert list_differences(engine) == []
-    assert drop_marks(read_rows(engine)) == drop_marks(before)
 
 
 def test_a_process_that_cannot_record_says_so(database_url: str, tmp_path: Path) -> None:

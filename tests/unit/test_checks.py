@@ -87,7 +87,6 @@ def test_what_every_system_can_do_is_accepted(tmp_path: Path) -> None:
             "faults.0.targets.now",
             "which of the nodes that coordinate it leads",
         ),
-        ({"faults.0.targets": {"now": "ledger_bookie"}}, "faults.0.targets.now", "which nodes hold the copies"),
         (
             {
                 "faults": [

@@ -23,10 +23,7 @@ _IN_FILE = {
     "plugins/brokerproof/reports/run_report.py": {"bookies"},
     # What topologies and scenarios say since before there were other systems.
     "plugins/brokerproof/experiment/topology.py": {"pulsar"},
-    "plugins/brokerproof/experiment/fault.py": {"ledger_bookie"},
     "plugins/brokerproof/systems/registry.py": {"pulsar", "PULSAR"},
-    # What stored runs call things.
-    "plugins/brokerproof/run/observations.py": {"bookie", "alive_bookies"},
 }
 
 

@@ -18,13 +18,11 @@ class Targets(FrozenModel):
     cluster: str | None = None
     region: str | None = None
     role: str | None = None
-    now: (
-        Literal["topic_owner", "topic_holders", "ledger_bookie", "coordination_leader", "coordination_followers"] | None
-    ) = Field(
+    now: Literal["topic_owner", "topic_holders", "coordination_leader", "coordination_followers"] | None = Field(
         None,
         description="the owner of the topic or of its first partition, the nodes that hold its newest messages, or, of "
         "several nodes that coordinate the cluster, the one that leads or those that follow it, when the fault is "
-        "injected; `ledger_bookie` is an old word for `topic_holders`",
+        "injected",
     )
     count: int | None = Field(None, ge=1, description="the largest number of nodes")
 

@@ -19,10 +19,7 @@ from brokerproof.run.records import read_record
 from brokerproof.run.series import RunSeries
 from brokerproof.run.table_rows import iterate_rows
 
-NO_SERIES = (
-    "This run was judged before runs kept their series, or its series were lost. "
-    "`brokerproof verify` makes them from its tables."
-)
+NO_SERIES = "The series of this run are missing. `brokerproof verify` makes them from its tables."
 
 
 @dataclass(frozen=True, kw_only=True)

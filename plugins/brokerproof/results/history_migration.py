@@ -26,7 +26,7 @@ _MIGRATIONS = Path(__file__).resolve().parent / "migrations"
 def migrate_schema(engine: Engine) -> None:
     """Migrate the schema to the newest revision, one process at a time.
 
-    Raises HistoryError if a newer Brokerproof made the schema.
+    Raises HistoryError if another version of Brokerproof made the schema.
     """
     scripts = ScriptDirectory(str(_MIGRATIONS))
     with engine.connect() as connection:
@@ -59,8 +59,8 @@ def _read_revision(connection: Connection, scripts: ScriptDirectory) -> str | No
     revision = MigrationContext.configure(connection).get_current_revision()
     if revision is not None and revision not in {script.revision for script in scripts.walk_revisions()}:
         raise HistoryError(
-            f"the history in {describe_url(connection.engine.url)} was made by a newer Brokerproof (its schema is "
-            f"{revision}); update this one, or choose another database with {DATABASE_URL}"
+            f"the history in {describe_url(connection.engine.url)} was made by another version of Brokerproof (its "
+            f"schema is {revision}); use that version, or choose another database with {DATABASE_URL}"
         )
     return revision
 

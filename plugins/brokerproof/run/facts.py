@@ -28,7 +28,7 @@ class RunFacts(StrictModel):
     topology: dict[str, Any] = Field(description="as it was in force, with every default")
     settings: dict[str, Any] = Field(default_factory=dict, description="what was changed for this run, by dotted path")
     time_axis: TimeAxis | None = Field(
-        None, description="the axis of the run's times; null if they are of the wall clock, as in older runs"
+        None, description="the axis of the run's times; null if they are of the wall clock"
     )
     clock_error_us: int = Field(
         0, description="the most by which the clocks of the run's machines differ; 0 if there is one, or nothing says"
@@ -42,9 +42,6 @@ class RunFacts(StrictModel):
         default_factory=dict, description="by node: ports of this machine's loopback that may lead to it"
     )
     machine: dict[str, Any] | None = Field(None, description="the machine, if that is not the one that records it")
-    versions: dict[str, str | None] = Field(
-        default_factory=dict,
-        description="of all software that the run uses; empty if it was recorded before runs kept them",
-    )
+    versions: dict[str, str | None] = Field(default_factory=dict, description="of all software that the run uses")
     sealed: bool = Field(False, description="whether every job seals the tables that it writes")
     report: str | None = Field(None, description="where a person looks; null for the page in the run's directory")

@@ -55,9 +55,12 @@ def read_fault_courses(run: Run) -> dict[str, FaultCourse]:
 
 
 def follow_faults(rows: Iterable[Mapping[str, Any]]) -> dict[str, FaultCourse]:
-    """Return the courses that rows of the table `faults` describe, by name, in the order of the first rows."""
+    """Return the courses that rows of the table `faults` describe, by name, in the order of the first rows.
+
+    Raises ValueError if a row has no state, or an unknown one.
+    """
     courses: dict[str, FaultCourse] = {}
-    for row in sorted(rows, key=lambda row: int(row["at"])):
+    for row in sorted(rows, key=lambda row: row["at"] or 0):
         name, field = row["fault"], _FIELDS[FaultState(row["state"])]
         course = courses.get(name) or FaultCourse(fault=name, kind=row["kind"])
         changes: dict[str, Any] = {"targets": tuple(row["targets"] or ()) or course.targets}

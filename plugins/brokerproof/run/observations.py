@@ -2,13 +2,12 @@
 
 A sample is a row of the table `observations`. Its source is `KIND:NAME`, or `link` for the process that carries all
 links. Its metric is a name of `SampledMetric`, or `METRIC:SUBJECT` if the source has several values of it.
-`translate_names` gives the samples of older runs these names.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -44,7 +43,7 @@ class SampledMetric(StrEnum):
     UNDER_REPLICATED = "under_replicated"
 
     # Of a topic, by partition if it has any: the node that serves it, empty if no node serves it, null if no node
-    # answered the question. Runs that were recorded before null was written have an empty value in both cases.
+    # answered the question.
     OWNER = "owner"
     # The messages that the topic's owners have taken in since they own it.
     PUBLISHED = "published"
@@ -162,26 +161,3 @@ def format_names(names: Iterable[str]) -> str:
 def parse_names(value: str) -> list[str]:
     """Return the names in a value that `format_names` made."""
     return [str(name) for name in json.loads(value)]
-
-
-# The names in runs that were recorded before the names of today.
-_OLD_METRICS: Mapping[str, str] = {
-    "alive_brokers": SampledMetric.ALIVE.join_subject("broker"),
-    "alive_bookies": SampledMetric.ALIVE.join_subject("bookie"),
-    "under_replicated_ledgers": SampledMetric.UNDER_REPLICATED,
-}
-_OLD_SOURCES: Mapping[str, Source] = {"bookie": Source.NODE}
-
-
-def translate_names(source: str, metric: str) -> tuple[str, str]:
-    """Return (source, metric) of a stored sample under the names of today."""
-    kind, name = split_name(source)
-    if kind in _OLD_SOURCES:
-        source = _OLD_SOURCES[kind].join_name(name)
-    return source, str(_OLD_METRICS.get(metric, metric))
-
-
-def list_stored_names(metrics: Collection[SampledMetric]) -> list[str]:
-    """Return the names, without subjects, under which stored runs may hold samples of these metrics."""
-    old = [name for name, metric in _OLD_METRICS.items() if split_name(metric)[0] in metrics]
-    return [*map(str, metrics), *old]

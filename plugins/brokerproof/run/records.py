@@ -1,8 +1,7 @@
 """Records: what the steps of a run leave for each other, one model per kind and one file per record, in `state/`.
 
 A record is written whole. A reader gets its model, None if no step left it, or a RunError that names the file and the
-field. Each record contains the version of its model. Records of older runs have no version, and `upgrade` brings them
-into today's shape.
+field. Each record contains the version of its model.
 
 Spark tasks may run on other machines that share only the run's directory, so their proofs are records too. The live
 status for people is in live_status.py and is no proof.
@@ -35,11 +34,6 @@ class Record(StrictModel):
     KEY: ClassVar[str | None] = None
     VERSION: ClassVar[int] = 1
 
-    @classmethod
-    def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """Return the content of a record without a version, in today's shape. Fields that still exist are unchanged."""
-        return _only_known(cls, {cls.KEY: key, **content} if cls.KEY else content)
-
 
 RecordModel = TypeVar("RecordModel", bound=Record)
 
@@ -62,19 +56,12 @@ def read_record(run: Run, kind: type[RecordModel], key: str | int | None = None)
     except FileNotFoundError:
         return None
     file = run.path(*path)
-    return parse_record(kind, load_object(text, file=file), file=file, key=None if key is None else str(key))
+    return parse_record(kind, load_object(text, file=file), file=file)
 
 
-def parse_record(
-    kind: type[RecordModel], content: Mapping[str, Any], *, file: str, key: str | None = None
-) -> RecordModel:
-    """Return the JSON object `content` as a record. Raises RunError, which names `file` and the first wrong field.
-
-    A record without a version gets the value of its field `KEY` from `key`.
-    """
+def parse_record(kind: type[RecordModel], content: Mapping[str, Any], *, file: str) -> RecordModel:
+    """Return the JSON object `content` as a record. Raises RunError, which names `file` and the first wrong field."""
     version = content.get("version")
-    if version is None:
-        return parse_strictly(kind, kind.upgrade(content, key), file=file)
     if version != kind.VERSION:
         raise RunError(
             f"{file} has version {version!r} of its model, and this Brokerproof reads version {kind.VERSION}; "
@@ -107,11 +94,6 @@ def _path(kind: type[Record], key: str | int | None) -> tuple[str, str]:
     if (key is None) is not (kind.KEY is None):
         raise TypeError(f"{kind.__name__} {'has no key' if kind.KEY is None else f'needs its {kind.KEY}'}")
     return "state", f"{kind.KIND}.json" if key is None else f"{kind.KIND}-{key}.json"
-
-
-def _only_known(model: type[StrictModel], content: Mapping[str, Any]) -> dict[str, Any]:
-    known = {field.alias or name for name, field in model.model_fields.items()}
-    return {name: value for name, value in content.items() if name in known}
 
 
 # The life of a run
@@ -322,7 +304,7 @@ class FaultsUndone(Record):
 
     undone: bool
     problems: tuple[str, ...]
-    # False if the runtime found that a node was ended from outside the run. True in older runs, which did not check.
+    # False if the runtime found that a node was ended from outside the run.
     undisturbed: bool = True
     at: Moment
 
@@ -345,7 +327,7 @@ class ProducerEnd(Record):
     failed: int | None
     unknown: int | None
     # The messages that a full `max_pending` held back until the end, the number of the producer's process, and the
-    # number of segments that it wrote of its record. None in runs that were recorded before these fields.
+    # number of segments that it wrote of its record.
     not_sent: int | None = None
     epoch: int | None = None
     segments: int | None = None
@@ -373,12 +355,6 @@ class LoadEnd(Record):
     producers: tuple[ProducerEnd, ...]
     at: Moment
 
-    @classmethod
-    def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """Such runs have no field `task`, and two fields of each producer, now dropped, said whether it finished."""
-        content = super().upgrade(content, key)
-        return content | {"producers": _numbered(ProducerEnd, content.get("producers"))}
-
 
 # Consuming
 
@@ -395,8 +371,7 @@ class ConsumerEnd(Record):
     consumer: str
     # Also None if the consumer had to end while a call of the system's client did not return: its count was not final.
     delivered: int | None
-    # The number of its process, and the number of segments that it wrote of its record. None in runs that were recorded
-    # before these fields.
+    # The number of its process, and the number of segments that it wrote of its record.
     epoch: int | None = None
     segments: int | None = None
     # The times (from, to) in which the consumer's process did nothing.
@@ -529,21 +504,3 @@ class LogsRead(Record):
     started_at: Moment
     finished_at: Moment
     logs: tuple[LogRead, ...]
-
-    @classmethod
-    def upgrade(cls, content: Mapping[str, Any], key: str | None) -> dict[str, Any]:
-        """Such runs have no field `task`, and the field `last_confirmed`, the last message's position, for `end`."""
-        content = super().upgrade(content, key)
-        logs = content.get("logs")
-        if isinstance(logs, list):
-            logs = [{**log, "end": log.get("last_confirmed")} if isinstance(log, Mapping) else log for log in logs]
-        return content | {"logs": _numbered(LogRead, logs)}
-
-
-def _numbered(model: type[StrictModel], rows: Any) -> Any:
-    """Return the rows of a record without a version, each with its index as `task` and without unknown fields."""
-    if not isinstance(rows, list):
-        return rows
-    return [
-        _only_known(model, {"task": task, **row}) if isinstance(row, Mapping) else row for task, row in enumerate(rows)
-    ]

@@ -24,7 +24,7 @@ def make_time_axis() -> TimeAxis:
 
 
 def follow_time_axis(run: Run) -> None:
-    """Take this process's times from the run's axis from now on. If an older run has none, use the wall clock.
+    """Take this process's times from the run's axis from now on. If it has none, use the wall clock.
 
     Raises RunError if run.json cannot be read.
     """

@@ -14,7 +14,6 @@ from brokerproof.run.observations import (
     Source,
     make_topic_source,
     split_name,
-    translate_names,
 )
 from brokerproof.run.table_rows import iterate_rows
 from brokerproof.systems.destinations import list_clusters_reached, list_replication_ways
@@ -104,14 +103,13 @@ def _make_topic_source(run: Run, cluster: str) -> str:
 
 
 def read_samples(run: Run) -> Samples:
-    """Read the samples, under today's names of sources and metrics."""
+    """Read the samples of a run."""
     series: dict[tuple[str, str], Series] = defaultdict(list)
     taken: set[int] = set()
     for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):
-        source, metric = translate_names(row["source"], row["metric"])
         taken.add(row["at"])
         if row["value"] is not None:
-            series[source, metric].append((row["at"], row["value"]))
+            series[row["source"], row["metric"]].append((row["at"], row["value"]))
     return Samples(
         series={name: sorted(values) for name, values in series.items()},
         expected=(*list_expected_series(run), *list_expected_backlogs(run)),

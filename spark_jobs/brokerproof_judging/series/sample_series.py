@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import CURVES, SampledMetric, Shape, Source, parse_names, split_name, translate_names
+from brokerproof.run.observations import CURVES, SampledMetric, Shape, Source, parse_names, split_name
 from brokerproof.run.series import OwnerChange, SampleSeries
 from brokerproof.run.table_rows import iterate_rows
 
@@ -22,7 +22,7 @@ def make_sample_series(run: Run, steps: TimeSteps) -> tuple[tuple[SampleSeries, 
     last: dict[tuple[str, str], dict[int, Sample]] = defaultdict(dict)
     owners: dict[str, list[tuple[int, str | None]]] = defaultdict(list)
     for row in iterate_rows(run, "observations", ("at", "source", "metric", "value")):
-        source, metric = translate_names(row["source"], row["metric"])
+        source, metric = row["source"], row["metric"]
         name, step = split_name(metric)[0], steps.find(row["at"])
         if step is None:
             continue

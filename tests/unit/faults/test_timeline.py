@@ -758,7 +758,7 @@ def test_a_cluster_of_which_nobody_is_left_is_not_asked_before_the_next_fault(tm
     ("targets", "names"),
     [
         (Targets(now="topic_owner"), ["broker-eu-1"]),
-        (Targets(now="ledger_bookie", region="eu"), ["bookie-eu-2"]),
+        (Targets(now="topic_holders", region="eu"), ["bookie-eu-2"]),
         (Targets(region="us", role="broker", count=1), ["broker-us-1"]),  # type: ignore[arg-type]
         (Targets(nodes=["metadata-1"]), ["metadata-1"]),
     ],

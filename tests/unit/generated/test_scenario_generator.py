@@ -83,7 +83,7 @@ def test_a_large_system_gets_every_kind_of_fault_and_several_clusters(tmp_path: 
     faults = [fault for _, scenario in made for fault in scenario.faults]
     assert {fault.kind for fault in faults} == set(FAULT_KINDS)
     assert {fault.targets.now for fault in faults} == {
-        None, "topic_owner", "topic_holders", "ledger_bookie", "coordination_leader", "coordination_followers",
+        None, "topic_owner", "topic_holders", "coordination_leader", "coordination_followers",
     }  # fmt: skip
     fields = set().union(*(list_fields(scenario) for _, scenario in made))
     assert fields >= {

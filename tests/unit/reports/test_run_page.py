@@ -147,12 +147,6 @@ def test_the_versions_are_those_of_the_run_and_not_of_who_reads(run: Run) -> Non
     assert "<dt>java</dt><dd>9.9</dd>" in render_run_page(report, Page())
 
 
-def test_a_run_without_versions_says_so(run: Run) -> None:
-    facts = json.loads(run.read_text("run.json"))
-    run.write_text("run.json", json.dumps(facts | {"versions": {}}))
-    assert "recorded before runs kept the versions" in render_run_page(read_run_report(Run(run.directory)), Page())
-
-
 def test_only_what_belongs_to_a_fault_is_after_something(run: Run) -> None:
     judge(run)
     values = {row.check.name: row.values for row in read_run_report(run).expectations}

@@ -187,7 +187,7 @@ def test_without_a_judgement_the_verdict_is_unknown_and_nothing_was_counted(plan
     [
         pytest.param('{"verdict": "pas', "damaged", id="half a file"),
         pytest.param("[]", "damaged", id="not an object"),
-        pytest.param('{"verdict": "passed"}', "damaged: `why` is missing", id="no evidence"),
+        pytest.param('{"version": 1, "verdict": "passed"}', "damaged: `why` is missing", id="no evidence"),
         pytest.param("\x00\xff", "damaged", id="not text"),
     ],
 )
@@ -225,7 +225,9 @@ def test_one_wrong_value_damages_the_judgement(plant, judgement, field, value):
 
 
 def test_the_reason_of_a_verify_that_could_not_judge_is_shown(plant):
-    run = plant(judged={"verdict": "unknown", "why": "The run could not be judged: no Java", "error": "…"})
+    run = plant(
+        judged={"version": 1, "verdict": "unknown", "why": "The run could not be judged: no Java", "error": "…"}
+    )
 
     result = conclude(run)
 

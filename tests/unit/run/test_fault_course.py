@@ -53,3 +53,8 @@ def test_faults_are_in_the_order_of_their_injections_with_their_last_known_targe
 
     assert list(courses) == ["a", "b"]
     assert courses["b"].targets == ("b1",)
+
+
+def test_a_row_without_a_state_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a valid FaultState"):
+        follow_faults([row("injecting", 10), dict.fromkeys(row("injecting", 10))])

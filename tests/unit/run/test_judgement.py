@@ -17,10 +17,8 @@ from brokerproof.run.directory import Run
 from brokerproof.run.facts import RunFacts
 from brokerproof.run.judgement import Check, Judgement, JudgingFailure, SuiteJudgement, read_judgement
 from brokerproof.run.measurement import Measurement
-from brokerproof.run.records import read_record, write_record
+from brokerproof.run.records import write_record
 from brokerproof.run.tables import MEASUREMENTS
-
-STORED = Path(__file__).parent / "recorded_without_versions"
 
 
 @pytest.fixture
@@ -110,31 +108,6 @@ def test_one_wrong_value_is_refused_with_its_field(run: Run, path: tuple[Any, ..
     with pytest.raises(RunError) as refused:
         read_judgement(run)
     assert f"judgement.json is damaged: {said}" in str(refused.value)
-
-
-def test_the_judgement_of_a_run_recorded_before_versions_says_what_its_file_says(run: Run) -> None:
-    text = (STORED / "judgement.json").read_text()
-    run.write_text("state/judgement.json", text)
-    read, content = read_judgement(run).model_dump(mode="json"), json.loads(text)
-    content["counts"]["not_sent"] = None
-    nested = ("suites", "measurements")
-    assert {name: read[name] for name in content if name not in nested} == {
-        name: content[name] for name in content if name not in nested
-    }
-    for found, stored in zip(read["measurements"], content["measurements"], strict=True):
-        assert found == stored | {"doubt": None, "at_least": None, "at_most": None, "cut_off_by": None}
-    for name, suite in content["suites"].items():
-        found = read["suites"][name]
-        assert {each: found[each] for each in suite if each != "expectations"} == {
-            each: suite[each] for each in suite if each != "expectations"
-        }
-        for check, stored in zip(found["expectations"], suite["expectations"], strict=True):
-            assert {each: check[each] for each in stored} == stored
-
-
-def test_a_failure_to_judge_of_a_run_recorded_before_versions_is_read(run: Run) -> None:
-    run.write_text("state/judgement.json", json.dumps({"verdict": "unknown", "why": "no Java", "error": "…"}))
-    assert read_record(run, JudgingFailure) == JudgingFailure(why="no Java", error="…")
 
 
 def test_the_table_of_measurements_has_the_columns_of_a_measurement() -> None:

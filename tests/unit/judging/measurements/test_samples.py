@@ -20,12 +20,6 @@ TODAY = [
     ("link:eu>us", "timed", "4"),
     ("sampler:repair", "no_answer", "timed out"),
 ]
-OLD_WORDS = {
-    "alive:broker": "alive_brokers",
-    "alive:bookie": "alive_bookies",
-    "under_replicated": "under_replicated_ledgers",
-    "node:bookie-1": "bookie:bookie-1",
-}
 
 
 def samples_of(directory, rows, **scenario):
@@ -33,12 +27,6 @@ def samples_of(directory, rows, **scenario):
     columns = ("source", "metric", "value")
     history.observations = [{"at": START, **dict(zip(columns, row, strict=True))} for row in rows]
     return read_samples(history.write(directory))
-
-
-def test_a_run_recorded_in_old_words_has_the_same_samples(tmp_path):
-    old = [(OLD_WORDS.get(source, source), OLD_WORDS.get(metric, metric), value) for source, metric, value in TODAY]
-    assert old != TODAY
-    assert samples_of(tmp_path / "old", old) == samples_of(tmp_path / "today", TODAY)
 
 
 def test_a_sample_without_a_value_is_no_sample(tmp_path):

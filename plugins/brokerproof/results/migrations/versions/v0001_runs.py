@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0.2"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -44,6 +44,13 @@ def upgrade() -> None:
         sa.Column("parameters", sa.JSON(), nullable=False),
         sa.Column("comparable", sa.String(64), nullable=False),
         sa.Column("versions", sa.JSON(), nullable=False),
+        # When and why the tables or the directory of the run were deleted.
+        sa.Column("tables_deleted_at", sa.DateTime(timezone=True)),
+        sa.Column("tables_deleted_why", sa.Text()),
+        sa.Column("run_deleted_at", sa.DateTime(timezone=True)),
+        sa.Column("run_deleted_why", sa.Text()),
+        # Its regressions, so that pages show them without comparing runs again.
+        sa.Column("marks", sa.JSON()),
         sa.PrimaryKeyConstraint("id", name="pk_runs"),
         sa.UniqueConstraint("run_id", name="uq_runs_run_id"),
     )
