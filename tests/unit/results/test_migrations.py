@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -10,7 +12,6 @@ from brokerproof.results.history import open_history
 from brokerproof.results.history_database import HistoryError
 from brokerproof.results.history_migration import make_migration_config
 from brokerproof.results.history_schema import Base
-from brokerproof.run.records import RunDeletion
 from sqlalchemy import create_engine, inspect, text
 
 
@@ -97,9 +98,8 @@ def test_of_a_run_recorded_before_deletions_nothing_was_deleted(history, plant, 
     with open_history(database_url) as again:
         [run] = again.list_runs()
         assert (run.deletion, run.verdict) == (None, "passed")
-        deletion = RunDeletion(run_id="r1", why="after 30 days (BROKERPROOF_KEEP_RUNS_DAYS)", at=1_767_225_600_000_000)
-        assert again.record_deletion("r1", run.run_dir, deletion)
+        at, why = datetime(2026, 1, 1, tzinfo=UTC), "after 30 days (BROKERPROOF_KEEP_RUNS_DAYS)"
+        again.record_deletion("r1", run.run_dir, "run", at=at, why=why)
         assert again.find_run("r1").deletion == (
             "its directory was deleted on 2026-01-01, after 30 days (BROKERPROOF_KEEP_RUNS_DAYS)"
         )
-        assert not again.record_deletion("r2", run.run_dir, deletion)
