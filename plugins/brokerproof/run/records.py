@@ -233,7 +233,7 @@ class TableSeal(Record):
 
 
 class TablesDeletion(Record):
-    """The tables of messages and the records of clients were deleted. Written before the first one is deleted."""
+    """The tables of messages and the records of clients are deleted. Written before the first file is deleted."""
 
     KIND = "tables_deletion"
 
