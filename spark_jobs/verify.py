@@ -16,10 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
-from brokerproof.run.deletion import describe_deletion
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
-from brokerproof.run.records import write_record
+from brokerproof.run.records import TablesDeletion, read_record, write_record
 from brokerproof.run.series import RunSeries
 from brokerproof.run.time_axis import follow_time_axis
 from pyspark.sql import SparkSession
@@ -59,9 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # No file is written: a mistyped path must not become a directory that looks like a run.
         print(f"{run.directory} is no run: it holds no run.json", file=sys.stderr)
         return 1
-    if (deletion := describe_deletion(run)) is not None:
+    if (deletion := read_record(run, TablesDeletion)) is not None:
         # An earlier judgement is kept, because the run cannot be judged without its tables.
-        print(f"{run.directory} cannot be judged: {deletion}", file=sys.stderr)
+        print(f"{run.directory} cannot be judged: {deletion.sentence}", file=sys.stderr)
         return 1
     # The import takes about 5 s, as does Java's start of the session.
     Thread(target=import_module, args=("great_expectations",), daemon=True).start()

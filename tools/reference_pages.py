@@ -40,7 +40,6 @@ from brokerproof.run.records import (
     Record,
     ReplicationDrain,
     ReplicationDrains,
-    RunDeletion,
     RunReleased,
     StepProblem,
     StepSeconds,
@@ -89,7 +88,6 @@ RECORDS: Sequence[type[Record]] = (
     RunSeries,
     Outcome,
     TablesDeletion,
-    RunDeletion,
     NotificationAttempt,
 )
 

@@ -16,9 +16,9 @@ from brokerproof.results.history import open_recorded_history
 from brokerproof.results.outcome_view import print_outcome
 from brokerproof.results.recording import record_outcome
 from brokerproof.results.run_outcome import compose_outcome
-from brokerproof.run.deletion import require_tables
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import read_judgement
+from brokerproof.run.records import TablesDeletion, read_record
 from brokerproof.run.step_record import record_step
 from brokerproof.settings import Settings
 from brokerproof.spark.job_options import list_verify_options
@@ -32,12 +32,10 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
     written anew.
     """
     directory = Path(options.run_directory).resolve()
-    if not _holds_run(directory):
-        if (deletion := _find_recorded_deletion(directory)) is not None:
-            raise InputError(deletion, file=str(directory), remedy="`brokerproof history` has what the run came to")
-        raise InputError("holds no run", file=str(directory), remedy="give a directory of var/runs/")
     # The check comes first, because judging without tables would replace the run's judgement by `unknown`.
-    require_tables(Run(str(directory)))
+    if (deletion := _find_deletion(directory)) is not None:
+        remedy = "`brokerproof history` shows the result of the run"
+        raise InputError(deletion, file=str(directory), remedy=remedy)
     check_suites(settings.expectations)
     run = Run(str(directory))
     was_judged = _is_judged(run)
@@ -62,14 +60,21 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
     return derive_exit_status(result)
 
 
-def _find_recorded_deletion(directory: Path) -> str | None:
-    """Return the history's sentence about the deletion of the run in a directory, if it has one."""
+def _find_deletion(directory: Path) -> str | None:
+    """Return the sentence about the deletion of a run's tables or of its directory, or None if both are there.
+
+    Raises InputError if the directory holds no run and the history knows of no deletion.
+    """
+    if _holds_run(directory):
+        deletion = read_record(Run(str(directory)), TablesDeletion)
+        return None if deletion is None else deletion.sentence
     history = open_recorded_history()
-    if history is None:
-        return None
-    with history:
-        recorded = history.find_run(directory.name)
-        return recorded.deletion if recorded is not None and recorded.run_dir == str(directory) else None
+    if history is not None:
+        with history:
+            recorded = history.find_run_place(directory.name)
+        if recorded is not None and recorded.run_dir == str(directory) and recorded.deletion is not None:
+            return recorded.deletion
+    raise InputError("holds no run", file=str(directory), remedy="give a directory of var/runs/")
 
 
 def _is_judged(run: Run) -> bool:

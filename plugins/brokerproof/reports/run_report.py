@@ -10,12 +10,11 @@ from brokerproof.experiment.metrics import METRICS
 from brokerproof.results.described_faults import DescribedFault, describe_faults
 from brokerproof.results.numbers import format_value
 from brokerproof.results.run_outcome import compose_outcome
-from brokerproof.run.deletion import describe_deletion
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, Judgement, read_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import Outcome
-from brokerproof.run.records import read_record
+from brokerproof.run.records import TablesDeletion, read_record
 from brokerproof.run.series import RunSeries
 from brokerproof.run.table_rows import iterate_rows
 
@@ -112,9 +111,9 @@ def read_run_report(run: Run) -> RunReport:
     except (BrokerproofError, OSError, ValueError) as error:
         problems.append(f"The faults or the places of the data cannot be read: {error}")
     try:
-        deletion = describe_deletion(run)
+        deletion = read_record(run, TablesDeletion)
         if deletion is not None:
-            problems.append(f"The messages of this run cannot be looked at any more: {deletion}.")
+            problems.append(f"The messages of this run cannot be looked at any more: {deletion.sentence}.")
         series = read_record(run, RunSeries)
         if series is not None:
             problems.append(series.problem or "")

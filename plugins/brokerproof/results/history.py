@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from sqlalchemy import URL, Engine, delete, func, select, update
-from sqlalchemy.orm import Session, aliased, selectinload
+from sqlalchemy.orm import Session, aliased, load_only, selectinload
 
-from brokerproof import clock
 from brokerproof.errors import InputError
 from brokerproof.experiment.scenario import Phase
 from brokerproof.experiment.verdict import DECISIVE
@@ -38,12 +37,13 @@ from brokerproof.results.regressions import RunComparison, compare_run, count_ne
 from brokerproof.results.run_difference import RunDifference, compare_two_runs
 from brokerproof.results.run_groups import GROUPED_RUNS, GroupBy, RunGroup, group_runs
 from brokerproof.results.trends import ScenarioTrend, select_trends
-from brokerproof.run.deletion import describe_run_deletion
 from brokerproof.run.directory import Run
-from brokerproof.run.records import RunDeletion, TablesDeletion
 from brokerproof.settings import from_environment
 
 log = logging.getLogger(__name__)
+
+# The part of a run that is deleted: its tables of messages or its directory.
+DeletedPart = Literal["tables", "run"]
 
 
 def open_history(url: str | None = None, *, path: Path | None = None) -> History:
@@ -145,19 +145,27 @@ class History:
             for mark in marks
         ]
 
-    def record_deletion(self, run_id: str, directory: str, deletion: TablesDeletion | RunDeletion) -> bool:
-        """Record that the tables or the directory of a run are deleted, and return whether the history has that run.
+    def record_deletion(self, run_id: str, directory: str, part: DeletedPart, *, at: datetime, why: str) -> None:
+        """Record that the tables or the directory of a run are deleted. Raises HistoryError.
 
-        It does not have it if it refers to another copy of the run that still exists. Raises HistoryError.
+        Nothing is recorded if the history does not have the run, or refers to another copy of it that still exists.
         """
-        part = "tables" if isinstance(deletion, TablesDeletion) else "run"
-        recorded = self.find_run(run_id)
+        recorded = self.find_run_place(run_id)
         if recorded is None or (recorded.run_dir != directory and Run(recorded.run_dir).exists("run.json")):
-            return False
-        values = {f"{part}_deleted_at": clock.to_utc(deletion.at), f"{part}_deleted_why": deletion.why}
+            return
+        values = {f"{part}_deleted_at": at, f"{part}_deleted_why": why}
         with self._begin_writing() as session:
             session.execute(update(RecordedRun).where(RecordedRun.run_id == run_id).values(**values))
-        return True
+
+    def list_deletions(self) -> dict[str, tuple[DeletedPart, str]]:
+        """Return what is recorded as deleted, and why, by the run's directory."""
+        of_run, of_tables = RecordedRun.run_deleted_why, RecordedRun.tables_deleted_why
+        chosen = select(RecordedRun.run_dir, of_run, of_tables).where(func.coalesce(of_run, of_tables).is_not(None))
+        with self._begin_reading() as session:
+            return {
+                directory: ("tables", str(why)) if why_run is None else ("run", why_run)
+                for directory, why_run, why in session.execute(chosen)
+            }
 
     def find_run(self, run_id: str) -> RecordedRun | None:
         """Return a run with its checks, measurements, anomaly counts and samples; None if it is not recorded."""
@@ -200,26 +208,28 @@ class History:
     def find_run_place(self, run_id: str) -> RunPlace | None:
         """Return the place of a run, or None if it is not recorded. Only the columns of `RunPlace` are read."""
         with self._begin_reading() as session:
-            row = session.execute(
-                select(
-                    RecordedRun.run_id,
-                    RecordedRun.scenario,
-                    RecordedRun.run_dir,
-                    RecordedRun.run_deleted_at,
-                    RecordedRun.run_deleted_why,
-                    RecordedRun.marks,
-                ).where(RecordedRun.run_id == run_id)
-            ).one_or_none()
+            row = session.scalar(
+                select(RecordedRun)
+                .where(RecordedRun.run_id == run_id)
+                .options(
+                    load_only(
+                        RecordedRun.run_id,
+                        RecordedRun.scenario,
+                        RecordedRun.run_dir,
+                        RecordedRun.run_deleted_at,
+                        RecordedRun.run_deleted_why,
+                        RecordedRun.marks,
+                    )
+                )
+            )
         if row is None:
             return None
-        is_deleted = row.run_deleted_at is not None
-        deletion = describe_run_deletion(row.run_deleted_at, row.run_deleted_why or "") if is_deleted else None
         marks = row.marks or ()
         return RunPlace(
             run_id=row.run_id,
             scenario=row.scenario,
             run_dir=row.run_dir,
-            deletion=deletion,
+            deletion=row.deletion if row.run_deleted_at is not None else None,
             worse=tuple(mark["reason"] for mark in marks if not mark["suspected"]),
             suspected=tuple(mark["reason"] for mark in marks if mark["suspected"]),
         )

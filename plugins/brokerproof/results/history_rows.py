@@ -27,7 +27,7 @@ from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, Judgement, read_judgement
-from brokerproof.run.records import RunDeletion, TablesDeletion, read_record
+from brokerproof.run.records import TablesDeletion, read_record
 from brokerproof.systems.registry import find_system
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
         "topology": topology.model_dump(mode="json"),
         "machine": run.facts.machine or describe_machine(),
     }
-    tables, whole = read_record(run, TablesDeletion), read_record(run, RunDeletion)
+    deletion = read_record(run, TablesDeletion)
     return RecordedRun(
         run_id=run.run_id,
         scenario=scenario.name,
@@ -82,10 +82,8 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
             **run.facts.versions,
             topology.system: scenario.version,
         },
-        tables_deleted_at=clock.to_utc(tables.at) if tables else None,
-        tables_deleted_why=tables.why if tables else None,
-        run_deleted_at=clock.to_utc(whole.at) if whole else None,
-        run_deleted_why=whole.why if whole else None,
+        tables_deleted_at=clock.to_utc(deletion.at) if deletion else None,
+        tables_deleted_why=deletion.why if deletion else None,
         checks=[
             RecordedCheck(
                 suite=str(suite),

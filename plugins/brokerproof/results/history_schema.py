@@ -14,7 +14,6 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
-from brokerproof.run.deletion import describe_run_deletion, describe_tables_deletion
 from brokerproof.run.measurement import Measurement
 
 
@@ -98,7 +97,8 @@ class RecordedRun(Base):
     # The digest of the parameters that must be equal for runs to compare (comparability.py).
     comparable: Mapped[str] = mapped_column(String(64))
     versions: Mapped[dict[str, str | None]] = mapped_column(JSON)
-    # When its tables of messages or its directory were deleted; the reason names the days and the setting.
+    # When its tables of messages or its directory were deleted; the reason names the days and the setting. Both are
+    # written before the first file is deleted.
     tables_deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     tables_deleted_why: Mapped[str | None] = mapped_column(Text)
     run_deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
@@ -124,9 +124,9 @@ class RecordedRun(Base):
     def deletion(self) -> str | None:
         """When and why the directory or its tables were deleted, as a sentence; None if they were not."""
         if self.run_deleted_at is not None:
-            return describe_run_deletion(self.run_deleted_at, self.run_deleted_why or "")
+            return f"its directory was deleted on {self.run_deleted_at:%Y-%m-%d}, {self.run_deleted_why}"
         if self.tables_deleted_at is not None:
-            return describe_tables_deletion(self.tables_deleted_at, self.tables_deleted_why or "")
+            return f"its tables were deleted on {self.tables_deleted_at:%Y-%m-%d}, {self.tables_deleted_why}"
         return None
 
     def count_anomaly(self, anomaly: str, *, legal: bool | None = None) -> int | None:

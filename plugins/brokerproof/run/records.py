@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeVar
 import fsspec
 from pydantic import Field
 
+from brokerproof import clock
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.strict_model import StrictModel, load_object, parse_strictly
@@ -214,7 +215,7 @@ class TableSeal(Record):
 
 
 class TablesDeletion(Record):
-    """The tables of messages are being deleted, or were deleted. Written before the first one is deleted."""
+    """The tables of messages and the records of clients are deleted. Written before the first file is deleted."""
 
     KIND = "tables_deletion"
 
@@ -222,16 +223,9 @@ class TablesDeletion(Record):
     why: str
     at: Moment
 
-
-class RunDeletion(Record):
-    """The run's directory is being deleted. Written before the first file is deleted, and deleted last."""
-
-    KIND = "run_deletion"
-
-    run_id: str
-    # Completes "its directory was deleted on DAY, …".
-    why: str
-    at: Moment
+    @property
+    def sentence(self) -> str:
+        return f"its tables were deleted on {clock.to_utc(self.at):%Y-%m-%d}, {self.why}"
 
 
 # The timeline

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import verify
 from brokerproof.experiment.guarantees import Suite
-from brokerproof.run.deletion import delete_tables
+from brokerproof.results.retention import MESSAGE_TABLES
 from brokerproof.run.judgement import JudgingFailure, read_judgement
 from brokerproof.run.records import PhaseTimes, TablesDeletion, read_record, write_record
 from brokerproof.run.series import RunSeries
@@ -74,7 +75,8 @@ def test_a_run_without_its_tables_keeps_the_judgement_that_it_has(spark, tmp_pat
     assert verify.main([str(tmp_path / "run")]) == 0
     judged = (tmp_path / "run/state/judgement.json").read_text()
     write_record(run, TablesDeletion(why="after 30 days (BROKERPROOF_KEEP_TABLES_DAYS)", at=1_767_225_600_000_000))
-    delete_tables(run)
+    for table in MESSAGE_TABLES:
+        shutil.rmtree(run.table(table), ignore_errors=True)
 
     assert verify.main([str(tmp_path / "run")]) == 1
 

@@ -34,10 +34,9 @@ from brokerproof.reports.messages.message_rows import (
     read_message_rows,
 )
 from brokerproof.reports.messages.message_sentence import compose_sentence
-from brokerproof.run.deletion import require_tables
 from brokerproof.run.directory import Run
 from brokerproof.run.fault_course import FaultCourse, follow_faults
-from brokerproof.run.records import Moment, TableSeal, read_record
+from brokerproof.run.records import Moment, TablesDeletion, TableSeal, read_record
 from brokerproof.run.seals import WRITERS, check_seals, has_files
 from brokerproof.run.strict_model import StrictModel
 from brokerproof.run.tables import AttemptOutcome, FaultState
@@ -83,7 +82,9 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
     Raises InputError if the run has no such producer or message, or if its tables of messages were deleted, and
     RunError if the run cannot be read.
     """
-    require_tables(run)
+    if (deletion := read_record(run, TablesDeletion)) is not None:
+        remedy = "`brokerproof history` shows the result of the run"
+        raise InputError(deletion.sentence, file=run.directory, remedy=remedy)
     evidence = _Evidence(run, checksums_up_to)
     found = {table: evidence.add(table, read_message_rows(run, table, producer, seq)) for table in _OF_MESSAGES}
     faults = evidence.add("faults", read_all_rows(run, "faults"))

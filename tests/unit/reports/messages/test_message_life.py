@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from brokerproof.reports.messages.message_events import Delivered, Event, FaultC
 from brokerproof.reports.messages.message_life import MessageLife, read_message_life
 from brokerproof.reports.messages.message_life_rows import tabulate_events
 from brokerproof.reports.messages.message_rows import read_message_rows
-from brokerproof.run.deletion import delete_tables
+from brokerproof.results.retention import MESSAGE_TABLES
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.records import LogsRead, TablesDeletion, TableSeal, remove_record, write_record
@@ -700,7 +701,8 @@ def test_parquet_of_spark_is_read(tmp_path: Path) -> None:
 def test_a_run_without_its_tables_has_no_message_to_show_and_says_since_when(tmp_path: Path) -> None:
     run = History().clean().write(tmp_path / "run")
     write_record(run, TablesDeletion(why="after 30 days (BROKERPROOF_KEEP_TABLES_DAYS)", at=1_767_225_600_000_000))
-    delete_tables(run)
+    for table in MESSAGE_TABLES:
+        shutil.rmtree(run.table(table), ignore_errors=True)
 
     with pytest.raises(InputError, match="its tables were deleted on 2026-01-01, after 30 days"):
         read_message_life(run, "p1", 1)
