@@ -16,7 +16,7 @@ from brokerproof.machine.processes import find_marked_processes
 from brokerproof.orchestration.airflow_answers import AirflowError, AirflowGoneError
 from brokerproof.orchestration.progress import Progress
 from brokerproof.orchestration.scenario_run import ScenarioRun, has_recorded_outcome, make_unknown_outcome
-from brokerproof.results.outcome_view import print_outcome
+from brokerproof.reports.outcome_view import print_outcome
 
 
 @dataclass(frozen=True, kw_only=True)

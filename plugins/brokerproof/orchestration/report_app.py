@@ -124,7 +124,7 @@ def _show_groups(scenario: str, request: Request, user: GetUserDep, by: GroupBy 
     _authorize(scenario, user)
     with _open_history() as history:
         try:
-            groups = history.group(scenario, by) if history else []
+            groups = history.group([scenario], by) if history else []
         except BrokerproofError as error:
             raise HTTPException(409, str(error)) from None
     return HTMLResponse(render_groups(scenario, by, groups, _page(request, draws=False)))

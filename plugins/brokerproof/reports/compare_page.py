@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from brokerproof.experiment.numbers import NOTHING, format_value
 from brokerproof.reports.pages import NOISE_WORDS, Page, render
-from brokerproof.results.numbers import NOTHING, format_value
 from brokerproof.results.regressions import RULE
 from brokerproof.results.run_difference import NumberDifference, RunDifference, WordDifference
 from brokerproof.results.run_groups import GroupBy

@@ -23,6 +23,7 @@ from xml.etree import ElementTree as ET
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.numbers import format_bounds, format_exactly
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.reports.sentence import describe_run
 from brokerproof.results.durations import read_trigger_time
@@ -141,20 +142,14 @@ def _describe_check(check: Check, suite: SuiteJudgement) -> Iterator[str]:
 def _describe_measurement(name: str, sample: Mapping[str, Any]) -> str:
     subject = f" of {sample['subject']}" if sample.get("subject") else ""
     unit, value = str(sample.get("unit") or ""), sample.get("value")
-    observed = "could not be measured" if value is None else f"is {_format_number(value)} {unit}".rstrip()
+    observed = "could not be measured" if value is None else f"is {format_exactly(value, unit)}"
     # If the scenario sets no bound, the metric's own bound is in force.
     minimum = METRICS[name].minimum if sample.get("minimum") is None else sample["minimum"]
     maximum = METRICS[name].maximum if sample.get("maximum") is None else sample["maximum"]
-    bounds = (("at least", minimum), ("at most", maximum))
-    limits = [f"{word} {_format_number(bound)} {unit}".rstrip() for word, bound in bounds if bound is not None]
+    limits = format_bounds(minimum, maximum, unit, write=format_exactly)
     demand = f", and has to be {' and '.join(limits)}" if limits else ""
     evidence = f": {sample['evidence']}" if sample.get("evidence") else ""
     return f"`{name}`{subject} {observed}{demand}{evidence}"
-
-
-def _format_number(value: Any) -> str:
-    # Infinity is a string here, because JSON has no number for it.
-    return f"{value:,.6g}" if isinstance(value, int | float) else str(value)
 
 
 def _describe_rows(check: Check, suite: SuiteJudgement) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.numbers import format_bounds, format_value
 from brokerproof.results.fault_spans import FaultSpan, read_fault_spans
-from brokerproof.results.numbers import format_value
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.deletion import describe_deletion
 from brokerproof.run.directory import Run
@@ -78,12 +78,7 @@ class RunReport:
 
 def describe_bounds(row: Measurement) -> str:
     """Return the bounds of a measurement in words; empty if it has none."""
-    parts = []
-    if row.minimum is not None:
-        parts.append(f"at least {format_value(row.minimum, row.unit)}")
-    if row.maximum is not None:
-        parts.append(f"at most {format_value(row.maximum, row.unit)}")
-    return " and ".join(parts)
+    return " and ".join(format_bounds(row.minimum, row.maximum, row.unit))
 
 
 def is_within(row: Measurement) -> bool | None:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from brokerproof.experiment.numbers import format_seconds
 from brokerproof.results.fault_spans import FaultSpan
-from brokerproof.results.numbers import format_seconds
 from brokerproof.run.observations import SampledMetric
 from brokerproof.run.series import RunSeries
 from brokerproof.run.tables import FaultState

@@ -305,12 +305,17 @@ class History:
             ]
         return compare_two_runs(a, b, earlier)
 
-    def group(self, scenario: str, by: GroupBy, limit: int = GROUPED_RUNS) -> list[RunGroup]:
-        """Return the last runs of a scenario in groups, the largest group first.
+    def group(self, scenarios: Sequence[str], by: GroupBy, limit: int = GROUPED_RUNS) -> list[RunGroup]:
+        """Return the last runs of scenarios in groups. The first group is the largest of the first scenario.
 
-        Raises InputError if the rule in the parameters of the newest run cannot be used.
+        Raises InputError if there are several scenarios and not settings to group them by, or if the rule in the
+        parameters of the newest run cannot be used.
         """
-        return group_runs(self.list_runs([scenario], limit=limit), by)
+        if len(scenarios) > 1 and by is not GroupBy.SETTINGS:
+            raise InputError(
+                "the runs of one scenario are grouped", field="--by", remedy="name one scenario, or group by settings"
+            )
+        return group_runs(self.list_runs(scenarios, limit=limit), by, scenario=scenarios[0])
 
     @contextmanager
     def _begin_writing(self) -> Iterator[Session]:

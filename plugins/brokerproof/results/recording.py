@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from brokerproof.errors import BrokerproofError
+from brokerproof.reports.latency_picture import PICTURE, draw_picture
 from brokerproof.results.history import open_history
-from brokerproof.results.latency_picture import PICTURE, draw_picture
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.outcome import Outcome

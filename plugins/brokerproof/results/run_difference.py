@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE, Worse
 from brokerproof.experiment.verdict import DECISIVE
+from brokerproof.results.comparability import Difference, list_differences, list_parameter_differences
 from brokerproof.results.history_schema import RecordedMeasurement, RecordedRun
 from brokerproof.results.regressions import (
     DEFAULT_RULE,
@@ -21,23 +23,15 @@ from brokerproof.results.regressions import (
     UsualValue,
     compute_allowed_change,
     find_values,
+    is_worse,
     read_rule,
 )
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.strict_model import StrictModel
 
-_SOURCES = ("scenario", "topology", "machine")
 # Fields that only describe the scenario and do not affect a run.
 _TEXTS = ("title", "description", "tags")
 _COUNT_UNIT = "messages"
-
-
-class SettingDifference(StrictModel):
-    """A field of the scenario, topology or machine, or a version, that differs. None means that it is not set."""
-
-    field: str
-    a: Any
-    b: Any
 
 
 class WordDifference(StrictModel):
@@ -78,8 +72,8 @@ class RunDifference(StrictModel):
     a: str
     b: str
     comparable: bool
-    settings: tuple[SettingDifference, ...]
-    versions: tuple[SettingDifference, ...]
+    settings: tuple[Difference, ...]
+    versions: tuple[Difference, ...]
     words: tuple[WordDifference, ...]
     counts: tuple[NumberDifference, ...]
     measurements: tuple[NumberDifference, ...]
@@ -99,47 +93,20 @@ def compare_two_runs(a: RecordedRun, b: RecordedRun, earlier: Iterable[RecordedR
         a=a.run_id,
         b=b.run_id,
         comparable=a.comparable == b.comparable,
-        settings=tuple(_list_settings(a.parameters, b.parameters)),
-        versions=tuple(_list_changes(a.versions, b.versions, "")),
+        settings=tuple(list_parameter_differences(_drop_texts(a.parameters), _drop_texts(b.parameters))),
+        versions=tuple(list_differences(a.versions, b.versions)),
         words=tuple(_list_words(a, b, groups)),
         counts=tuple(_list_counts(a, b, groups)),
         measurements=tuple(_list_measurements(a, b, groups)),
     )
 
 
-def _list_settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[SettingDifference]:
-    """Yield the settings that differ. A setting of the scenario that its topology repeats is yielded once."""
-    of_scenario: list[tuple[str, Any, Any]] = []
-    for source in _SOURCES:
-        sides = [
-            {name: value for name, value in (side.get(source) or {}).items() if name not in _TEXTS} for side in (a, b)
-        ]
-        for change in _list_changes(sides[0], sides[1], source):
-            below = (change.field.removeprefix(f"{source}."), change.a, change.b)
-            if source == "scenario":
-                of_scenario.append(below)
-            elif below in of_scenario:
-                continue
-            yield change
-
-
-def _list_changes(a: Mapping[str, Any], b: Mapping[str, Any], path: str) -> Iterator[SettingDifference]:
-    flat_a, flat_b = dict(_flatten(a, path)), dict(_flatten(b, path))
-    for field in dict.fromkeys([*flat_a, *flat_b]):
-        if flat_a.get(field) != flat_b.get(field):
-            yield SettingDifference(field=field, a=flat_a.get(field), b=flat_b.get(field))
-
-
-def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted field, plain value), with the index for items of a list of mappings. Empty values are left out."""
-    if isinstance(value, Mapping):
-        for name, each in value.items():
-            yield from _flatten(each, f"{path}.{name}" if path else str(name))
-    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
-        for index, each in enumerate(value):
-            yield from _flatten(each, f"{path}.{index}")
-    elif value or (value == 0 and value is not False):
-        yield path, value
+def _drop_texts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters without the fields that only describe the scenario and do not affect a run."""
+    return {
+        source: {name: value for name, value in (fields or {}).items() if name not in _TEXTS}
+        for source, fields in parameters.items()
+    }
 
 
 def _list_words(a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[RecordedRun]]) -> Iterator[WordDifference]:
@@ -231,9 +198,13 @@ def _compare_numbers(
     if unit not in MINIMUM_CHANGE:
         why = f"no minimum change is set for the unit `{unit}`"
     elif usual:
-        noise = max(compute_allowed_change(unit, _widen(each), tolerance) for each in usual)
+        noise = max(
+            # Each of the two runs has its own noise.
+            compute_allowed_change(unit, replace(each, spread=math.sqrt(2) * each.spread), tolerance)
+            for each in usual
+        )
         widest = max(usual, key=lambda each: each.spread)
-        why = f"{len(widest.values)} comparable runs before: {widest.median:.6g} ± {widest.spread:.3g} {unit}"
+        why = f"{len(widest.values)} comparable runs before: {widest.describe(unit)}"
         # If a run has no value, that is more than noise unless an earlier run also had none.
         missing_before = any(None in values for values in before)
         larger = not missing_before if difference is None else abs(difference) >= noise
@@ -245,25 +216,11 @@ def _compare_numbers(
         b=b,
         difference=difference,
         relative=difference / abs(a) if difference is not None and a else None,
-        worse=_is_worse(worse, a, b),
+        worse=is_worse(worse, a, b),
         noise=noise,
         larger_than_noise=larger,
         why=why,
     )
-
-
-def _widen(usual: UsualValue) -> UsualValue:
-    """Return the usual value with the spread of the difference between two such values."""
-    return UsualValue(values=usual.values, median=usual.median, spread=math.sqrt(2) * usual.spread)
-
-
-def _is_worse(worse: Worse | None, a: float | None, b: float | None) -> bool | None:
-    """Whether b is worse than a; None if neither direction is worse. A missing value is worse than any other."""
-    if worse is None:
-        return None
-    if a is None or b is None:
-        return b is None
-    return b < a if worse is Worse.LOWER else b > a
 
 
 def _explain_too_few(groups: Sequence[Sequence[RecordedRun]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from brokerproof.results.outcome_view import print_outcome
+from brokerproof.reports.outcome_view import print_outcome
 from rich.console import Console
 
 

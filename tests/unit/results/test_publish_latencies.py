@@ -9,8 +9,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from brokerproof.checks import load_scenario
-from brokerproof.results.latency_picture import draw_picture
-from brokerproof.results.outcome_view import print_outcome
+from brokerproof.reports.latency_picture import draw_picture
+from brokerproof.reports.outcome_view import print_outcome
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
 from rich.console import Console
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof.experiment.topology import Topology
-from brokerproof.results.outcome_view import print_outcome
+from brokerproof.reports.outcome_view import print_outcome
 from brokerproof.results.restarts import collect_restarts, describe_restarts
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run

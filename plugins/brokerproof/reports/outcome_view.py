@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.numbers import format_value
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.results.latency_picture import PICTURE
-from brokerproof.results.numbers import format_value
+from brokerproof.reports.latency_picture import PICTURE
 from brokerproof.results.restarts import describe_restarts
 from brokerproof.run.outcome import NodeRestarts
 

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.results.configurations import list_configurations
 from brokerproof.results.history import History
 from brokerproof.results.history_schema import MEASUREMENT_COLUMNS, RecordedRun
 from brokerproof.results.regressions import RunComparison
@@ -15,17 +14,8 @@ from brokerproof.run.counts import TOTALS
 
 
 def list_plain_runs(history: History, scenarios: Sequence[str], limit: int) -> list[dict[str, Any]]:
-    """Return the last runs, newest first, as plain values.
-
-    `variant` is the configuration of a run; None if no scenario is given, or if too many configurations are newer.
-    """
-    runs = history.list_runs(scenarios, limit)
-    variants = {
-        run.run_id: {"name": configuration.name, "differs": list(configuration.differences)}
-        for configuration in (list_configurations(runs, scenarios) if scenarios else [])
-        for run in configuration.runs
-    }
-    return [_make_plain(run, history.compare(run)) | {"variant": variants.get(run.run_id)} for run in runs]
+    """Return the last runs, newest first, as plain values."""
+    return [_make_plain(run, history.compare(run)) for run in history.list_runs(scenarios, limit)]
 
 
 def _make_plain(run: RecordedRun, comparison: RunComparison) -> dict[str, Any]:
