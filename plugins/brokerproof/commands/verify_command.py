@@ -55,11 +55,10 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         print_error(f"{error}; its output is in {file}")
     outcome = compose_outcome(run) if was_judged else record_outcome(run)
     write_run_file(run)
-    result = outcome.model_dump(mode="json")
-    print_outcome(result, {}, console if options.json else Console())
+    print_outcome(outcome, {}, console if options.json else Console())
     if options.json:
-        print_json(result)
-    return derive_exit_status(result)
+        print_json(outcome.model_dump(mode="json"))
+    return derive_exit_status(outcome)
 
 
 def _find_recorded_deletion(directory: Path) -> str | None:

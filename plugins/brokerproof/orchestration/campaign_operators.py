@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from brokerproof.errors import BrokerproofError, InputError, RunError
-from brokerproof.experiment.verdict import Verdict
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.orchestration.campaign_summary import summarize_outcomes, tabulate_outcomes
 from brokerproof.orchestration.run_id import make_run_id
 from brokerproof.orchestration.step import fail_with_sentence
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
+from brokerproof.run.outcome import BriefOutcome, make_unknown_outcome
 from brokerproof.settings import from_environment
 
 if TYPE_CHECKING:
@@ -58,15 +58,15 @@ class CampaignVerdictOperator(BaseOperator):
         for line in tabulate_outcomes(outcomes).splitlines():
             log.info(line)
         sentence = summarize_outcomes(outcomes)
-        if not outcomes or not all(each["met"] for each in outcomes):
+        if not outcomes or not all(each.met for each in outcomes):
             with fail_with_sentence(context):
                 raise RunError(sentence)
         log.info(sentence)
         return sentence
 
 
-def _read_outcome(scenario: str, directory: Path) -> dict[str, Any]:
+def _read_outcome(scenario: str, directory: Path) -> BriefOutcome:
     try:
-        return compose_outcome(Run(str(directory))).model_dump(mode="json")
+        return compose_outcome(Run(str(directory)))
     except BrokerproofError as error:
-        return {"scenario": scenario, "verdict": str(Verdict.UNKNOWN), "met": False, "why": str(error)}
+        return make_unknown_outcome(directory.name, scenario, directory, str(error))

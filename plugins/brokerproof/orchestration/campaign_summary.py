@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from brokerproof.experiment.numbers import NOTHING, format_value
+from brokerproof.run.outcome import BriefOutcome, Outcome
 
-def summarize_outcomes(outcomes: Sequence[dict[str, Any]]) -> str:
+
+def summarize_outcomes(outcomes: Sequence[BriefOutcome]) -> str:
     """Return one sentence: how many outcomes are expected, and the reason for each other verdict."""
-    unmet = [outcome for outcome in outcomes if not outcome["met"]]
+    unmet = [outcome for outcome in outcomes if not outcome.met]
     parts = [f"{len(outcomes) - len(unmet)} of {len(outcomes)} scenarios have the expected outcome"]
-    parts += [f"{outcome['scenario']} is {outcome['verdict']}: {outcome['why']}" for outcome in unmet]
+    parts += [f"{outcome.scenario} is {outcome.verdict}: {outcome.why}" for outcome in unmet]
     return "; ".join(parts)
 
 
-def tabulate_outcomes(outcomes: Sequence[dict[str, Any]]) -> str:
+def tabulate_outcomes(outcomes: Sequence[BriefOutcome]) -> str:
     table = Table(box=None)
     for name in ("scenario", "verdict", "expected", "as expected", "seconds", "why"):
         table.add_column(name, no_wrap=True)
     for outcome in outcomes:
-        expected = outcome.get("expected") or {}
-        total = (outcome.get("seconds") or {}).get("total")
+        whole = outcome if isinstance(outcome, Outcome) else None
         table.add_row(
-            outcome["scenario"],
-            outcome["verdict"],
-            str(expected.get("verdict", "–")),
-            "yes" if outcome["met"] else "NO",
-            "–" if total is None else f"{total:.0f}",
-            outcome["why"],
+            outcome.scenario,
+            outcome.verdict,
+            whole.expected.verdict if whole else NOTHING,
+            "yes" if outcome.met else "NO",
+            format_value(whole.seconds.total if whole else None),
+            outcome.why,
         )
     console = Console(width=500, color_system=None)
     with console.capture() as captured:

@@ -25,7 +25,6 @@ from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import format_bounds, format_exactly
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
-from brokerproof.reports.sentence import describe_run
 from brokerproof.results.durations import read_trigger_time
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
@@ -94,7 +93,7 @@ def _make_verdict_case(outcome: Outcome) -> _Case:
     return _Case(
         name="verdict",
         verdict=verdict,
-        message=describe_run(outcome),
+        message=outcome.sentences,
         detail=(*outcome.notes, f"run directory: {outcome.run_dir}", f"report: {outcome.report}"),
         seconds=outcome.seconds.total or 0,
     )

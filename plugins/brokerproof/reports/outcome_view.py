@@ -2,106 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.experiment.numbers import format_value
+from brokerproof.experiment.numbers import format_bounds, format_time, format_value
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.reports.latency_picture import PICTURE
-from brokerproof.results.restarts import describe_restarts
-from brokerproof.run.outcome import NodeRestarts
-
-_STYLES = {"passed": "green", "failed": "red", "unknown": "yellow", "no_data": "yellow"}
+from brokerproof.reports.verdict_style import VERDICT_STYLES
+from brokerproof.run.outcome import BriefOutcome, LatenciesByTime, NodeRestarts, Outcome
 
 
-def print_outcome(outcome: Mapping[str, Any], problems: Mapping[str, str], console: Console) -> None:
+def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: Console) -> None:
     """Print the verdict, the story, the counts, the measurements, and the paths of the run's directory and report.
 
     The reasons are left out if the verdict is `passed` as expected and there is a story. `problems` are sentences by
     failed task.
     """
 
-    def line(text: str) -> None:
-        console.print(text, highlight=False, soft_wrap=True)
+    def line(text: str | Text, style: str = "") -> None:
+        console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    verdict = str(outcome["verdict"])
-    met = "[green]as expected[/]" if outcome["met"] else "[red]not as expected[/]"
-    line(f"\n[bold]{outcome['scenario']}[/]: [bold {_STYLES.get(verdict, 'white')}]{verdict}[/], {met}")
-    if story := outcome.get("story"):
-        console.print(str(story), markup=False, highlight=False, soft_wrap=True)
-    if not story or verdict != Verdict.PASSED or not outcome["met"]:
-        console.print(str(outcome["why"]), markup=False, highlight=False, soft_wrap=True)
-    for note in outcome.get("notes") or ():
-        console.print(str(note), markup=False, highlight=False, soft_wrap=True)
+    whole = outcome if isinstance(outcome, Outcome) else None
+    met = ("as expected", "green") if outcome.met else ("not as expected", "red")
+    line(Text.assemble("\n", (outcome.scenario, "bold"), ": ", _format_verdict(outcome.verdict, "bold"), ", ", met))
+    if whole and whole.story:
+        line(whole.story)
+    if not (whole and whole.story and outcome.met and outcome.verdict is Verdict.PASSED):
+        line(outcome.why)
+    for note in whole.notes if whole else ():
+        line(note)
     for task, sentence in problems.items():
-        console.print(f"task {task} failed: {sentence}", style="red", markup=False, highlight=False, soft_wrap=True)
-    if counts := outcome.get("counts"):
-        console.print(_format_counts(counts), highlight=False, soft_wrap=True)
-    if suites := outcome.get("suites"):
-        line("suites: " + ", ".join(f"{name} [{_STYLES.get(was, 'white')}]{was}[/]" for name, was in suites.items()))
-    for name, why in (outcome.get("not_applicable") or {}).items():
-        line(f"not applicable: {name} ({why})")
-    for node in outcome.get("restarts") or ():
-        line(describe_restarts(NodeRestarts.model_validate(node)))
-    if recovery := outcome.get("recovery"):
-        console.print(_tabulate_recovery(recovery, outcome.get("bounds") or {}))
-    if latency := outcome.get("latency"):
-        console.print(_tabulate_latencies(latency, "publish latency, p50 and p99 in ms"))
-        if added := outcome.get("link"):
-            console.print(_tabulate_latencies(added, "of it the link's own, beyond its delay, p50 and p99 in ms"))
-        line(f"picture: {outcome['run_dir']}/{PICTURE}")
-    if seconds := outcome.get("seconds"):
-        line(_format_durations(seconds))
-    for name in ("run_dir", "report"):
-        if outcome.get(name):
-            line(f"{name.replace('_', ' ')}: {outcome[name]}")
+        line(f"task {task} failed: {sentence}", "red")
+    if whole:
+        line(_format_counts(whole))
+        if whole.suites:
+            suites = [Text(f"{name} ") + _format_verdict(verdict) for name, verdict in whole.suites.items()]
+            line(Text("suites: ") + Text(", ").join(suites))
+        for name, why in whole.not_applicable.items():
+            line(f"not applicable: {name} ({why})")
+        for node in whole.restarts:
+            line(describe_restarts(node))
+        if whole.recovery:
+            console.print(_tabulate_recovery(whole))
+        if whole.latency:
+            console.print(_tabulate_latencies(whole.latency, "publish latency, p50 and p99 in ms"))
+            if whole.link:
+                title = "of it the link's own, beyond its delay, p50 and p99 in ms"
+                console.print(_tabulate_latencies(whole.link, title))
+            line(f"picture: {whole.run_dir}/{PICTURE}")
+        steps = (f"{step} {took:.0f}" for step, took in whole.seconds.steps.items() if took is not None)
+        line(f"seconds: {format_value(whole.seconds.total)} ({', '.join(steps)})")
+    line(f"run dir: {outcome.run_dir}")
+    if whole:
+        line(f"report: {whole.report}")
 
 
-def _format_counts(counts: Mapping[str, Any]) -> str:
+def _format_verdict(verdict: Verdict, more: str = "") -> Text:
+    style = VERDICT_STYLES[verdict]
+    return Text(style.word, style=f"{more} {style.terminal}".strip())
+
+
+def _format_counts(outcome: Outcome) -> str:
+    totals = {name: count for name, count in outcome.counts.items() if isinstance(count, int)}
     parts = [
-        f"{counts[name]:,} {name}"
+        f"{totals[name]:,} {name}"
         for name in ("publishes", "acked", "unknown", "stored", "deliveries")
-        if counts.get(name) is not None
+        if name in totals
     ]
-    parts += [f"{counts['not_sent']:,} not sent"] if counts.get("not_sent") else []
+    parts += [f"{totals['not_sent']:,} not sent"] if totals.get("not_sent") else []
     for kind in ("illegal", "legal"):
-        parts += [f"{count:,} {name} ({kind})" for name, count in (counts.get(kind) or {}).items() if count]
+        found = outcome.counts.get(kind)
+        parts += [
+            f"{count:,} {name} ({kind})" for name, count in (found if isinstance(found, dict) else {}).items() if count
+        ]
     return "messages: " + (", ".join(parts) or "nothing was counted")
 
 
-def _tabulate_recovery(recovery: Mapping[str, Mapping[str, Any]], bounds: Mapping[str, Mapping[str, Any]]) -> Table:
+def describe_restarts(restarts: NodeRestarts) -> str:
+    """Return a sentence about the restarts of a node, without a full stop."""
+    ended = f"{restarts.node} ended by itself at {format_time(restarts.first_ended_at)} UTC"
+    if restarts.first_restarted_at is None:
+        return f"{ended} and was not started again by its service manager"
+    after_s = (restarts.first_restarted_at - restarts.first_ended_at) / 1e6
+    again = f"{ended} and was started again after {after_s:.0f} s"
+    if restarts.ended == 1:
+        return again
+    return f"{again}; in all it ended {restarts.ended} times and was started {restarts.restarted} times"
+
+
+def _tabulate_recovery(outcome: Outcome) -> Table:
     """Return a table with metrics as rows and faults as columns. The bounds in force follow the values."""
     table = Table(title="recovery", title_justify="left")
     table.add_column("metric")
-    for fault in recovery:
+    for fault in outcome.recovery:
         table.add_column(fault, justify="right")
-    names = dict.fromkeys(name for measured in recovery.values() for name in measured)
-    for name in names:
-        unit = METRICS[name].unit if name in METRICS else ""
-        values = (
-            format_value(recovery[fault].get(name), unit) + _format_bounds((bounds.get(fault) or {}).get(name))
-            for fault in recovery
-        )
-        table.add_row(name, *values, end_section=False)
-    if any(name in METRICS for name in names):
-        table.caption = "– is not measured"
+    for name in dict.fromkeys(name for measured in outcome.recovery.values() for name in measured):
+        cells = []
+        for fault, measured in outcome.recovery.items():
+            value = format_value(measured.get(name), METRICS[name].unit if name in METRICS else "")
+            bounds = format_bounds(*outcome.bounds.get(fault, {}).get(name, (None, None)))
+            cells.append(f"{value} ({', '.join(bounds)})" if bounds else value)
+        table.add_row(name, *cells)
+    table.caption = "– is not measured"
     return table
 
 
-def _format_bounds(bounds: Sequence[float | None] | None) -> str:
-    least, greatest = bounds or (None, None)
-    parts = [
-        *([] if least is None else [f"at least {format_value(least)}"]),
-        *([] if greatest is None else [f"at most {format_value(greatest)}"]),
-    ]
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _tabulate_latencies(latency: Mapping[str, Mapping[str, Mapping[str, Any]]], title: str) -> Table:
+def _tabulate_latencies(latency: LatenciesByTime, title: str) -> Table:
     """Return a table with faults and phases as rows, and clusters or ways as columns."""
     columns = list(dict.fromkeys(column for by_column in latency.values() for column in by_column))
     table = Table(title=title, title_justify="left")
@@ -113,9 +123,3 @@ def _tabulate_latencies(latency: Mapping[str, Mapping[str, Mapping[str, Any]]], 
         texts = ["–" if value is None else f"{value:,.1f}" for value in quantiles]
         table.add_row(when, *(" / ".join(pair) for pair in zip(texts[::2], texts[1::2], strict=True)))
     return table
-
-
-def _format_durations(seconds: Mapping[str, Any]) -> str:
-    steps = ", ".join(f"{step} {took:.0f}" for step, took in (seconds.get("steps") or {}).items() if took is not None)
-    total = seconds.get("total")
-    return f"seconds: {'–' if total is None else f'{total:.0f}'} ({steps})"
