@@ -10,7 +10,7 @@ from rich.console import Console
 from brokerproof.checks import check_suites
 from brokerproof.commands.exit_status import derive_exit_status
 from brokerproof.commands.output import print_error, print_json
-from brokerproof.errors import BrokerproofError, InputError, RunError
+from brokerproof.errors import BrokerproofError, InputError
 from brokerproof.reports.outcome_view import print_outcome
 from brokerproof.reports.run_file import write_run_file
 from brokerproof.results.history import open_recorded_history
@@ -18,7 +18,7 @@ from brokerproof.results.recording import record_outcome
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.deletion import require_tables
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import read_judgement
+from brokerproof.run.judgement import find_judgement
 from brokerproof.run.step_record import record_step
 from brokerproof.settings import Settings
 from brokerproof.spark.job_options import list_verify_options
@@ -40,7 +40,8 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
     require_tables(Run(str(directory)))
     check_suites(settings.expectations)
     run = Run(str(directory))
-    was_judged = _is_judged(run)
+    # The record of a failed judging is no judgement.
+    was_judged = find_judgement(run)[0] is not None
     console = Console(stderr=True)
     log: list[str] = []
     try:
@@ -69,15 +70,6 @@ def _find_recorded_deletion(directory: Path) -> str | None:
     with history:
         recorded = history.find_run(directory.name)
         return recorded.deletion if recorded is not None and recorded.run_dir == str(directory) else None
-
-
-def _is_judged(run: Run) -> bool:
-    """Whether the run has a judgement. The record of a failed judging does not count."""
-    try:
-        read_judgement(run)
-    except RunError:
-        return False
-    return True
 
 
 def _holds_run(directory: Path) -> bool:

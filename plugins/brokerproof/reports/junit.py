@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import format_bounds, format_exactly
@@ -28,7 +27,7 @@ from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.results.durations import read_trigger_time
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Check, Judgement, SuiteJudgement, read_judgement
+from brokerproof.run.judgement import Check, Judgement, SuiteJudgement, find_judgement
 from brokerproof.run.outcome import Outcome
 
 # The samples that a person reads. The run's table `anomalies` has all of them.
@@ -65,7 +64,9 @@ def render_junit(run: Run) -> str:
     """
     outcome = compose_outcome(run)
     suites = [("run", [_make_verdict_case(outcome)])]
-    suites += [(name, list(cases)) for name, cases in _list_suites(_find_judgement(run))]
+    # If there is no judgement, the outcome has the reason.
+    judgement, _ = find_judgement(run)
+    suites += [(name, list(cases)) for name, cases in _list_suites(judgement)]
     root = ET.Element("testsuites", name="brokerproof")
     for name, cases in suites:
         root.append(_make_suite(name, cases, run, outcome))
@@ -73,14 +74,6 @@ def render_junit(run: Run) -> str:
     ET.indent(root)
     text = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{_FORBIDDEN.sub(_escape_forbidden, text)}\n'
-
-
-def _find_judgement(run: Run) -> Judgement | None:
-    try:
-        return read_judgement(run)
-    except RunError:
-        # The outcome has the reason.
-        return None
 
 
 def _make_verdict_case(outcome: Outcome) -> _Case:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from brokerproof.errors import RunError
 from brokerproof.results.durations import find_verdict_time, read_trigger_time
 from brokerproof.results.history import History, open_recorded_history
 from brokerproof.results.history_database import HistoryError
@@ -15,7 +14,7 @@ from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.regressions import RunComparison
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Judgement, read_judgement
+from brokerproof.run.judgement import Judgement, find_judgement
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.strict_model import StrictModel
 
@@ -82,22 +81,15 @@ def make_run_document(run: Run, history: History | None, *, not_compared: str = 
             comparison = history.compare(recorded) if recorded else None
         except HistoryError as error:
             not_compared = str(error)
-    judgement, not_judged = _read_judgement(run)
+    judgement, not_judged = find_judgement(run)
     return RunDocument(
         outcome=compose_outcome(run),
         judgement=judgement,
-        not_judged=not_judged,
+        not_judged=not_judged or None,
         facts=_collect_facts(run, recorded),
         regressions=comparison,
         not_compared=None if comparison else not_compared,
     )
-
-
-def _read_judgement(run: Run) -> tuple[Judgement | None, str | None]:
-    try:
-        return read_judgement(run), None
-    except RunError as error:
-        return None, str(error)
 
 
 def _collect_facts(run: Run, recorded: RecordedRun | None) -> ReportedFacts:

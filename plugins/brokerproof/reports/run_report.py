@@ -12,7 +12,7 @@ from brokerproof.results.fault_spans import FaultSpan, read_fault_spans
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.deletion import describe_deletion
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Check, Judgement, read_judgement
+from brokerproof.run.judgement import Check, Judgement, find_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import read_record
@@ -95,13 +95,9 @@ def read_run_report(run: Run) -> RunReport:
 
     Raises RunError or InputError if run.json cannot be used.
     """
-    problems: list[str] = []
     outcome = compose_outcome(run)
-    judgement: Judgement | None = None
-    try:
-        judgement = read_judgement(run)
-    except RunError as error:
-        problems.append(str(error))
+    judgement, problem = find_judgement(run)
+    problems = [problem]
     spans: list[FaultSpan] = []
     segments: list[Segments] = []
     series: RunSeries | None = None

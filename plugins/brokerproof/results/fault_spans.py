@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from brokerproof.experiment.fault import Fault
-from brokerproof.experiment.scenario import Scenario
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.targets import read_doubts_about_targets
 from brokerproof.run.directory import Run
@@ -69,12 +67,6 @@ def read_fault_spans(run: Run) -> list[FaultSpan]:
         if state not in span.at or state is FaultState.RECOVERED:
             span.at[state], span.evidence[state] = row["at"], row["evidence"] or ""
     return list(spans.values())
-
-
-def list_faults_without_effect(scenario: Scenario, spans: list[FaultSpan]) -> Iterator[str]:
-    """Return the names of the scenario's faults that never took effect."""
-    effective = {span.name for span in spans if FaultState.EFFECTIVE in span.at}
-    return (fault.name for fault in scenario.faults if fault.name not in effective)
 
 
 def _describe_targets(fault: Fault | None, names: tuple[str, ...]) -> str:
