@@ -12,6 +12,8 @@ from brokerproof.results.history_schema import MEASUREMENT_COLUMNS, RecordedRun
 from brokerproof.results.regressions import RunComparison
 from brokerproof.run.counts import TOTALS
 
+_NAMES = ("run_id", "scenario", "topology", "runtime", "system", "system_version", "guarantee")
+
 
 def list_plain_runs(history: History, scenarios: Sequence[str], limit: int) -> list[dict[str, Any]]:
     """Return the last runs, newest first, as plain values."""
@@ -20,13 +22,7 @@ def list_plain_runs(history: History, scenarios: Sequence[str], limit: int) -> l
 
 def _make_plain(run: RecordedRun, comparison: RunComparison) -> dict[str, Any]:
     return {
-        "run_id": run.run_id,
-        "scenario": run.scenario,
-        "topology": run.topology,
-        "runtime": run.runtime,
-        "system": run.system,
-        "system_version": run.system_version,
-        "guarantee": run.guarantee,
+        **{name: getattr(run, name) for name in _NAMES},
         "started_at": run.started_at.isoformat(),
         "finished_at": run.finished_at.isoformat() if run.finished_at else None,
         "verdict": run.verdict,
@@ -50,11 +46,5 @@ def _make_plain(run: RecordedRun, comparison: RunComparison) -> dict[str, Any]:
         "tables_deleted_at": run.tables_deleted_at.isoformat() if run.tables_deleted_at else None,
         "run_deleted_at": run.run_deleted_at.isoformat() if run.run_deleted_at else None,
         "deletion": run.deletion,
-        "regressions": {
-            "marks": [asdict(mark) for mark in comparison.marks],
-            "suspicions": [asdict(suspicion) for suspicion in comparison.suspicions],
-            "notes": list(comparison.notes),
-            "compared_with": list(comparison.compared_with),
-            "changed_versions": list(comparison.changed_versions),
-        },
+        "regressions": {name: value for name, value in asdict(comparison).items() if name != "run_id"},
     }

@@ -50,7 +50,6 @@ class RunReport:
     run: Run
     outcome: Outcome
     judgement: Judgement | None
-    story: str
     spans: Sequence[FaultSpan]
     series: RunSeries | None
     segments: Sequence[Segments]
@@ -120,7 +119,6 @@ def read_run_report(run: Run) -> RunReport:
         run=run,
         outcome=outcome,
         judgement=judgement,
-        story=outcome.story,
         spans=spans,
         series=series,
         segments=segments,
