@@ -28,9 +28,8 @@ from brokerproof.errors import BrokerproofError
 from brokerproof.orchestration.run_id import derive_run_id
 from brokerproof.orchestration.task_logs import find_task_logs
 from brokerproof.reports.campaign_page import render_campaign, render_campaigns
-from brokerproof.reports.compare_page import render_choice, render_comparison
+from brokerproof.reports.compare_page import render_choice, render_comparison, render_groups
 from brokerproof.reports.exports import EXPORTS
-from brokerproof.reports.groups_page import render_groups
 from brokerproof.reports.messages.message_life import read_message_life
 from brokerproof.reports.messages.message_page import render_message_page
 from brokerproof.reports.metrics import render_metrics

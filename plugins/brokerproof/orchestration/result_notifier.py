@@ -25,8 +25,7 @@ from brokerproof.orchestration.notification_rules import (
     make_notification,
     read_rules,
 )
-from brokerproof.results.history import open_recorded_history
-from brokerproof.results.regressions import RunComparison
+from brokerproof.results.history import compare_recorded_run
 from brokerproof.run.directory import Run
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import NotificationAttempt, read_record, write_record
@@ -146,7 +145,11 @@ def tell_of_result(run: Run, outcome: Outcome, context: Context) -> None:
     try:
         rules = read_rules(from_environment())
         if rules:
-            notification = make_notification(outcome, _compare(run, problems))
+            _, comparison, problem = compare_recorded_run(run.run_id)
+            if problem:
+                problems.append(f"whether the run is worse than those before it is not known: {problem}")
+                log.error(problems[-1])
+            notification = make_notification(outcome, comparison)
             ResultNotifier(run=run, notification=notification, rules=rules)(context)
     except (Exception, SystemExit, AirflowTaskTimeout) as error:
         log.exception("somebody was not told of the result, and the verdict stands")
@@ -156,20 +159,3 @@ def tell_of_result(run: Run, outcome: Outcome, context: Context) -> None:
             context["ti"].xcom_push(key=NOTIFICATION_PROBLEM, value="; ".join(problems))
         except Exception:
             log.exception("that somebody was not told could not be stored as an XCom either")
-
-
-def _compare(run: Run, problems: list[str]) -> RunComparison | None:
-    """Compare the run with earlier runs. If the history cannot, add a sentence to `problems` and return None."""
-    try:
-        history = open_recorded_history()
-        if history is None:
-            raise RunError("there is no history")
-        with history:
-            recorded = history.find_run(run.run_id)
-            if recorded is None:
-                raise RunError(f"the history in {history.database} has no run {run.run_id}")
-            return history.compare(recorded)
-    except BrokerproofError as error:
-        log.exception("whether the run is worse than those before it is not known")
-        problems.append(f"whether the run is worse than those before it is not known: {error}")
-        return None

@@ -18,7 +18,7 @@ from sqlalchemy import URL, Engine, delete, func, select, update
 from sqlalchemy.orm import Session, aliased, selectinload
 
 from brokerproof import clock
-from brokerproof.errors import InputError
+from brokerproof.errors import BrokerproofError, InputError
 from brokerproof.experiment.verdict import DECISIVE
 from brokerproof.results.campaigns import Campaign, select_campaigns
 from brokerproof.results.held_rates import AskedRate, make_asked_rate
@@ -64,6 +64,22 @@ def open_recorded_history() -> History | None:
     if database.get_backend_name() == "sqlite" and not Path(database.database or "").expanduser().exists():
         return None
     return open_history()
+
+
+def compare_recorded_run(run_id: str) -> tuple[RecordedRun | None, RunComparison | None, str]:
+    """Return a run in the history of this machine's settings, its comparison, and the reason if one of them is None."""
+    recorded: RecordedRun | None = None
+    try:
+        history = open_recorded_history()
+        if history is None:
+            return None, None, "this machine has no history yet"
+        with history:
+            recorded = history.find_run(run_id)
+            if recorded is None:
+                return None, None, f"the history in {history.database} has no run {run_id}"
+            return recorded, history.compare(recorded), ""
+    except BrokerproofError as error:
+        return recorded, None, str(error)
 
 
 def _find_database(url: str | None, path: Path | None) -> URL:

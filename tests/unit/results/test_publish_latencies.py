@@ -5,25 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from brokerproof.checks import load_scenario
-from brokerproof.experiment.metrics import METRICS
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
 from brokerproof.run.measurement import Measurement
+from planted_runs import make_measurement
 
 ROOT = Path(__file__).parents[3]
-
-
-def make_row(metric: str, subject: str, value: float | None) -> Measurement:
-    return Measurement(
-        run_id="r",
-        suite=METRICS[metric].suite,
-        metric=metric,
-        subject=subject,
-        value=value,
-        unit="ms",
-        minimum=None,
-        maximum=None,
-        evidence="so",
-    )
 
 
 def scenario(name: str):
@@ -32,17 +18,18 @@ def scenario(name: str):
 
 def measured(**values: float | None) -> list[Measurement]:
     subjects = {name.replace("__", "/"): value for name, value in values.items()}
-    return [make_row("publish_latency_p50_ms", subject, value) for subject, value in subjects.items()] + [
-        make_row("publish_latency_p99_ms", subject, None if value is None else value * 2)
+    return [
+        make_measurement("r", metric, value and value * factor, subject=subject)
+        for metric, factor in (("publish_latency_p50_ms", 1), ("publish_latency_p99_ms", 2))
         for subject, value in subjects.items()
     ]
 
 
 def test_link_latencies_are_collected_by_way() -> None:
     rows = [
-        make_row("link_added_p50_ms", "eu>us/at_5_ms", 0.1),
-        make_row("link_added_p99_ms", "eu>us/at_5_ms", 4.0),
-        make_row("link_added_p99_ms", "us>eu/impact", 9.0),
+        make_measurement("r", "link_added_p50_ms", 0.1, subject="eu>us/at_5_ms"),
+        make_measurement("r", "link_added_p99_ms", 4.0, subject="eu>us/at_5_ms"),
+        make_measurement("r", "link_added_p99_ms", 9.0, subject="us>eu/impact"),
     ]
     assert collect_link_latencies(scenario("sync_write_latency"), rows) == {
         "at_5_ms": {"eu>us": {"p50_ms": 0.1, "p99_ms": 4.0}}
@@ -55,7 +42,7 @@ def test_publish_latencies_are_collected_by_cluster() -> None:
         scenario("sync_write_latency"),
         [
             *measured(steady=3, steady__stretched=4.0, steady__local=2.0, at_5_ms__stretched=14.0, impact__local=9),
-            make_row("rto_s", "at_5_ms", 0),
+            make_measurement("r", "rto_s", 0, subject="at_5_ms"),
         ],
     )
     assert found["steady"] == {"stretched": {"p50_ms": 4.0, "p99_ms": 8.0}, "local": {"p50_ms": 2.0, "p99_ms": 4.0}}
