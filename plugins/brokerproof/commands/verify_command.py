@@ -11,8 +11,8 @@ from brokerproof.checks import check_suites
 from brokerproof.commands.exit_status import derive_exit_status
 from brokerproof.commands.output import print_error, print_json
 from brokerproof.errors import BrokerproofError, InputError
+from brokerproof.reports.exports import write_run_file
 from brokerproof.reports.outcome_view import print_outcome
-from brokerproof.reports.run_file import write_run_file
 from brokerproof.results.history import open_recorded_history
 from brokerproof.results.recording import record_outcome
 from brokerproof.results.run_outcome import compose_outcome

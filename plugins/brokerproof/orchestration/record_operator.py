@@ -43,7 +43,7 @@ class RecordOperator(StepOperator):
 
     def _write_report(self, run: Run) -> None:
         """Raises AirflowFailException if the report cannot be written. The run is already recorded then."""
-        from brokerproof.reports.run_file import write_run_file
+        from brokerproof.reports.exports import write_run_file
 
         try:
             log.info("report: %s", write_run_file(run))

@@ -11,8 +11,8 @@ import pytest
 from brokerproof.checks import load_scenario
 from brokerproof.directories import Directories
 from brokerproof.errors import BrokerproofError
+from brokerproof.reports.exports import write_run_file
 from brokerproof.reports.latency_picture import PICTURE, draw_picture
-from brokerproof.reports.run_file import write_run_file
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from planted_runs import plant_run
