@@ -9,8 +9,7 @@ from rich.console import Console
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import print_json
 from brokerproof.errors import InputError, shorten
-from brokerproof.reports.history_json import list_plain_runs
-from brokerproof.reports.history_view import print_difference, print_groups, print_history
+from brokerproof.reports.history_view import list_plain_runs, print_difference, print_groups, print_history
 from brokerproof.results.history import History, open_history
 from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.run_groups import GROUPED_RUNS, GroupBy

@@ -1,8 +1,10 @@
-"""The history on a terminal: the last runs, runs in groups, and two runs side by side."""
+"""The history as `brokerproof history` prints it: the last runs, also as JSON, runs in groups, and two runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,13 +17,16 @@ from brokerproof.experiment.verdict import Verdict
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.reports.verdict_style import VERDICT_STYLES
 from brokerproof.results.history import History
-from brokerproof.results.history_schema import RecordedRun
+from brokerproof.results.history_schema import MEASUREMENT_COLUMNS, RecordedRun
 from brokerproof.results.regressions import RunComparison
 from brokerproof.results.run_difference import RunDifference
 from brokerproof.results.run_groups import MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
+from brokerproof.run.counts import TOTALS
 
 # The line stays short even if the scenario was rewritten and every parameter differs.
 _MAX_DIFFERENCES = 4
+# The columns of a run that are the same in JSON.
+_PLAIN = ("run_id", "scenario", "topology", "runtime", "system", "system_version", "guarantee")
 
 
 def print_history(history: History, scenarios: Sequence[str], limit: int, console: Console) -> None:
@@ -219,3 +224,38 @@ def _format_answer(larger: bool | None, *, worse: bool | None = None) -> Text:
         return Text("no", style="dim")
     direction = {True: ", worse", False: ", better", None: ""}[worse]
     return Text(f"yes{direction}", style="red" if worse else "green" if worse is False else "bold")
+
+
+def list_plain_runs(history: History, scenarios: Sequence[str], limit: int) -> list[dict[str, Any]]:
+    """Return the last runs, newest first, as plain values."""
+    return [_make_plain(run, history.compare(run)) for run in history.list_runs(scenarios, limit)]
+
+
+def _make_plain(run: RecordedRun, comparison: RunComparison) -> dict[str, Any]:
+    return {
+        **{name: getattr(run, name) for name in _PLAIN},
+        "started_at": run.started_at.isoformat(),
+        "finished_at": run.finished_at.isoformat() if run.finished_at else None,
+        "verdict": run.verdict,
+        "expected": run.expected_verdict,
+        "met": run.met,
+        "why": run.why,
+        "suites": dict(run.suites),
+        "not_applicable": sorted(row.expectation for row in run.checks if row.verdict == Verdict.NOT_APPLICABLE),
+        "counts": {
+            **{name: getattr(run, name) for name in TOTALS},
+            "legal": {row.anomaly: row.count for row in run.anomaly_counts if row.legal},
+            "illegal": {row.anomaly: row.count for row in run.anomaly_counts if not row.legal},
+        },
+        "measurements": [
+            {name: getattr(row, name) for name in MEASUREMENT_COLUMNS if name != "suite"} for row in run.measurements
+        ],
+        "seconds": {"total": run.total_s, "phases": run.phases_s, "overhead": run.overhead_s},
+        "versions": dict(run.versions),
+        "run_dir": run.run_dir,
+        "report": run.report,
+        "tables_deleted_at": run.tables_deleted_at.isoformat() if run.tables_deleted_at else None,
+        "run_deleted_at": run.run_deleted_at.isoformat() if run.run_deleted_at else None,
+        "deletion": run.deletion,
+        "regressions": {name: value for name, value in asdict(comparison).items() if name != "run_id"},
+    }

@@ -6,8 +6,7 @@ import io
 import json
 
 import pytest
-from brokerproof.reports.history_json import list_plain_runs
-from brokerproof.reports.history_view import print_history
+from brokerproof.reports.history_view import list_plain_runs, print_history
 from brokerproof.run.records import StepProblem, write_record
 from rich.console import Console
 
