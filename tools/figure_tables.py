@@ -62,7 +62,7 @@ def tabulate_datacenter_loss(runs: MeasuredRuns) -> RowMakers:
         return f"{run.count_anomaly('stored_out_of_order') + run.count_anomaly('delivered_out_of_order'):,}"
 
     return {
-        "messages published / acked": make_row(lambda run: f"{run.outcome['counts']['messages']:,} / {run.acked}"),
+        "messages published / acked": make_row(lambda run: f"{run.judgement.counts.messages:,} / {run.acked}"),
         "lost": make_row(lambda run: f"{run.count_anomaly('lost'):,}"),
         "stored twice (legal under at-least-once)": make_row(lambda run: f"{run.count_anomaly('stored_twice'):,}"),
         "delivered twice (legal)": make_row(lambda run: f"{run.count_anomaly('delivered_twice'):,}"),
@@ -75,7 +75,7 @@ def tabulate_datacenter_loss(runs: MeasuredRuns) -> RowMakers:
         "time to re-replicate": make_row(read_worst("rereplicate_s")),
         "longest time between two samples": make_row(lambda run: _format_seconds(run.values["sampling_gap_s", "run"])),
         "wall time, and the part of the phases in it": make_row(
-            lambda run: f"{run.outcome['seconds']['total']:.0f} s, {run.outcome['seconds']['phases']:.0f} s"
+            lambda run: f"{run.outcome.seconds.total:.0f} s, {run.outcome.seconds.phases:.0f} s"
         ),
     }
 
@@ -95,7 +95,7 @@ def tabulate_second_architecture(runs: MeasuredRuns) -> RowMakers:
         "RPO: acked, and no cluster holds it any more": make_row(
             lambda run: f"{read_metric(run, 'rpo_messages'):,.0f} messages, {read_metric(run, 'rpo_s'):.1f} s"
         ),
-        "verdict": make_row(lambda run: str(run.outcome["verdict"])),
+        "verdict": make_row(lambda run: str(run.outcome.verdict)),
         "stored twice": make_row(lambda run: f"{run.count_anomaly('stored_twice'):,}"),
         "longest gap in acks": make_row(lambda run: _format_seconds(run.find_worst("longest_ack_gap_s"))),
     }
@@ -106,7 +106,7 @@ def tabulate_sessions(runs: MeasuredRuns) -> RowMakers:
 
     def make_row(name: str, overrides: Mapping[str, Any]) -> RowMaker:
         def read() -> Sequence[str]:
-            values = runs.find_last(name, overrides).outcome["recovery"]["eu_destroyed"]
+            values = runs.find_last(name, overrides).outcome.recovery["eu_destroyed"]
             metrics = ("detect_s", "reassign_s", "first_ack_s", "rto_s", "rereplicate_s")
             return [f"{values[one]:.0f} s" if one == "rto_s" else _format_seconds(values.get(one)) for one in metrics]
 
@@ -169,7 +169,7 @@ def tabulate_latencies(runs: MeasuredRuns) -> RowMakers:
     def make_row(subject: str) -> RowMaker:
         def read() -> Sequence[str]:
             result = runs.find_last("sync_write_latency").outcome
-            publish, link = result["latency"][subject], result["link"][subject]["eu>us"]
+            publish, link = result.latency[subject], result.link[subject]["eu>us"]
             return [
                 *(f"{each['p50_ms']:.1f} and {each['p99_ms']:.0f}" for each in publish.values()),
                 f"{link['p50_ms']:.2f} and {link['p99_ms']:.0f}",

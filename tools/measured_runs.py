@@ -11,11 +11,13 @@ from typing import Any
 
 from brokerproof.checks import load_scenario
 from brokerproof.errors import BrokerproofError
+from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.results.comparability import compute_digest
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import read_judgement
+from brokerproof.run.judgement import Judgement, read_judgement
+from brokerproof.run.outcome import Outcome
 from brokerproof.settings import Settings
 
 
@@ -30,32 +32,35 @@ class MeasuredRun:
     run: Run
 
     @cached_property
-    def outcome(self) -> Mapping[str, Any]:
-        return compose_outcome(self.run).model_dump(mode="json")
+    def outcome(self) -> Outcome:
+        return compose_outcome(self.run)
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        return read_judgement(self.run)
 
     @cached_property
     def values(self) -> Mapping[tuple[str, str], float | None]:
         """The measured values by (metric, subject); the subject may be empty."""
-        return {(row.metric, row.subject or ""): row.value for row in read_judgement(self.run).measurements}
+        return {(row.metric, row.subject or ""): row.value for row in self.judgement.measurements}
 
     @cached_property
     def evidence(self) -> Mapping[tuple[str, str], str]:
         """The evidence of each measurement, with the same keys as `values`."""
-        return {(row.metric, row.subject or ""): row.evidence for row in read_judgement(self.run).measurements}
+        return {(row.metric, row.subject or ""): row.evidence for row in self.judgement.measurements}
 
     @property
     def acked(self) -> str:
         """The number of acked messages as text."""
-        return f"{self.outcome['counts']['acked']:,}"
+        return f"{self.judgement.counts.acked:,}"
 
     def count_anomaly(self, anomaly: str) -> int:
         """Return the number of anomalies of a kind, legal and illegal together."""
-        counts = self.outcome["counts"]
-        return int(counts["legal"][anomaly] + counts["illegal"][anomaly])
+        return self.judgement.counts.count_anomaly(Anomaly(anomaly))
 
     def read_metric(self, metric: str) -> dict[str, float | None]:
         """Return the values of a recovery metric by fault."""
-        return {fault: values.get(metric) for fault, values in self.outcome["recovery"].items()}
+        return {fault: values.get(metric) for fault, values in self.outcome.recovery.items()}
 
     def find_worst(self, metric: str) -> float | None:
         """Return the largest value of a recovery metric over all faults, or None if it was not measured."""
@@ -102,7 +107,7 @@ class MeasuredRuns:
                 {"scenario": run.facts.scenario, "topology": run.facts.topology}
             ):
                 measured = MeasuredRun(run)
-                if measured.outcome["met"]:
+                if measured.outcome.met:
                     return measured
         options = "".join(
             f" --set {shlex.quote(f'{path}={json.dumps(value)}')}" for path, value in (overrides or {}).items()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from brokerproof.errors import InputError
-from brokerproof.results.latency_picture import PICTURE
+from brokerproof.reports.latency_picture import PICTURE
 from brokerproof.settings import from_environment
 from figure_tables import TABLES, RowMakers
 from measured_runs import MeasuredRuns, NoRunError

@@ -131,19 +131,19 @@ def build_parser() -> argparse.ArgumentParser:
 
     add_command("scenarios", "list the scenarios and check every file")
 
-    history = add_command("history", "show earlier runs, what got worse, and what settings changed")
+    history = add_command("history", "show earlier runs and what got worse; compare two runs, versions or settings")
     history.add_argument(
         "scenarios", nargs="*", metavar="SCENARIO", help="only the runs of this one, or of several side by side"
     )
     history.add_argument("--limit", type=_parse_positive, default=20, metavar="N", help="at most so many runs (20)")
 
     history.add_argument(
-        "--compare", nargs=2, metavar="RUN_ID", help="two runs: what was set and what came out otherwise"
+        "--compare", nargs=2, metavar="RUN_ID", help="two runs: different settings and different results"
     )
     history.add_argument(
         "--by",
         choices=["version", "settings", "system", "runtime"],
-        help="the last runs of one scenario over its versions, settings, systems or runtimes",
+        help="the last runs of one scenario in groups: by settings, also those of several scenarios",
     )
 
     report = add_command("report", "write a run's report as a page, JUnit XML, JSON and a badge")

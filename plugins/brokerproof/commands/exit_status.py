@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any
 
 from brokerproof.experiment.verdict import Verdict
+from brokerproof.run.outcome import BriefOutcome
 
 
 class ExitStatus(IntEnum):
@@ -20,9 +19,9 @@ class ExitStatus(IntEnum):
     INTERRUPTED = 130
 
 
-def derive_exit_status(outcome: Mapping[str, Any]) -> ExitStatus:
+def derive_exit_status(outcome: BriefOutcome) -> ExitStatus:
     """Return `OK` for the expected outcome, else `UNKNOWN` for unknown or no data, else `NOT_EXPECTED`."""
-    if outcome["met"]:
+    if outcome.met:
         return ExitStatus.OK
-    undecided = outcome["verdict"] in (Verdict.UNKNOWN, Verdict.NO_DATA)
+    undecided = outcome.verdict in (Verdict.UNKNOWN, Verdict.NO_DATA)
     return ExitStatus.UNKNOWN if undecided else ExitStatus.NOT_EXPECTED

@@ -1,4 +1,4 @@
-"""`history`: shows earlier runs with regressions and effects of settings, or compares two runs, or groups runs."""
+"""`history`: shows earlier runs with their regressions, or compares two runs, or groups of runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from rich.console import Console
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import print_json
 from brokerproof.errors import InputError, shorten
+from brokerproof.reports.history_view import list_plain_runs, print_difference, print_groups, print_history
 from brokerproof.results.history import History, open_history
-from brokerproof.results.history_json import list_plain_runs
 from brokerproof.results.history_schema import RecordedRun
-from brokerproof.results.history_table import print_history
-from brokerproof.results.run_difference_view import print_difference
 from brokerproof.results.run_groups import GROUPED_RUNS, GroupBy
-from brokerproof.results.run_groups_view import print_groups
 from brokerproof.settings import Settings
 
 
@@ -28,7 +25,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         raise InputError(
             "two runs are compared whatever their scenarios", field="--compare", remedy="leave out the scenarios"
         )
-    if options.by and (len(options.scenarios) != 1 or options.compare):
+    if options.by and (options.compare or not options.scenarios):
         raise InputError("the runs of one scenario are grouped", field="--by", remedy="name one scenario, and no run")
     with open_history() as history:
         if options.by:
@@ -48,7 +45,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
 
 def _print_groups(history: History, options: argparse.Namespace) -> None:
     by = GroupBy(options.by)
-    groups = history.group(options.scenarios[0], by, limit=max(options.limit, GROUPED_RUNS))
+    groups = history.group(options.scenarios, by, limit=max(options.limit, GROUPED_RUNS))
     if options.json:
         print_json([group.model_dump(mode="json") for group in groups])
     else:

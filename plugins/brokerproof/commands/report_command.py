@@ -7,10 +7,8 @@ import argparse
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import print_error, print_json
 from brokerproof.commands.run_location import make_absolute, open_run
-from brokerproof.errors import RunError
 from brokerproof.reports.exports import write_exports
-from brokerproof.run.directory import Run
-from brokerproof.run.judgement import read_judgement
+from brokerproof.run.judgement import find_judgement
 from brokerproof.settings import Settings
 
 
@@ -18,7 +16,9 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
     """Write the files and print their paths. If the run was not judged, print an error too and return UNKNOWN."""
     run = open_run(options.run_directory)
     files = write_exports(run, make_absolute(options.output) if options.output else run.path("report"))
-    problem = _explain_unjudged(run)
+    _, reason = find_judgement(run)
+    again = "(try `brokerproof verify`)"
+    problem = f"run {run.run_id} was not judged, and its report says no more: {reason} {again}" if reason else None
     if problem:
         print_error(problem)
     if options.json:
@@ -27,11 +27,3 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         for location in files.values():
             print(location)
     return ExitStatus.UNKNOWN if problem else ExitStatus.OK
-
-
-def _explain_unjudged(run: Run) -> str | None:
-    try:
-        read_judgement(run)
-    except RunError as error:
-        return f"run {run.run_id} was not judged, and its report says no more: {error} (try `brokerproof verify`)"
-    return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -15,15 +14,16 @@ from brokerproof.commands.output import print_json
 from brokerproof.machine.processes import find_marked_processes
 from brokerproof.orchestration.follow.client import AirflowError, AirflowGoneError
 from brokerproof.orchestration.follow.progress import Progress
-from brokerproof.orchestration.follow.scenario_run import ScenarioRun, has_recorded_outcome, make_unknown_outcome
-from brokerproof.results.outcome_view import print_outcome
+from brokerproof.orchestration.follow.scenario_run import ScenarioRun, has_recorded_outcome
+from brokerproof.reports.outcome_view import print_outcome
+from brokerproof.run.outcome import BriefOutcome, make_unknown_outcome
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchEnd:
     """The result of watching a run."""
 
-    outcome: Mapping[str, Any]
+    outcome: BriefOutcome
     status: ExitStatus
     # {task id: sentence with the reason} for the tasks that could not do their work.
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -68,7 +68,7 @@ def print_end(end: WatchEnd, console: Console, *, json: bool) -> None:
     if end.status is not ExitStatus.INTERRUPTED:
         print_outcome(end.outcome, end.problems, console if json else Console())
     if json:
-        print_json(end.outcome)
+        print_json(end.outcome.model_dump(mode="json"))
 
 
 def _watch_until_end(

@@ -10,14 +10,14 @@ from rich.console import Console
 from brokerproof.checks import check_suites
 from brokerproof.commands.exit_status import derive_exit_status
 from brokerproof.commands.output import print_error, print_json
-from brokerproof.errors import BrokerproofError, InputError, RunError
-from brokerproof.reports.run_file import write_run_file
+from brokerproof.errors import BrokerproofError, InputError
+from brokerproof.reports.exports import write_run_file
+from brokerproof.reports.outcome_view import print_outcome
 from brokerproof.results.history import open_recorded_history
-from brokerproof.results.outcome_view import print_outcome
 from brokerproof.results.recording import record_outcome
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import read_judgement
+from brokerproof.run.judgement import find_judgement
 from brokerproof.run.records import TablesDeletion, read_record
 from brokerproof.run.step_record import record_step
 from brokerproof.settings import Settings
@@ -38,7 +38,8 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         raise InputError(deletion, file=str(directory), remedy=remedy)
     check_suites(settings.expectations)
     run = Run(str(directory))
-    was_judged = _is_judged(run)
+    # The record of a failed judging is no judgement.
+    was_judged = find_judgement(run)[0] is not None
     console = Console(stderr=True)
     log: list[str] = []
     try:
@@ -53,11 +54,10 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         print_error(f"{error}; its output is in {file}")
     outcome = compose_outcome(run) if was_judged else record_outcome(run)
     write_run_file(run)
-    result = outcome.model_dump(mode="json")
-    print_outcome(result, {}, console if options.json else Console())
+    print_outcome(outcome, {}, console if options.json else Console())
     if options.json:
-        print_json(result)
-    return derive_exit_status(result)
+        print_json(outcome.model_dump(mode="json"))
+    return derive_exit_status(outcome)
 
 
 def _find_deletion(directory: Path) -> str | None:
@@ -75,15 +75,6 @@ def _find_deletion(directory: Path) -> str | None:
         if recorded is not None and recorded.run_dir == str(directory) and recorded.deletion is not None:
             return recorded.deletion
     raise InputError("holds no run", file=str(directory), remedy="give a directory of var/runs/")
-
-
-def _is_judged(run: Run) -> bool:
-    """Whether the run has a judgement. The record of a failed judging does not count."""
-    try:
-        read_judgement(run)
-    except RunError:
-        return False
-    return True
 
 
 def _holds_run(directory: Path) -> bool:

@@ -37,7 +37,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
 def _watch(run_id: str, settings: Settings, progress: Progress) -> WatchEnd:
     directory = settings.runs / run_id
     if has_recorded_outcome(directory):
-        outcome = compose_outcome(Run(str(directory))).model_dump(mode="json")
+        outcome = compose_outcome(Run(str(directory)))
         return WatchEnd(outcome=outcome, status=derive_exit_status(outcome))
     airflow = EmbeddedAirflow(settings, progress.print_sentence)
     try:

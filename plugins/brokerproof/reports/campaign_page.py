@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from brokerproof.experiment.numbers import format_seconds
 from brokerproof.reports.pages import Page, render
 from brokerproof.results.campaigns import Campaign
-from brokerproof.results.numbers import format_seconds
 
 
 def render_campaign(campaign: Campaign, page: Page) -> str:

@@ -7,9 +7,34 @@ from collections.abc import Callable, Mapping
 from brokerproof.machine.files import stage_object
 from brokerproof.reports.badge import render_run_badge
 from brokerproof.reports.junit import render_junit
-from brokerproof.reports.run_file import render_run_file
+from brokerproof.reports.latency_picture import PICTURE, draw_picture
+from brokerproof.reports.pages import Page
 from brokerproof.reports.run_json import render_run_json
-from brokerproof.run.directory import Run
+from brokerproof.reports.run_page import render_run_page
+from brokerproof.reports.run_report import read_run_report
+from brokerproof.run.directory import RUN_REPORT, Run
+
+
+def render_run_file(run: Run) -> str:
+    """Return the run's page as one HTML file that needs no server.
+
+    Raises RunError or InputError if its run.json cannot be used.
+    """
+    return render_run_page(read_run_report(run), Page(inline=True))
+
+
+def write_run_file(run: Run) -> str:
+    """Write the run's page into its directory, and the picture of its publish latencies if it has any.
+
+    Return the path of the page. Raises RunError or InputError if the run's run.json cannot be used, and MachineError if
+    a file cannot be written.
+    """
+    report = read_run_report(run)
+    run.write_text(RUN_REPORT, render_run_page(report, Page(inline=True)))
+    if report.outcome.latency:
+        run.write_text(PICTURE, draw_picture(report.outcome.latency, run.scenario.title))
+    return run.path(RUN_REPORT)
+
 
 # By file name, the function that makes its text from a run.
 EXPORTS: Mapping[str, Callable[[Run], str]] = {

@@ -20,15 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.numbers import format_bounds, format_exactly
 from brokerproof.experiment.verdict import Verdict, merge_verdicts
-from brokerproof.reports.sentence import describe_run
 from brokerproof.results.durations import read_trigger_time
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Check, Judgement, SuiteJudgement, read_judgement
+from brokerproof.run.judgement import Check, Judgement, SuiteJudgement, find_judgement
 from brokerproof.run.outcome import Outcome
 
 # The samples that a person reads. The run's table `anomalies` has all of them.
@@ -65,7 +64,9 @@ def render_junit(run: Run) -> str:
     """
     outcome = compose_outcome(run)
     suites = [("run", [_make_verdict_case(outcome)])]
-    suites += [(name, list(cases)) for name, cases in _list_suites(_find_judgement(run))]
+    # If there is no judgement, the outcome has the reason.
+    judgement, _ = find_judgement(run)
+    suites += [(name, list(cases)) for name, cases in _list_suites(judgement)]
     root = ET.Element("testsuites", name="brokerproof")
     for name, cases in suites:
         root.append(_make_suite(name, cases, run, outcome))
@@ -73,14 +74,6 @@ def render_junit(run: Run) -> str:
     ET.indent(root)
     text = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{_FORBIDDEN.sub(_escape_forbidden, text)}\n'
-
-
-def _find_judgement(run: Run) -> Judgement | None:
-    try:
-        return read_judgement(run)
-    except RunError:
-        # The outcome has the reason.
-        return None
 
 
 def _make_verdict_case(outcome: Outcome) -> _Case:
@@ -93,7 +86,7 @@ def _make_verdict_case(outcome: Outcome) -> _Case:
     return _Case(
         name="verdict",
         verdict=verdict,
-        message=describe_run(outcome),
+        message=outcome.sentences,
         detail=(*outcome.notes, f"run directory: {outcome.run_dir}", f"report: {outcome.report}"),
         seconds=outcome.seconds.total or 0,
     )
@@ -141,20 +134,14 @@ def _describe_check(check: Check, suite: SuiteJudgement) -> Iterator[str]:
 def _describe_measurement(name: str, sample: Mapping[str, Any]) -> str:
     subject = f" of {sample['subject']}" if sample.get("subject") else ""
     unit, value = str(sample.get("unit") or ""), sample.get("value")
-    observed = "could not be measured" if value is None else f"is {_format_number(value)} {unit}".rstrip()
+    observed = "could not be measured" if value is None else f"is {format_exactly(value, unit)}"
     # If the scenario sets no bound, the metric's own bound is in force.
     minimum = METRICS[name].minimum if sample.get("minimum") is None else sample["minimum"]
     maximum = METRICS[name].maximum if sample.get("maximum") is None else sample["maximum"]
-    bounds = (("at least", minimum), ("at most", maximum))
-    limits = [f"{word} {_format_number(bound)} {unit}".rstrip() for word, bound in bounds if bound is not None]
+    limits = format_bounds(minimum, maximum, unit, write=format_exactly)
     demand = f", and has to be {' and '.join(limits)}" if limits else ""
     evidence = f": {sample['evidence']}" if sample.get("evidence") else ""
     return f"`{name}`{subject} {observed}{demand}{evidence}"
-
-
-def _format_number(value: Any) -> str:
-    # Infinity is a string here, because JSON has no number for it.
-    return f"{value:,.6g}" if isinstance(value, int | float) else str(value)
 
 
 def _describe_rows(check: Check, suite: SuiteJudgement) -> str:

@@ -106,7 +106,7 @@ class _LastRuns(Collector):
             runs,
             "regressed",
             "1 if something is worse than in the comparable runs before",
-            self._is_worse,
+            _has_regressed,
         )
         yield _collect(runs, "acked_messages", "Messages that were acknowledged", lambda run: run.acked)
         yield _collect_anomalies(runs)
@@ -124,15 +124,10 @@ class _LastRuns(Collector):
             runs, "start_timestamp_seconds", "When somebody asked for the run", lambda run: run.started_at.timestamp()
         )
 
-    def _is_worse(self, run: RecordedRun) -> bool | None:
-        """Return whether a run has regressed.
 
-        None if the rule in its parameters cannot be used: the other scenarios still have their samples.
-        """
-        try:
-            return bool(self._history.compare(run).marks)
-        except InputError:
-            return None
+def _has_regressed(run: RecordedRun) -> bool | None:
+    """Return whether a regression was recorded; None if the run could not be compared with the runs before it."""
+    return None if run.marks is None else any(not mark["suspected"] for mark in run.marks)
 
 
 def _collect_verdicts(runs: Sequence[RecordedRun]) -> GaugeMetricFamily:

@@ -19,9 +19,9 @@ from jinja2.nodes import EvalContext
 from markupsafe import Markup
 
 from brokerproof.errors import MachineError
+from brokerproof.experiment.numbers import format_count, format_seconds
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.reports.verdict_style import VERDICT_STYLES
-from brokerproof.results.numbers import format_count, format_seconds
 
 _HERE = Path(__file__).resolve().parent
 STATIC = _HERE / "static"

@@ -7,15 +7,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from brokerproof.errors import RunError
 from brokerproof.results.durations import find_verdict_time, read_trigger_time
-from brokerproof.results.history import History, open_recorded_history
-from brokerproof.results.history_database import HistoryError
+from brokerproof.results.history import compare_recorded_run
 from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.regressions import RunComparison
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Judgement, read_judgement
+from brokerproof.run.judgement import Judgement, find_judgement
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.strict_model import StrictModel
 
@@ -54,50 +52,25 @@ class RunDocument(StrictModel):
 
 
 def render_run_json(run: Run) -> str:
-    """Return the report of a run as JSON text, with its comparison with the history that this machine's settings name.
+    """Return the report of a run as JSON text. Raises RunError or InputError if its run.json cannot be used."""
+    return make_run_document(run).model_dump_json(by_alias=True, indent=1) + "\n"
+
+
+def make_run_document(run: Run) -> RunDocument:
+    """Return the report of a run, with its comparison in the history that this machine's settings name.
 
     Raises RunError or InputError if its run.json cannot be used.
     """
-    try:
-        history = open_recorded_history()
-    except HistoryError as error:
-        return _dump(make_run_document(run, None, not_compared=str(error)))
-    if history is None:
-        return _dump(make_run_document(run, None, not_compared="this machine has no history yet"))
-    with history:
-        return _dump(make_run_document(run, history))
-
-
-def make_run_document(run: Run, history: History | None, *, not_compared: str = "") -> RunDocument:
-    """Return the report of a run. `not_compared` is the reason if `history` is None.
-
-    Raises RunError or InputError if its run.json cannot be used.
-    """
-    recorded: RecordedRun | None = None
-    comparison: RunComparison | None = None
-    if history is not None:
-        not_compared = f"the history in {history.database} has no run {run.run_id}"
-        try:
-            recorded = history.find_run(run.run_id)
-            comparison = history.compare(recorded) if recorded else None
-        except HistoryError as error:
-            not_compared = str(error)
-    judgement, not_judged = _read_judgement(run)
+    recorded, comparison, not_compared = compare_recorded_run(run.run_id)
+    judgement, not_judged = find_judgement(run)
     return RunDocument(
         outcome=compose_outcome(run),
         judgement=judgement,
-        not_judged=not_judged,
+        not_judged=not_judged or None,
         facts=_collect_facts(run, recorded),
         regressions=comparison,
-        not_compared=None if comparison else not_compared,
+        not_compared=not_compared or None,
     )
-
-
-def _read_judgement(run: Run) -> tuple[Judgement | None, str | None]:
-    try:
-        return read_judgement(run), None
-    except RunError as error:
-        return None, str(error)
 
 
 def _collect_facts(run: Run, recorded: RecordedRun | None) -> ReportedFacts:
@@ -114,7 +87,3 @@ def _collect_facts(run: Run, recorded: RecordedRun | None) -> ReportedFacts:
         machine=recorded.parameters.get("machine") if recorded else run.facts.machine,
         versions=dict(recorded.versions) if recorded else own_versions,
     )
-
-
-def _dump(report: RunDocument) -> str:
-    return report.model_dump_json(by_alias=True, indent=1) + "\n"

@@ -9,12 +9,12 @@ import pyarrow as pa
 import yaml
 
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.numbers import format_seconds, format_value
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.reports.pages import Page, render
 from brokerproof.reports.run_report import RunReport, describe_bounds
 from brokerproof.reports.timeline_chart import draw_timeline
 from brokerproof.results.anomaly_samples import read_anomaly_samples
-from brokerproof.results.numbers import format_seconds, format_value
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.tables import SCHEMAS
 

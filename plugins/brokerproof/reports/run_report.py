@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.numbers import format_bounds, format_value
 from brokerproof.results.described_faults import DescribedFault, describe_faults
-from brokerproof.results.numbers import format_value
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Check, Judgement, read_judgement
+from brokerproof.run.judgement import Check, Judgement, find_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import TablesDeletion, read_record
@@ -46,7 +46,6 @@ class RunReport:
     run: Run
     outcome: Outcome
     judgement: Judgement | None
-    story: str
     faults: Sequence[DescribedFault]
     series: RunSeries | None
     segments: Sequence[Segments]
@@ -74,12 +73,7 @@ class RunReport:
 
 def describe_bounds(row: Measurement) -> str:
     """Return the bounds of a measurement in words; empty if it has none."""
-    parts = []
-    if row.minimum is not None:
-        parts.append(f"at least {format_value(row.minimum, row.unit)}")
-    if row.maximum is not None:
-        parts.append(f"at most {format_value(row.maximum, row.unit)}")
-    return " and ".join(parts)
+    return " and ".join(format_bounds(row.minimum, row.maximum, row.unit))
 
 
 def is_within(row: Measurement) -> bool | None:
@@ -96,13 +90,9 @@ def read_run_report(run: Run) -> RunReport:
 
     Raises RunError or InputError if run.json cannot be used.
     """
-    problems: list[str] = []
     outcome = compose_outcome(run)
-    judgement: Judgement | None = None
-    try:
-        judgement = read_judgement(run)
-    except RunError as error:
-        problems.append(str(error))
+    judgement, problem = find_judgement(run)
+    problems = [problem]
     faults: list[DescribedFault] = []
     segments: list[Segments] = []
     series: RunSeries | None = None
@@ -125,7 +115,6 @@ def read_run_report(run: Run) -> RunReport:
         run=run,
         outcome=outcome,
         judgement=judgement,
-        story=outcome.story,
         faults=faults,
         series=series,
         segments=segments,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from brokerproof.experiment.numbers import format_seconds
 from brokerproof.results.described_faults import DescribedFault
-from brokerproof.results.numbers import format_seconds
 from brokerproof.run.observations import CURVES
 from brokerproof.run.series import RunSeries
 

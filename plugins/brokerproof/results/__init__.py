@@ -1,4 +1,4 @@
-"""The results of runs: the outcome of one run, the history of all runs, and the regressions between them.
+"""The results of runs: the outcome of one run, the history of all runs, and comparisons of runs.
 
 `orchestration`, `commands` and `reports` may import it. It reads the records and tables of a run, and it must not
 know Airflow, Spark or a messaging system.

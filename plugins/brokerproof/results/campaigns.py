@@ -8,28 +8,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, load_only
 
 from brokerproof.results.history_schema import RecordedRun
 
 _STAMP = re.compile(r"-(\d{8}T\d{6}Z)-campaign(-\d+)?$")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CampaignRun:
-    """A run of a campaign, as the history recorded it."""
-
-    run_id: str
-    scenario: str
-    started_at: datetime
-    verdict: str
-    expected_verdict: str
-    met: bool
-    why: str
-    total_s: float | None
+# Only these columns are read, because a page lists many runs, and the parameters of a run are large.
+_COLUMNS = (
+    RecordedRun.run_id,
+    RecordedRun.scenario,
+    RecordedRun.verdict,
+    RecordedRun.expected_verdict,
+    RecordedRun.met,
+    RecordedRun.why,
+    RecordedRun.total_s,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +32,7 @@ class Campaign:
     """A campaign and its runs, oldest first. `stamp` is the time of its plan, as in 20261123T010000Z."""
 
     stamp: str
-    runs: tuple[CampaignRun, ...]
+    runs: tuple[RecordedRun, ...]
 
     @property
     def met(self) -> bool:
@@ -51,24 +46,16 @@ def select_campaigns(session: Session, *, stamp: str | None = None, limit: int =
     If a campaign ran a scenario again, only the last run of it counts.
     """
     ending = f"%-{stamp}-campaign%" if stamp else "%Z-campaign%"
-    found: dict[str, dict[str, CampaignRun]] = {}
-    rows = session.execute(
-        select(
-            RecordedRun.run_id,
-            RecordedRun.scenario,
-            RecordedRun.started_at,
-            RecordedRun.verdict,
-            RecordedRun.expected_verdict,
-            RecordedRun.met,
-            RecordedRun.why,
-            RecordedRun.total_s,
-        )
+    found: dict[str, dict[str, RecordedRun]] = {}
+    rows = session.scalars(
+        select(RecordedRun)
         .where(RecordedRun.run_id.like(ending))
         .order_by(RecordedRun.started_at, RecordedRun.id)
+        .options(load_only(*_COLUMNS, raiseload=True))
     )
-    for row in rows:
-        matched = _STAMP.search(row.run_id)
+    for run in rows:
+        matched = _STAMP.search(run.run_id)
         if matched and stamp in (None, matched[1]):
-            found.setdefault(matched[1], {})[row.scenario] = CampaignRun(**row._mapping)
+            found.setdefault(matched[1], {})[run.scenario] = run
     newest: Sequence[str] = sorted(found, reverse=True)[:limit]
     return [Campaign(stamp=name, runs=tuple(found[name].values())) for name in newest]

@@ -17,8 +17,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from brokerproof.run.strict_model import StrictModel
 
 _SCENARIO_FIELDS = ("name", "workload", "phases", "faults", "settings", "settle_s", "owner", "runtime", "late_after_s")
 _TOPOLOGY_FIELDS = ("system", "clusters", "shared_metadata", "links", "settings")
@@ -48,17 +50,51 @@ def compute_digest(parameters: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(select_comparable(parameters), sort_keys=True, default=str).encode()).hexdigest()
 
 
-def list_differences(before: Any, after: Any, path: str = "") -> list[str]:
-    """Return the differences between two plain values, each as `path before → after`."""
-    if all(value is None or isinstance(value, Mapping) for value in (before, after)):
-        # A missing mapping counts as an empty one.
-        before, after = before or {}, after or {}
-        return [
-            line
-            for name in dict.fromkeys([*before, *after])
-            for line in list_differences(before.get(name), after.get(name), f"{path}.{name}" if path else str(name))
-        ]
-    return [] if before == after else [f"{path} {_abbreviate(before)} → {_abbreviate(after)}"]
+class Difference(StrictModel):
+    """A field of two plain values that differs. None means that it is not set."""
+
+    field: str
+    a: Any
+    b: Any
+
+    def __str__(self) -> str:
+        return f"{self.field} {_abbreviate(self.a)} → {_abbreviate(self.b)}"
+
+
+def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield the differences by dotted field. Null, false and empty values count as not set."""
+    flat_a, flat_b = dict(_flatten(a)), dict(_flatten(b))
+    for field in dict.fromkeys([*flat_a, *flat_b]):
+        if flat_a.get(field) != flat_b.get(field):
+            yield Difference(field=field, a=flat_a.get(field), b=flat_b.get(field))
+
+
+def list_parameter_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield the differences of two runs' parameters, without those of the topology that repeat one of the scenario."""
+    differences = list(list_differences(a, b))
+    for one in differences:
+        repeated = one.model_copy(update={"field": one.field.replace("topology.", "scenario.", 1)})
+        if not one.field.startswith("topology.") or repeated not in differences:
+            yield one
+
+
+def describe_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """Return what keeps two runs with these parameters from comparing, each as `field a → b`."""
+    return [str(one) for one in list_parameter_differences(select_comparable(a), select_comparable(b))]
+
+
+def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted field, value), with the index for items of a list of mappings. Empty values are left out."""
+    if isinstance(value, Mapping):
+        items = list(value.items())
+    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        items = list(enumerate(value))
+    else:
+        if value or (value == 0 and value is not False):
+            yield path, value
+        return
+    for name, each in items:
+        yield from _flatten(each, f"{path}.{name}" if path else str(name))
 
 
 def _drop_empty(value: Any) -> Any:

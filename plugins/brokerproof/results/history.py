@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from sqlalchemy import URL, Engine, delete, func, select, update
 from sqlalchemy.orm import Session, aliased, load_only, selectinload
 
-from brokerproof.errors import InputError
+from brokerproof.errors import BrokerproofError, InputError
 from brokerproof.experiment.scenario import Phase
 from brokerproof.experiment.verdict import DECISIVE
 from brokerproof.results.campaigns import Campaign, select_campaigns
@@ -65,6 +65,22 @@ def open_recorded_history() -> History | None:
     if database.get_backend_name() == "sqlite" and not Path(database.database or "").expanduser().exists():
         return None
     return open_history()
+
+
+def compare_recorded_run(run_id: str) -> tuple[RecordedRun | None, RunComparison | None, str]:
+    """Return a run in the history of this machine's settings, its comparison, and the reason if one of them is None."""
+    recorded: RecordedRun | None = None
+    try:
+        history = open_recorded_history()
+        if history is None:
+            return None, None, "this machine has no history yet"
+        with history:
+            recorded = history.find_run(run_id)
+            if recorded is None:
+                return None, None, f"the history in {history.database} has no run {run_id}"
+            return recorded, history.compare(recorded), ""
+    except BrokerproofError as error:
+        return recorded, None, str(error)
 
 
 def _find_database(url: str | None, path: Path | None) -> URL:
@@ -316,12 +332,17 @@ class History:
             ]
         return compare_two_runs(a, b, earlier)
 
-    def group(self, scenario: str, by: GroupBy, limit: int = GROUPED_RUNS) -> list[RunGroup]:
-        """Return the last runs of a scenario in groups, the largest group first.
+    def group(self, scenarios: Sequence[str], by: GroupBy, limit: int = GROUPED_RUNS) -> list[RunGroup]:
+        """Return the last runs of scenarios in groups. The first group is the largest of the first scenario.
 
-        Raises InputError if the rule in the parameters of the newest run cannot be used.
+        Raises InputError if there are several scenarios and not settings to group them by, or if the rule in the
+        parameters of the newest run cannot be used.
         """
-        return group_runs(self.list_runs([scenario], limit=limit), by)
+        if len(scenarios) > 1 and by is not GroupBy.SETTINGS:
+            raise InputError(
+                "the runs of one scenario are grouped", field="--by", remedy="name one scenario, or group by settings"
+            )
+        return group_runs(self.list_runs(scenarios, limit=limit), by, scenario=scenarios[0])
 
     @contextmanager
     def _begin_writing(self) -> Iterator[Session]:

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from brokerproof import clock
-from brokerproof.errors import RunError
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.machine.versions import read_installed_versions, read_package_version
 from brokerproof.results.anomaly_samples import read_anomaly_samples
@@ -26,7 +25,7 @@ from brokerproof.results.history_schema import (
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Check, Judgement, read_judgement
+from brokerproof.run.judgement import Check, Judgement, find_judgement
 from brokerproof.run.records import TablesDeletion, read_record
 from brokerproof.systems.registry import find_system
 
@@ -41,11 +40,7 @@ def make_history_rows(run: Run, samples: int) -> RecordedRun:
     """
     scenario, topology = run.scenario, run.topology
     outcome = compose_outcome(run)
-    judgement: Judgement | None
-    try:
-        judgement = read_judgement(run)
-    except RunError:
-        judgement = None
+    judgement, _ = find_judgement(run)
     parameters: dict[str, Any] = {
         "scenario": scenario.model_dump(mode="json"),
         "topology": topology.model_dump(mode="json"),

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
 
 from brokerproof.experiment.scenario import Phase, Scenario
 from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.run.measurement import Measurement
+from brokerproof.run.outcome import LatenciesByTime
 
 _PUBLISH_METRICS = {"publish_latency_p50_ms": "p50_ms", "publish_latency_p99_ms": "p99_ms"}
 _LINK_METRICS = {"link_added_p50_ms": "p50_ms", "link_added_p99_ms": "p99_ms"}
 
 
-class _Measurement(Protocol):
-    @property
-    def metric(self) -> str: ...
-    @property
-    def subject(self) -> str | None: ...
-    @property
-    def value(self) -> float | None: ...
-
-
-def collect_publish_latencies(
-    scenario: Scenario, measurements: Iterable[_Measurement]
-) -> dict[str, dict[str, dict[str, Any]]]:
+def collect_publish_latencies(scenario: Scenario, measurements: Iterable[Measurement]) -> LatenciesByTime:
     """Return milliseconds by fault or phase, then by cluster (`all` for a single one), then by quantile.
 
     The faults are those that slow the network down, and the phases are `steady` and `recovery`. Without such a fault,
@@ -32,9 +22,9 @@ def collect_publish_latencies(
     slowing = [fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows]
     if not slowing:
         return {}
-    latencies: dict[str, dict[str, dict[str, Any]]] = {when: {} for when in (Phase.STEADY, *slowing, Phase.RECOVERY)}
+    latencies: LatenciesByTime = {when: {} for when in (Phase.STEADY, *slowing, Phase.RECOVERY)}
     for each in measurements:
-        when, _, cluster = (each.subject or "").partition("/")
+        when, _, cluster = each.subject.partition("/")
         if each.metric in _PUBLISH_METRICS and when in latencies:
             latencies[when].setdefault(cluster or "all", {})[_PUBLISH_METRICS[each.metric]] = each.value
     for by_cluster in latencies.values():
@@ -43,17 +33,15 @@ def collect_publish_latencies(
     return latencies
 
 
-def collect_link_latencies(
-    scenario: Scenario, measurements: Iterable[_Measurement]
-) -> dict[str, dict[str, dict[str, Any]]]:
+def collect_link_latencies(scenario: Scenario, measurements: Iterable[Measurement]) -> LatenciesByTime:
     """Return the milliseconds that emulated links added beyond their delay.
 
     They are by fault or phase, as in `collect_publish_latencies`, then by way (`REGION>OTHER`), then by quantile.
     """
     times = collect_publish_latencies(scenario, ())
-    latencies: dict[str, dict[str, dict[str, Any]]] = {}
+    latencies: LatenciesByTime = {}
     for each in measurements:
-        way, _, when = (each.subject or "").partition("/")
+        way, _, when = each.subject.partition("/")
         if each.metric in _LINK_METRICS and when in times:
             latencies.setdefault(when, {}).setdefault(way, {})[_LINK_METRICS[each.metric]] = each.value
     return {when: latencies[when] for when in times if when in latencies}

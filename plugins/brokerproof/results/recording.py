@@ -8,7 +8,6 @@ from pathlib import Path
 
 from brokerproof.errors import BrokerproofError
 from brokerproof.results.history import open_history
-from brokerproof.results.latency_picture import PICTURE, draw_picture
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.outcome import Outcome
@@ -24,8 +23,6 @@ def record_outcome(run: Run) -> Outcome:
     run.json cannot be used, MachineError if the directory cannot be written, and HistoryError.
     """
     outcome = compose_outcome(run)
-    if outcome.latency:
-        run.write_text(PICTURE, draw_picture(outcome.latency, run.scenario.title))
     try:
         with open_history() as history:
             history.record(run)

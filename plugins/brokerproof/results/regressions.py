@@ -31,11 +31,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
-from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE, Metric, Worse
+from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE, Worse
+from brokerproof.experiment.numbers import format_value
 from brokerproof.experiment.scenario import RegressionRule
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.experiment.yaml_models import parse
-from brokerproof.results.comparability import list_differences, select_comparable
+from brokerproof.results.comparability import describe_differences, list_differences
 from brokerproof.results.history_schema import RecordedMeasurement, RecordedRun
 
 # A mark needs a worse value in CONFIRMING of the RECENT newest runs, including the run itself.
@@ -122,6 +123,10 @@ class UsualValue:
         nearest = distances[: math.ceil(_NEAREST * len(distances))]
         return cls(values=tuple(values), median=usual, spread=_MEAN_DISTANCE_TO_DEVIATION * mean(nearest))
 
+    def describe(self, unit: str) -> str:
+        """Return the median and the spread, as `52 ± 1.06 s`."""
+        return f"{format_value(self.median)} ± {format_value(self.spread, unit)}"
+
 
 def read_rule(run: RecordedRun) -> RegressionRule:
     """Return the rule that a run's scenario sets, or the default one. Raises InputError if it cannot be used."""
@@ -158,7 +163,7 @@ def compare_run(
             f"{ENOUGH_TO_SUSPECT} needed"
         )
         if incomparable:
-            different = list_differences(select_comparable(incomparable.parameters), select_comparable(run.parameters))
+            different = describe_differences(incomparable.parameters, run.parameters)
             notes.append(f"run {incomparable.run_id} is not comparable: {'; '.join(different[:5])}")
     else:
         for regression, is_confirmed in _compare_measurements(run, baseline, notes):
@@ -170,13 +175,8 @@ def compare_run(
         marks=tuple(marks),
         suspicions=tuple(suspicions),
         notes=tuple(notes),
-        changed_versions=tuple(list_differences(last.versions, run.versions)) if last else (),
+        changed_versions=tuple(map(str, list_differences(last.versions, run.versions))) if last else (),
     )
-
-
-def compute_smallest_change(unit: str, usual: float) -> float:
-    """Return the smallest difference from the usual value that counts, in `unit`, if the values have no spread."""
-    return max(MINIMUM_CHANGE[unit], DEFAULT_RULE.tolerance * abs(usual))
 
 
 def compute_allowed_change(unit: str, usual: UsualValue, tolerance: float) -> float:
@@ -236,12 +236,14 @@ def _compare_measurements(
         allowed = compute_allowed_change(row.unit, usual, rule.find_tolerance(row.metric))
         if usual.spread > LARGEST_TELLING_SPREAD * abs(usual.median) and allowed > MINIMUM_CHANGE[row.unit]:
             notes.append(
-                f"{name} varies by {_format_value(usual.spread)} {row.unit}: a change of under "
-                f"{_format_value(allowed)} {row.unit} cannot be told from its noise"
+                f"{name} varies by {format_value(usual.spread, row.unit)}: a change of under "
+                f"{format_value(allowed, row.unit)} cannot be told from its noise"
             )
-        if not _is_worse(metric, row.value, usual, allowed):
+        if not is_worse(metric.worse, usual.median, row.value, by=allowed):
             continue
-        alike = 1 + sum(_is_worse(metric, value, usual, allowed) for value in find_values(recent, row))
+        alike = 1 + sum(
+            is_worse(metric.worse, usual.median, value, by=allowed) is True for value in find_values(recent, row)
+        )
         was_always_0 = row.unit in _COUNTED_UNITS and not any(values) and not any(find_values(recent, row))
         is_confirmed = len(values) >= ENOUGH and alike >= CONFIRMING
         if was_always_0 and row.value is not None:
@@ -268,17 +270,23 @@ def find_values(runs: Sequence[RecordedRun], row: RecordedMeasurement) -> list[f
     ]
 
 
-def _is_worse(metric: Metric, value: float | None, usual: UsualValue, allowed: float) -> bool:
-    """Whether a value is worse than usual by more than noise. A missing value is always worse."""
-    if value is None:
-        return True
-    return (usual.median - value if metric.worse is Worse.LOWER else value - usual.median) >= allowed
+def is_worse(worse: Worse | None, usual: float | None, value: float | None, *, by: float = 0) -> bool | None:
+    """Return whether a value is worse than usual by at least `by`; None if neither direction is worse.
+
+    A missing value is worse than any other.
+    """
+    if worse is None:
+        return None
+    if usual is None or value is None:
+        return value is None
+    change = usual - value if worse is Worse.LOWER else value - usual
+    return change > 0 and change >= by
 
 
 def _make_regression(row: RecordedMeasurement, name: str, usual: UsualValue, reservation: str) -> Regression:
-    found = "could not be measured" if row.value is None else f"is {_format_value(row.value)} {row.unit}"
+    found = "could not be measured" if row.value is None else f"is {format_value(row.value, row.unit)}"
     reason = (
-        f"{name} {found}, usually {_format_value(usual.median)} ± {_format_value(usual.spread)} {row.unit} "
+        f"{name} {found}, usually {usual.describe(row.unit)} "
         f"(median of {len(usual.values)} comparable runs){reservation}"
     )
     return Regression(
@@ -290,7 +298,3 @@ def _make_regression(row: RecordedMeasurement, name: str, usual: UsualValue, res
         unit=row.unit,
         reason=reason,
     )
-
-
-def _format_value(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -7,7 +7,6 @@ from collections import defaultdict
 import fsspec
 import pyarrow as pa
 
-from brokerproof import clock
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source, split_name
 from brokerproof.run.outcome import NodeRestarts
@@ -34,18 +33,6 @@ def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
         if by_metric[SampledMetric.ENDED]
     ]
     return tuple(sorted(found, key=lambda node: node.first_ended_at))
-
-
-def describe_restarts(restarts: NodeRestarts) -> str:
-    """Return a sentence about the restarts of a node, without a full stop."""
-    ended = f"{restarts.node} ended by itself at {clock.to_utc(restarts.first_ended_at):%H:%M:%S} UTC"
-    if restarts.first_restarted_at is None:
-        return f"{ended} and was not started again by its service manager"
-    after_s = (restarts.first_restarted_at - restarts.first_ended_at) / 1e6
-    again = f"{ended} and was started again after {after_s:.0f} s"
-    if restarts.ended == 1:
-        return again
-    return f"{again}; in all it ended {restarts.ended} times and was started {restarts.restarted} times"
 
 
 def _read_events(run: Run) -> list[tuple[str, str, int]]:

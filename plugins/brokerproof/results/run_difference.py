@@ -9,35 +9,29 @@ occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` such ru
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE, Worse
 from brokerproof.experiment.verdict import DECISIVE
-from brokerproof.results.history_schema import RecordedMeasurement, RecordedRun
+from brokerproof.results.comparability import Difference, list_differences, list_parameter_differences
+from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.regressions import (
     DEFAULT_RULE,
     ENOUGH_TO_SUSPECT,
     UsualValue,
     compute_allowed_change,
     find_values,
+    is_worse,
     read_rule,
 )
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.strict_model import StrictModel
 
-_SOURCES = ("scenario", "topology", "machine")
 # Fields that only describe the scenario and do not affect a run.
 _TEXTS = ("title", "description", "tags")
-_COUNT_UNIT = "messages"
-
-
-class SettingDifference(StrictModel):
-    """A field of the scenario, topology or machine, or a version, that differs. None means that it is not set."""
-
-    field: str
-    a: Any
-    b: Any
 
 
 class WordDifference(StrictModel):
@@ -78,8 +72,8 @@ class RunDifference(StrictModel):
     a: str
     b: str
     comparable: bool
-    settings: tuple[SettingDifference, ...]
-    versions: tuple[SettingDifference, ...]
+    settings: tuple[Difference, ...]
+    versions: tuple[Difference, ...]
     words: tuple[WordDifference, ...]
     counts: tuple[NumberDifference, ...]
     measurements: tuple[NumberDifference, ...]
@@ -99,47 +93,20 @@ def compare_two_runs(a: RecordedRun, b: RecordedRun, earlier: Iterable[RecordedR
         a=a.run_id,
         b=b.run_id,
         comparable=a.comparable == b.comparable,
-        settings=tuple(_list_settings(a.parameters, b.parameters)),
-        versions=tuple(_list_changes(a.versions, b.versions, "")),
+        settings=tuple(list_parameter_differences(_drop_texts(a.parameters), _drop_texts(b.parameters))),
+        versions=tuple(list_differences(a.versions, b.versions)),
         words=tuple(_list_words(a, b, groups)),
-        counts=tuple(_list_counts(a, b, groups)),
-        measurements=tuple(_list_measurements(a, b, groups)),
+        counts=tuple(_compare_numbers(_list_counts(a, b), a, b, groups)),
+        measurements=tuple(_compare_numbers(_list_measurements(a, b), a, b, groups)),
     )
 
 
-def _list_settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[SettingDifference]:
-    """Yield the settings that differ. A setting of the scenario that its topology repeats is yielded once."""
-    of_scenario: list[tuple[str, Any, Any]] = []
-    for source in _SOURCES:
-        sides = [
-            {name: value for name, value in (side.get(source) or {}).items() if name not in _TEXTS} for side in (a, b)
-        ]
-        for change in _list_changes(sides[0], sides[1], source):
-            below = (change.field.removeprefix(f"{source}."), change.a, change.b)
-            if source == "scenario":
-                of_scenario.append(below)
-            elif below in of_scenario:
-                continue
-            yield change
-
-
-def _list_changes(a: Mapping[str, Any], b: Mapping[str, Any], path: str) -> Iterator[SettingDifference]:
-    flat_a, flat_b = dict(_flatten(a, path)), dict(_flatten(b, path))
-    for field in dict.fromkeys([*flat_a, *flat_b]):
-        if flat_a.get(field) != flat_b.get(field):
-            yield SettingDifference(field=field, a=flat_a.get(field), b=flat_b.get(field))
-
-
-def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield (dotted field, plain value), with the index for items of a list of mappings. Empty values are left out."""
-    if isinstance(value, Mapping):
-        for name, each in value.items():
-            yield from _flatten(each, f"{path}.{name}" if path else str(name))
-    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
-        for index, each in enumerate(value):
-            yield from _flatten(each, f"{path}.{index}")
-    elif value or (value == 0 and value is not False):
-        yield path, value
+def _drop_texts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters without the fields that only describe the scenario and do not affect a run."""
+    return {
+        source: {name: value for name, value in (fields or {}).items() if name not in _TEXTS}
+        for source, fields in parameters.items()
+    }
 
 
 def _list_words(a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[RecordedRun]]) -> Iterator[WordDifference]:
@@ -165,105 +132,81 @@ def _list_words(a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[Record
         yield WordDifference(name=name, a=pair[0], b=pair[1], larger_than_noise=larger, why=why)
 
 
-def _list_counts(a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[RecordedRun]]) -> Iterator[NumberDifference]:
-    def read(run: RecordedRun) -> dict[str, int | None]:
-        kinds = {(row.anomaly, row.legal) for other in (a, b) for row in other.anomaly_counts}
-        found = {name: getattr(run, name) for name in TOTALS}
-        for anomaly, legal in sorted(kinds):
-            found[f"{anomaly} ({'legal' if legal else 'illegal'})"] = run.count_anomaly(anomaly, legal=legal)
-        return found
+class _Number(NamedTuple):
+    """A number that runs have. `find` returns its values in runs, without the runs that do not have this number."""
 
-    counts_a, counts_b = read(a), read(b)
-    for name, count in counts_a.items():
-        if count == counts_b[name]:
-            continue
-        before = [[read(run)[name] for run in group if run.verdict in DECISIVE] for group in groups]
-        # More anomalies are worse. For the totals, neither direction is worse.
-        worse = None if name in TOTALS else Worse.HIGHER
-        yield _compare_numbers(
-            name,
-            "",
-            _COUNT_UNIT,
-            count,
-            counts_b[name],
-            worse,
-            DEFAULT_RULE.tolerance,
-            before,
-            _explain_too_few(groups),
-        )
+    name: str
+    subject: str
+    unit: str
+    worse: Worse | None
+    tolerance: float
+    find: Callable[[Sequence[RecordedRun]], Sequence[float | None]]
 
 
-def _list_measurements(
-    a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[RecordedRun]]
-) -> Iterator[NumberDifference]:
+def _list_counts(a: RecordedRun, b: RecordedRun) -> Iterator[_Number]:
+    for name in TOTALS:
+        # For the totals, neither direction is worse.
+        yield _Number(name, "", "messages", None, DEFAULT_RULE.tolerance, partial(_read_totals, name=name))
+    for anomaly, legal in sorted({(row.anomaly, row.legal) for run in (a, b) for row in run.anomaly_counts}):
+        title, find = f"{anomaly} ({'legal' if legal else 'illegal'})", partial(_count, anomaly=anomaly, legal=legal)
+        yield _Number(title, "", "messages", Worse.HIGHER, DEFAULT_RULE.tolerance, find)
+
+
+def _read_totals(runs: Sequence[RecordedRun], *, name: str) -> list[float | None]:
+    return [getattr(run, name) for run in runs]
+
+
+def _count(runs: Sequence[RecordedRun], *, anomaly: str, legal: bool) -> list[int | None]:
+    return [run.count_anomaly(anomaly, legal=legal) for run in runs]
+
+
+def _list_measurements(a: RecordedRun, b: RecordedRun) -> Iterator[_Number]:
     rule = read_rule(b)
-    rows: dict[tuple[str, str, str], RecordedMeasurement] = {
-        (row.metric, row.subject, row.unit): row for run in (a, b) for row in run.measurements
-    }
+    rows = {(row.metric, row.subject, row.unit): row for run in (a, b) for row in run.measurements}
     for (name, subject, unit), row in rows.items():
-        value_a, value_b = (next(iter(find_values([run], row)), None) for run in (a, b))
-        if value_a == value_b:
-            continue
-        metric = METRICS.get(name)
-        before = [find_values([run for run in group if run.verdict in DECISIVE], row) for group in groups]
-        worse = metric.worse if metric else None
-        yield _compare_numbers(
-            name, subject, unit, value_a, value_b, worse, rule.find_tolerance(name), before, _explain_too_few(groups)
-        )
+        worse = METRICS[name].worse if name in METRICS else None
+        yield _Number(name, subject, unit, worse, rule.find_tolerance(name), partial(find_values, row=row))
 
 
 def _compare_numbers(
-    name: str,
-    subject: str,
-    unit: str,
-    a: float | None,
-    b: float | None,
-    worse: Worse | None,
-    tolerance: float,
-    before: Sequence[Sequence[float | None]],
-    too_few: str,
-) -> NumberDifference:
-    """Return the difference of two values. `before` lists the values of comparable earlier runs, by configuration."""
-    difference = None if a is None or b is None else b - a
-    known = [[value for value in values if value is not None] for values in before]
-    usual = [UsualValue.compute(values) for values in known if len(values) >= ENOUGH_TO_SUSPECT]
-    noise, larger, why = None, None, too_few
-    if unit not in MINIMUM_CHANGE:
-        why = f"no minimum change is set for the unit `{unit}`"
-    elif usual:
-        noise = max(compute_allowed_change(unit, _widen(each), tolerance) for each in usual)
-        widest = max(usual, key=lambda each: each.spread)
-        why = f"{len(widest.values)} comparable runs before: {widest.median:.6g} ± {widest.spread:.3g} {unit}"
-        # If a run has no value, that is more than noise unless an earlier run also had none.
-        missing_before = any(None in values for values in before)
-        larger = not missing_before if difference is None else abs(difference) >= noise
-    return NumberDifference(
-        name=name,
-        subject=subject,
-        unit=unit,
-        a=a,
-        b=b,
-        difference=difference,
-        relative=difference / abs(a) if difference is not None and a else None,
-        worse=_is_worse(worse, a, b),
-        noise=noise,
-        larger_than_noise=larger,
-        why=why,
-    )
-
-
-def _widen(usual: UsualValue) -> UsualValue:
-    """Return the usual value with the spread of the difference between two such values."""
-    return UsualValue(values=usual.values, median=usual.median, spread=math.sqrt(2) * usual.spread)
-
-
-def _is_worse(worse: Worse | None, a: float | None, b: float | None) -> bool | None:
-    """Whether b is worse than a; None if neither direction is worse. A missing value is worse than any other."""
-    if worse is None:
-        return None
-    if a is None or b is None:
-        return b is None
-    return b < a if worse is Worse.LOWER else b > a
+    numbers: Iterable[_Number], a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[RecordedRun]]
+) -> Iterator[NumberDifference]:
+    """Yield the numbers that differ. `groups` are comparable earlier runs, by configuration."""
+    for name, subject, unit, worse, tolerance, find in numbers:
+        value_a, value_b = (next(iter(find([run])), None) for run in (a, b))
+        if value_a == value_b:
+            continue
+        difference = None if value_a is None or value_b is None else value_b - value_a
+        before = [find([run for run in group if run.verdict in DECISIVE]) for group in groups]
+        known = [[value for value in values if value is not None] for values in before]
+        usual = [UsualValue.compute(values) for values in known if len(values) >= ENOUGH_TO_SUSPECT]
+        noise, larger, why = None, None, _explain_too_few(groups)
+        if unit not in MINIMUM_CHANGE:
+            why = f"no minimum change is set for the unit `{unit}`"
+        elif usual:
+            noise = max(
+                # Each of the two runs has its own noise.
+                compute_allowed_change(unit, replace(each, spread=math.sqrt(2) * each.spread), tolerance)
+                for each in usual
+            )
+            widest = max(usual, key=lambda each: each.spread)
+            why = f"{len(widest.values)} comparable runs before: {widest.describe(unit)}"
+            # If a run has no value, that is more than noise unless an earlier run also had none.
+            missing_before = any(None in values for values in before)
+            larger = not missing_before if difference is None else abs(difference) >= noise
+        yield NumberDifference(
+            name=name,
+            subject=subject,
+            unit=unit,
+            a=value_a,
+            b=value_b,
+            difference=difference,
+            relative=difference / abs(value_a) if difference is not None and value_a else None,
+            worse=is_worse(worse, value_a, value_b),
+            noise=noise,
+            larger_than_noise=larger,
+            why=why,
+        )
 
 
 def _explain_too_few(groups: Sequence[Sequence[RecordedRun]]) -> str:

@@ -1,4 +1,4 @@
-"""The runs of one scenario in groups by version, settings, system or runtime, each compared with the largest group.
+"""Runs in groups by version, settings, system or runtime, each compared with the first group, usually the largest.
 
 Two groups differ in a measurement if their medians differ by more than noise. The standard error of a median of n runs
 is the spread of one run times √(π/2) / √n (asymptotic, for normally distributed values). The error of a difference is
@@ -14,26 +14,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from statistics import median
 
-from brokerproof.errors import InputError
-from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE, Worse
+from brokerproof.experiment.metrics import METRICS, MINIMUM_CHANGE
+from brokerproof.experiment.numbers import format_value
 from brokerproof.experiment.scenario import RegressionRule
 from brokerproof.experiment.verdict import DECISIVE
-from brokerproof.results.comparability import list_differences, select_comparable
+from brokerproof.results.comparability import describe_differences
 from brokerproof.results.history_schema import RecordedRun
 from brokerproof.results.regressions import (
     ENOUGH_TO_SUSPECT,
     SPREADS,
     UsualValue,
     compute_allowed_change,
+    is_worse,
     read_rule,
 )
 from brokerproof.run.strict_model import StrictModel
 
 # The number of last runs that are grouped by default.
 GROUPED_RUNS = 200
+# The number of groups that get a column. Of the others, a table has only the names.
+MOST_COLUMNS = 6
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 GROUP_RULE = (
     "Two groups differ in a measurement if their medians are further apart than the tolerance of the scenario (usually "
@@ -54,8 +58,8 @@ class GroupBy(StrEnum):
 class GroupedMeasurement(StrictModel):
     """A measurement in the judged runs of a group: the number of values `n`, and their median, least and greatest.
 
-    The other fields compare it with the largest group and are None in that one. `difference` is the group's median
-    minus that of the largest group. `why` is a phrase that gives the reason for `larger_than_noise`.
+    The other fields compare it with the first group and are None in that one. `difference` is the group's median
+    minus that of the first group. `why` is a phrase that gives the reason for `larger_than_noise`.
     """
 
     metric: str
@@ -72,9 +76,9 @@ class GroupedMeasurement(StrictModel):
 
 
 class RunGroup(StrictModel):
-    """Runs of one scenario with a common property.
+    """Runs with a common property.
 
-    Groups by settings are named by numbers, and 1 is the largest. `differences` are those of their parameters from it.
+    Groups by settings are named by numbers. `differences` are those of their parameters from the group 1.
     """
 
     name: str
@@ -85,43 +89,48 @@ class RunGroup(StrictModel):
     measurements: tuple[GroupedMeasurement, ...]
 
 
-_Name = tuple[str, str, str]
+# The metric, subject and unit of a measurement.
+MeasurementName = tuple[str, str, str]
 
 
-def group_runs(runs: Sequence[RecordedRun], by: GroupBy) -> list[RunGroup]:
-    """Return the runs of one scenario in groups, the largest first.
+def group_runs(runs: Sequence[RecordedRun], by: GroupBy, *, scenario: str = "") -> list[RunGroup]:
+    """Return runs in groups, the largest first; if `scenario` is given, the largest group of that one comes first.
 
-    Raises InputError if the runs are of several scenarios, or if the rule in the parameters of the newest run cannot be
-    used.
+    Only by settings may the runs be of several scenarios, because then no group has runs of two. Raises InputError if
+    the rule in the parameters of the newest run cannot be used.
     """
-    if len(scenarios := sorted({run.scenario for run in runs})) > 1:
-        raise InputError(
-            f"the runs are of several scenarios: {', '.join(scenarios)}", remedy="group the runs of one of them"
-        )
     members: dict[str, list[RecordedRun]] = {}
     for run in runs:
         members.setdefault(_find_group(run, by), []).append(run)
-    ordered = sorted(members.items(), key=lambda item: -len(item[1]))
+    ordered = sorted(members.items(), key=lambda item: (scenario not in ("", item[1][0].scenario), -len(item[1])))
     if not ordered:
         return []
     rule = read_rule(max(runs, key=lambda run: run.started_at))
-    largest = ordered[0][1]
-    reference = _collect_values(largest)
+    first = ordered[0][1]
+    reference = _collect_values(first)
+    is_by_settings = by is GroupBy.SETTINGS
     return [
         RunGroup(
-            name=str(number) if by is GroupBy.SETTINGS else key,
-            differences=tuple(_list_parameter_differences(largest[0], group[0])) if by is GroupBy.SETTINGS else (),
+            name=str(number) if is_by_settings else key,
+            differences=tuple(describe_differences(first[0].parameters, group[0].parameters)) if is_by_settings else (),
             run_ids=tuple(run.run_id for run in group),
             verdicts={
                 verdict: sum(run.verdict == verdict for run in group) for verdict in sorted({r.verdict for r in group})
             },
             measurements=tuple(
-                _summarize(name, values, None if group is largest else reference.get(name, []), rule)
+                _summarize(name, values, None if group is first else reference.get(name, []), rule)
                 for name, values in _collect_values(group).items()
             ),
         )
         for number, (key, group) in enumerate(ordered, 1)
     ]
+
+
+def list_rows(groups: Sequence[RunGroup]) -> list[tuple[MeasurementName, list[GroupedMeasurement | None]]]:
+    """Return each measurement with its values in all groups. Those that differ by more than noise come first."""
+    found = [{(one.metric, one.subject, one.unit): one for one in group.measurements} for group in groups]
+    rows = [(name, [one.get(name) for one in found]) for name in dict.fromkeys(name for one in found for name in one)]
+    return sorted(rows, key=lambda row: not any(cell and cell.larger_than_noise for cell in row[1]))
 
 
 def _find_group(run: RecordedRun, by: GroupBy) -> str:
@@ -130,12 +139,8 @@ def _find_group(run: RecordedRun, by: GroupBy) -> str:
     return {GroupBy.SETTINGS: run.comparable, GroupBy.SYSTEM: run.system, GroupBy.RUNTIME: run.runtime}[by]
 
 
-def _list_parameter_differences(first: RecordedRun, other: RecordedRun) -> list[str]:
-    return list_differences(select_comparable(first.parameters), select_comparable(other.parameters))
-
-
-def _collect_values(group: Sequence[RecordedRun]) -> dict[_Name, list[float]]:
-    values: dict[_Name, list[float]] = {}
+def _collect_values(group: Sequence[RecordedRun]) -> dict[MeasurementName, list[float]]:
+    values: dict[MeasurementName, list[float]] = {}
     for run in group:
         for row in run.measurements if run.verdict in DECISIVE else ():
             if row.value is not None:
@@ -144,7 +149,7 @@ def _collect_values(group: Sequence[RecordedRun]) -> dict[_Name, list[float]]:
 
 
 def _summarize(
-    name: _Name, values: Sequence[float], reference: Sequence[float] | None, rule: RegressionRule
+    name: MeasurementName, values: Sequence[float], reference: Sequence[float] | None, rule: RegressionRule
 ) -> GroupedMeasurement:
     """Return a measurement of a group. `reference` are its values in the largest group; None for that group itself."""
     metric, subject, unit = name
@@ -160,10 +165,11 @@ def _summarize(
     if reference is None:
         return summary
     if not reference:
-        return summary.model_copy(update={"why": "the largest group has no value"})
-    difference = summary.median - median(reference)
-    known = METRICS.get(metric)
-    found = {"difference": difference, "worse": _is_worse(known.worse if known else None, difference)}
+        return summary.model_copy(update={"why": "the first group has no value"})
+    usual = median(reference)
+    difference = summary.median - usual
+    direction = METRICS[metric].worse if metric in METRICS and difference else None
+    found = {"difference": difference, "worse": is_worse(direction, usual, summary.median)}
     fewest = min(len(values), len(reference))
     if fewest < ENOUGH_TO_SUSPECT:
         why = f"the noise is not known: {fewest} judged runs in one group, {ENOUGH_TO_SUSPECT} needed"
@@ -172,7 +178,7 @@ def _summarize(
         return summary.model_copy(update=found | {"why": f"no minimum change is set for the unit `{unit}`"})
     noise = _compute_noise(unit, values, reference, rule.find_tolerance(metric))
     larger = abs(difference) >= noise
-    why = f"{len(reference)} and {len(values)} judged runs tell differences from {noise:.3g} {unit} on"
+    why = f"{len(reference)} and {len(values)} judged runs tell differences from {format_value(noise, unit)} on"
     return summary.model_copy(update=found | {"larger_than_noise": larger, "why": why})
 
 
@@ -181,10 +187,4 @@ def _compute_noise(unit: str, values: Sequence[float], reference: Sequence[float
     usual = UsualValue.compute(reference)
     spread = max(usual.spread, UsualValue.compute(values).spread)
     error = spread * _MEDIAN_ERROR * math.sqrt(1 / len(values) + 1 / len(reference))
-    return compute_allowed_change(unit, UsualValue(values=usual.values, median=usual.median, spread=error), tolerance)
-
-
-def _is_worse(worse: Worse | None, difference: float) -> bool | None:
-    if worse is None or difference == 0:
-        return None
-    return difference < 0 if worse is Worse.LOWER else difference > 0
+    return compute_allowed_change(unit, replace(usual, spread=error), tolerance)

@@ -6,22 +6,22 @@ a missing record can never make an outcome `met`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from brokerproof.errors import BrokerproofError, RunError
-from brokerproof.experiment.guarantees import Anomaly
+from brokerproof.errors import BrokerproofError
+from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.experiment.verdict import Verdict, merge_verdicts
+from brokerproof.experiment.scenario import ExpectedOutcome
+from brokerproof.experiment.verdict import DECISIVE, Verdict, merge_verdicts
 from brokerproof.results.described_faults import describe_faults
-from brokerproof.results.doubts import list_contradictions
 from brokerproof.results.durations import compute_durations
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
 from brokerproof.results.restarts import collect_restarts
-from brokerproof.results.shortfalls import explain_outcome, list_shortfalls
 from brokerproof.results.story import tell_story
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import RUN_REPORT, Run
-from brokerproof.run.judgement import Judgement, read_judgement
+from brokerproof.run.judgement import Judgement, find_judgement
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.step_record import list_step_problems
 
@@ -32,21 +32,15 @@ def compose_outcome(run: Run) -> Outcome:
     Raises RunError if run.json is missing or damaged, and InputError if its scenario cannot be used.
     """
     scenario = run.scenario
-    judgement: Judgement | None = None
-    doubts = list(list_step_problems(run).values())
-    try:
-        judgement = read_judgement(run)
-    except RunError as error:
-        doubts.append(str(error))
-    else:
-        doubts += list_contradictions(judgement)
+    judgement, problem = find_judgement(run)
+    doubts = [*list_step_problems(run).values(), *(_list_contradictions(judgement) if judgement else [problem])]
     verdict = judgement.worst if judgement else Verdict.UNKNOWN
     if doubts:
         verdict = merge_verdicts([verdict, Verdict.UNKNOWN])
     # `judgement.why` already gives the problems that the judgement knew.
     told = judgement.problems if judgement else ()
     untold = [doubt for doubt in doubts if doubt not in told]
-    shortfalls = list_shortfalls(scenario.expect, verdict, judgement, doubts)
+    shortfalls = _list_shortfalls(scenario.expect, verdict, judgement, doubts)
     return Outcome(
         run_id=run.run_id,
         scenario=scenario.name,
@@ -55,7 +49,7 @@ def compose_outcome(run: Run) -> Outcome:
         verdict=verdict,
         expected=scenario.expect,
         met=not shortfalls,
-        why=explain_outcome(scenario.expect, verdict, judgement, shortfalls, untold),
+        why=_explain_outcome(scenario.expect, verdict, judgement, shortfalls, untold),
         story=_tell(run, judgement),
         notes=judgement.notes if judgement else (),
         suites={name: suite.worst for name, suite in judgement.suites.items()} if judgement else {},
@@ -71,6 +65,73 @@ def compose_outcome(run: Run) -> Outcome:
         # The address in run.json or, if it has none, the page in the run's directory.
         report=run.facts.report or run.path(RUN_REPORT),
     )
+
+
+def _list_contradictions(judgement: Judgement) -> list[str]:
+    """Return the reasons, as phrases, why the judgement does not prove its verdict."""
+    reasons = [f"suite {suite} was not judged" for suite in Suite if suite not in judgement.suites]
+    reasons += [
+        f"suite {name} {suite.worst} with {suite.evaluated} of its {suite.written} expectations evaluated"
+        for name, suite in judgement.suites.items()
+        # Only `passed` and `failed` must rest on all expectations of the suite.
+        if suite.evaluated != suite.written and suite.worst in DECISIVE
+    ]
+    if judgement.worst is Verdict.PASSED:
+        reasons += [
+            f"the judgement says passed and counts {count:,} illegal {anomaly}"
+            for anomaly, count in judgement.counts.illegal.items()
+            if count
+        ]
+        if unproven := judgement.counts.legal.get(Anomaly.UNPROVEN, 0):
+            reasons.append(f"the judgement says passed and counts {unproven:,} unproven")
+    return reasons
+
+
+def _list_shortfalls(
+    expect: ExpectedOutcome, verdict: Verdict, judgement: Judgement | None, doubts: Sequence[str]
+) -> list[str]:
+    """Return a phrase for each difference from the expected outcome; empty if the run meets it."""
+    if verdict is not expect.verdict:
+        shortfalls = [f"{verdict} instead of {expect.verdict}"]
+    # A control must not pass because its run broke down. It may pass if the judgement itself is `unknown`.
+    elif doubts and not (verdict is Verdict.UNKNOWN and judgement and judgement.worst is Verdict.UNKNOWN):
+        shortfalls = [f"{verdict} as expected, but the run does not prove it"]
+    else:
+        shortfalls = []
+    for anomaly, minimum in expect.at_least.items():
+        count = judgement.counts.count_anomaly(anomaly) if judgement else 0
+        if count < minimum:
+            shortfalls.append(f"{anomaly} was found {count:,} times, expected at least {minimum:,}")
+    for suite in expect.failed_suites:
+        result = judgement.suites[suite].worst if judgement and suite in judgement.suites else "not judged"
+        if result != Verdict.FAILED:
+            shortfalls.append(f"suite {suite} had to fail and is {result}")
+    return shortfalls
+
+
+def _explain_outcome(
+    expect: ExpectedOutcome,
+    verdict: Verdict,
+    judgement: Judgement | None,
+    shortfalls: Sequence[str],
+    doubts: Sequence[str],
+) -> str:
+    """Return one line: whether the outcome is the expected one, and the reasons for the verdict."""
+    parts = list(shortfalls)
+    if not shortfalls:
+        parts.append(f"{verdict}, as expected")
+        if judgement:
+            parts += [
+                f"{anomaly} was found {judgement.counts.count_anomaly(anomaly):,} times" for anomaly in expect.at_least
+            ]
+        parts += [f"suite {suite} failed" for suite in expect.failed_suites]
+    elif judgement and verdict is Verdict.FAILED and expect.verdict is Verdict.PASSED:
+        held = (Verdict.PASSED, Verdict.NOT_APPLICABLE)
+        parts += [f"suite {name} {suite.worst}" for name, suite in judgement.suites.items() if suite.worst not in held]
+    parts += doubts
+    if judgement and judgement.why:
+        parts.append(judgement.why)
+    return "; ".join(" ".join(part.split()).rstrip(".;") for part in parts) + "."
 
 
 def _tell(run: Run, judgement: Judgement | None) -> str:

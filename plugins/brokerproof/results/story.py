@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from brokerproof.experiment.guarantees import Anomaly, Suite
+from brokerproof.experiment.numbers import format_seconds, format_time
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.results.described_faults import DescribedFault
-from brokerproof.results.numbers import format_seconds, format_time
 from brokerproof.run.counts import Counts
 from brokerproof.run.judgement import Judgement
 

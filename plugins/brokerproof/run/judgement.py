@@ -114,6 +114,14 @@ def read_judgement(run: Run) -> Judgement:
     return judgement
 
 
+def find_judgement(run: Run) -> tuple[Judgement | None, str]:
+    """Return the judgement and an empty text, or None and the reason why there is no judgement."""
+    try:
+        return read_judgement(run), ""
+    except RunError as error:
+        return None, str(error)
+
+
 def _read_failure(run: Run) -> str:
     """Return why the run could not be judged; empty if there is no record of a failure."""
     try:

@@ -39,19 +39,32 @@ class NodeRestarts(StrictModel):
     first_restarted_at: Moment | None
 
 
-class Outcome(Record):
+class BriefOutcome(StrictModel):
+    """The part of an outcome that every run has, even if its run.json cannot be read."""
+
+    run_id: str
+    scenario: str
+    verdict: Verdict
+    met: bool
+    why: str
+    run_dir: str
+
+
+def make_unknown_outcome(run_id: str, scenario: str, run_dir: object, why: str) -> BriefOutcome:
+    """Return the outcome `unknown` with the reason `why`, for a run whose own outcome cannot be read."""
+    return BriefOutcome(
+        run_id=run_id, scenario=scenario, verdict=Verdict.UNKNOWN, met=False, why=why, run_dir=str(run_dir)
+    )
+
+
+class Outcome(BriefOutcome, Record):
     """The result of a run, and whether and why it is what its scenario expects."""
 
     KIND = "outcome"
 
-    run_id: str
-    scenario: str
     topology: str
     runtime: str
-    verdict: Verdict
     expected: ExpectedOutcome
-    met: bool
-    why: str
     # One sentence: the faults with their targets and times, and what happened to the messages.
     story: str = ""
     # Sentences about how the run was judged, for the reader of the verdict.
@@ -69,5 +82,9 @@ class Outcome(Record):
     # Only nodes that have a service manager and ended by themselves.
     restarts: tuple[NodeRestarts, ...] = ()
     seconds: Durations
-    run_dir: str
     report: str
+
+    @property
+    def sentences(self) -> str:
+        """Whether the outcome is the expected one and the reasons for the verdict, and then the story of the run."""
+        return f"{self.why} {self.story}".strip()

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.numbers import format_bounds, format_value
 from great_expectations.compatibility import pydantic
 from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.execution_engine import PandasExecutionEngine
@@ -103,27 +104,22 @@ def _describe_value(row: Mapping[str, Any], minimum: float | None, maximum: floa
     """Return a value with its subject and the bounds in force, such as `51 s of eu_destroyed (at most 90 s)`."""
     text = describe_value(row)
     subject = f" of {row['subject']}" if row["subject"] else ""
-    bounds = [
-        f"{words} {_format_value(bound, row['unit'])}"
-        for words, own, default in (("at least", row["minimum"], minimum), ("at most", row["maximum"], maximum))
-        if (bound := default if own is None else own) is not None and not math.isnan(bound)
-    ]
+    least, greatest = (
+        _drop_nan(default if own is None else own)
+        for own, default in ((row["minimum"], minimum), (row["maximum"], maximum))
+    )
+    bounds = format_bounds(least, greatest, row["unit"])
     return f"{text}{subject} ({', '.join(bounds)})" if bounds else f"{text}{subject}"
 
 
 def describe_value(row: Mapping[str, Any]) -> str:
     """Return a row's value with its unit, such as `51 s`, `at least 61 s`, or `not measured`."""
     found = [
-        f"{words}{_format_value(row[name], row['unit'])}"
+        f"{words}{format_value(row[name], row['unit'])}"
         for name, words in (("value", ""), ("at_least", "at least "), ("at_most", "at most "))
         if _drop_nan(row[name]) is not None
     ]
     return found[0] if found else "not measured"
-
-
-def _format_value(value: float, unit: str) -> str:
-    # Infinity is above 100, so the first format writes it as `inf`.
-    return f"{value:,.0f} {unit}" if float(value).is_integer() or abs(value) >= 100 else f"{value:.3g} {unit}"
 
 
 class ExpectMeasurementWithinBounds(RowExpectation):

@@ -8,6 +8,7 @@ from typing import Any
 from brokerproof.errors import shorten
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.metrics import METRICS
+from brokerproof.experiment.numbers import format_bounds, format_exactly
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 from brokerproof.suites.suite_file import SuiteFile
@@ -64,10 +65,9 @@ def _describe_measurement(answer: Answer, tally: Tally) -> str:
 
 
 def _describe_measured(row: Mapping[str, Any]) -> str:
-    # Infinity arrives as a word, because JSON has no number for it.
     for name, words in (("value", ""), ("at_least", "at least "), ("at_most", "at most ")):
         if row.get(name) is not None:
-            return f"{words}{float(row[name]):g} {row.get('unit') or ''}".rstrip()
+            return words + format_exactly(row[name], row.get("unit") or "")
     return "not measured"
 
 
@@ -84,9 +84,7 @@ def _describe_anomaly(answer: Answer, tally: Tally) -> str:
 def _describe_bounds(written: WrittenExpectation, row: Mapping[str, Any]) -> str:
     minimum = written.minimum if row.get("minimum") is None else row["minimum"]
     maximum = written.maximum if row.get("maximum") is None else row["maximum"]
-    limits = [f"at least {float(minimum):g}"] if minimum is not None else []
-    limits += [f"at most {float(maximum):g}"] if maximum is not None else []
-    return f"and has to be {' and '.join(limits)}"
+    return f"and has to be {' and '.join(format_bounds(minimum, maximum, write=format_exactly))}"
 
 
 def describe_messages_passed(answers: Sequence[Answer], counts: MessageCounts) -> str:

@@ -111,7 +111,7 @@ def test_a_failed_expectation_says_how_many_rows_what_they_are_and_shows_some(pl
         ("rate_held", {"value": 0.5, "minimum": 0.95}, "is 0.5 share, and has to be at least 0.95 share"),
         # Its bound is not the scenario's but the metric's own.
         ("under_replicated_ledgers", {"value": 14.0}, "is 14 ledgers, and has to be at most 0 ledgers"),
-        ("rto_s", {"value": "Infinity", "maximum": 1.0}, "is Infinity s, and has to be at most 1 s"),
+        ("rto_s", {"value": "Infinity", "maximum": 1.0}, "is inf s, and has to be at most 1 s"),
     ],
 )
 def test_a_failed_measurement_says_the_bound_and_what_was_observed(plant, plant_check, metric, row, sentence):

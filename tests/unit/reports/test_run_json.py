@@ -8,9 +8,15 @@ import pytest
 from brokerproof.reports.run_json import RunDocument, make_run_document, render_run_json
 
 
-def test_the_document_has_the_outcome_the_judgement_and_the_facts(plant, judgement, sqlite_history):
+@pytest.fixture(autouse=True)
+def database(sqlite_history, monkeypatch):
+    """The history of this machine is the empty one of the test."""
+    monkeypatch.setenv("BROKERPROOF_DATABASE_URL", sqlite_history.database)
+
+
+def test_the_document_has_the_outcome_the_judgement_and_the_facts(plant, judgement):
     run = plant("r1", judged=judgement(measured={("rto_s", "kill_us"): 52.0}), machine={"processors": 2})
-    report = json.loads(make_run_document(run, sqlite_history).model_dump_json())
+    report = json.loads(make_run_document(run).model_dump_json())
     assert report["version"] == 2
     assert (report["outcome"]["verdict"], report["outcome"]["met"]) == ("passed", True)
     assert report["judgement"]["suites"]["ordering"]["expectations"][0]["name"] == "expect_ordering"
@@ -27,7 +33,7 @@ def test_a_recorded_run_is_compared_with_the_runs_before_it(plant, judgement, sq
     sqlite_history.record(plant("good", judged=judgement()))
     bad = plant("bad", judged=judgement("failed", failed=("completeness",)), minutes=5)
     sqlite_history.record(bad)
-    report = make_run_document(bad, sqlite_history)
+    report = make_run_document(bad)
     assert report.not_compared is None
     assert report.regressions is not None
     assert [mark.metric for mark in report.regressions.marks] == ["verdict"]
@@ -35,16 +41,16 @@ def test_a_recorded_run_is_compared_with_the_runs_before_it(plant, judgement, sq
     assert "python" in {name.lower() for name in report.facts.versions}
 
 
-def test_a_run_that_the_history_lacks_says_so(plant, judgement, sqlite_history):
-    report = make_run_document(plant("r9", judged=judgement()), sqlite_history)
+def test_a_run_that_the_history_lacks_says_so(plant, judgement):
+    report = make_run_document(plant("r9", judged=judgement()))
     assert report.regressions is None
     assert report.not_compared is not None
     assert report.not_compared.endswith("has no run r9")
     assert report.facts.versions == {"pulsar": "4.0.8"}
 
 
-def test_a_run_that_was_not_judged_says_so(plant, sqlite_history):
-    report = make_run_document(plant(), sqlite_history)
+def test_a_run_that_was_not_judged_says_so(plant):
+    report = make_run_document(plant())
     assert report.judgement is None
     assert report.not_judged == "nothing was judged: `verify` left no judgement"
     assert report.outcome.verdict == "unknown"
@@ -60,13 +66,14 @@ def test_a_history_that_cannot_be_opened_is_told_in_the_document(plant, judgemen
 
 
 def test_without_any_history_the_document_says_so(plant, judgement, tmp_path, monkeypatch):
+    monkeypatch.delenv("BROKERPROOF_DATABASE_URL")
     monkeypatch.setenv("BROKERPROOF_VAR", str(tmp_path / "var"))
     assert json.loads(render_run_json(plant(judged=judgement())))["not_compared"] == "this machine has no history yet"
     assert not (tmp_path / "var").exists()
 
 
-def test_the_document_cannot_be_changed_and_has_no_other_fields(plant, judgement, sqlite_history):
-    report = make_run_document(plant(judged=judgement()), sqlite_history)
+def test_the_document_cannot_be_changed_and_has_no_other_fields(plant, judgement):
+    report = make_run_document(plant(judged=judgement()))
     with pytest.raises(ValueError, match="frozen"):
         report.not_judged = "x"  # type: ignore[misc]
     with pytest.raises(ValueError, match="extra"):

@@ -1,48 +1,35 @@
-"""Publish latencies by distance, as numbers and as a picture."""
+"""Publish latencies by distance."""
 
 from __future__ import annotations
 
-import io
-import re
-from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
 
 from brokerproof.checks import load_scenario
-from brokerproof.results.latency_picture import draw_picture
-from brokerproof.results.outcome_view import print_outcome
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
-from rich.console import Console
+from brokerproof.run.measurement import Measurement
+from planted_runs import make_measurement
 
 ROOT = Path(__file__).parents[3]
-
-
-@dataclass
-class Measured:
-    """A measurement."""
-
-    metric: str
-    subject: str
-    value: float | None
 
 
 def scenario(name: str):
     return load_scenario(ROOT / f"dags/scenarios/{name}.yaml", ROOT / "topologies")[0]
 
 
-def measured(**values: float | None) -> list[Measured]:
+def measured(**values: float | None) -> list[Measurement]:
     subjects = {name.replace("__", "/"): value for name, value in values.items()}
-    return [Measured("publish_latency_p50_ms", subject, value) for subject, value in subjects.items()] + [
-        Measured("publish_latency_p99_ms", subject, None if value is None else value * 2)
+    return [
+        make_measurement("r", metric, value and value * factor, subject=subject)
+        for metric, factor in (("publish_latency_p50_ms", 1), ("publish_latency_p99_ms", 2))
         for subject, value in subjects.items()
     ]
 
 
 def test_link_latencies_are_collected_by_way() -> None:
     rows = [
-        Measured("link_added_p50_ms", "eu>us/at_5_ms", 0.1),
-        Measured("link_added_p99_ms", "eu>us/at_5_ms", 4.0),
-        Measured("link_added_p99_ms", "us>eu/impact", 9.0),
+        make_measurement("r", "link_added_p50_ms", 0.1, subject="eu>us/at_5_ms"),
+        make_measurement("r", "link_added_p99_ms", 4.0, subject="eu>us/at_5_ms"),
+        make_measurement("r", "link_added_p99_ms", 9.0, subject="us>eu/impact"),
     ]
     assert collect_link_latencies(scenario("sync_write_latency"), rows) == {
         "at_5_ms": {"eu>us": {"p50_ms": 0.1, "p99_ms": 4.0}}
@@ -55,7 +42,7 @@ def test_publish_latencies_are_collected_by_cluster() -> None:
         scenario("sync_write_latency"),
         [
             *measured(steady=3, steady__stretched=4.0, steady__local=2.0, at_5_ms__stretched=14.0, impact__local=9),
-            Measured("rto_s", "at_5_ms", 0),
+            make_measurement("r", "rto_s", 0, subject="at_5_ms"),
         ],
     )
     assert found["steady"] == {"stretched": {"p50_ms": 4.0, "p99_ms": 8.0}, "local": {"p50_ms": 2.0, "p99_ms": 4.0}}
@@ -66,28 +53,3 @@ def test_publish_latencies_are_collected_by_cluster() -> None:
 
 def test_a_scenario_without_a_slowing_fault_has_no_latencies() -> None:
     assert collect_publish_latencies(scenario("sync_datacenter_loss"), measured(steady=3)) == {}
-
-
-def test_the_picture_labels_every_bar_and_is_reproducible() -> None:
-    latencies = {
-        "steady": {"stretched": {"p50_ms": 4.2, "p99_ms": 8.0}, "local": {"p50_ms": 2.1, "p99_ms": None}},
-        "at_5_ms": {"stretched": {"p50_ms": 14.3, "p99_ms": 28.0}, "local": {"p50_ms": None, "p99_ms": None}},
-    }
-    drawn = draw_picture(latencies, "Price")
-    ElementTree.fromstring(drawn)
-    texts = set(re.findall(r">([^<>]+)</text>", drawn))
-    assert {"steady", "at 5 ms", "stretched", "local", "4.2", "2.1", "14.3", "Price"} <= texts
-    assert draw_picture(latencies, "Price") == drawn
-
-
-def test_the_terminal_shows_a_row_for_each_distance_and_the_path_of_the_picture() -> None:
-    console = Console(record=True, width=120, file=io.StringIO())
-    latency = {"at_5_ms": {"stretched": {"p50_ms": 14.34, "p99_ms": None}, "local": {"p50_ms": 2.0, "p99_ms": 4.0}}}
-    outcome = {"scenario": "s", "verdict": "passed", "met": True, "why": "w", "run_dir": "/runs/r", "latency": latency}
-    outcome["link"] = {"at_5_ms": {"eu>us": {"p50_ms": 0.06, "p99_ms": 51.2}}}
-    print_outcome(outcome, {}, console)
-    said = console.export_text()
-    assert "0.1 / 51.2" in said
-    assert "14.3 / –" in said
-    assert "2.0 / 4.0" in said
-    assert "picture: /runs/r/publish_latency.svg" in said

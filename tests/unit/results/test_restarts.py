@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
 from brokerproof.experiment.topology import Topology
-from brokerproof.results.outcome_view import print_outcome
-from brokerproof.results.restarts import collect_restarts, describe_restarts
+from brokerproof.results.restarts import collect_restarts
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.outcome import NodeRestarts
-from rich.console import Console
 
 # 2026-01-01T00:31:07Z
 AT = 1_767_227_467_000_000
@@ -60,31 +57,3 @@ def test_a_table_that_is_damaged_hides_no_outcome(run: Run) -> None:
     for file in Path(run.table("observations")).iterdir():
         file.write_text("no Parquet")
     assert compose_outcome(run).restarts == ()
-
-
-@pytest.mark.parametrize(
-    ("restarts", "sentence"),
-    [
-        (
-            FOUND[0].model_copy(update={"ended": 1, "restarted": 1}),
-            "bk-eu ended by itself at 00:31:07 UTC and was started again after 10 s",
-        ),
-        (
-            FOUND[0],
-            "bk-eu ended by itself at 00:31:07 UTC and was started again after 10 s; "
-            "in all it ended 2 times and was started 2 times",
-        ),
-        (FOUND[1], "bk-us ended by itself at 00:31:27 UTC and was not started again by its service manager"),
-    ],
-)
-def test_one_sentence_says_what_happened_to_a_node(restarts: NodeRestarts, sentence: str) -> None:
-    assert describe_restarts(restarts) == sentence
-
-
-def test_the_terminal_shows_a_line_for_each_node(run: Run) -> None:
-    plant_events(run)
-    console = Console(record=True, width=120, file=io.StringIO())
-    print_outcome(compose_outcome(run).model_dump(mode="json"), {}, console)
-    said = console.export_text()
-    assert "bk-eu ended by itself at 00:31:07 UTC and was started again after 10 s" in said
-    assert said.index("bk-eu ended") < said.index("bk-us ended")

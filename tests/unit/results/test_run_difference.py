@@ -7,10 +7,10 @@ import json
 
 import pytest
 from brokerproof.cli import main
+from brokerproof.reports.history_view import print_difference
 from brokerproof.results.history import open_history
 from brokerproof.results.regressions import ENOUGH_TO_SUSPECT
 from brokerproof.results.run_difference import RunDifference, compare_two_runs
-from brokerproof.results.run_difference_view import print_difference
 from rich.console import Console
 
 RTO = ("rto_s", "kill_us")

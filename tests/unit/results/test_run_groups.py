@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from brokerproof.cli import main
-from brokerproof.errors import InputError
 from brokerproof.results.regressions import ENOUGH, ENOUGH_TO_SUSPECT
 from brokerproof.results.run_groups import GroupBy, GroupedMeasurement, group_runs
 
@@ -47,10 +46,21 @@ def test_runs_are_grouped_by_what_they_have_in_common(record, by, names):
         assert second.differences == (("scenario.runtime process → docker",) if by is GroupBy.SETTINGS else ())
 
 
-def test_runs_of_several_scenarios_are_not_grouped(record):
-    runs = [record(), record(changes={"name": "kill_bookie"})]
-    with pytest.raises(InputError, match="several scenarios: kill_bookie, kill_region"):
-        group_runs(runs, GroupBy.VERSION)
+def test_groups_by_settings_of_several_scenarios_are_compared_with_the_first_scenario(sqlite_history, record):
+    tuned = {"settings": {"broker": {"session_ms": 8000}}}
+    record(measured={RTO: 50.0})
+    for number in range(3):
+        record(measured={RTO: 14.0}, changes={"name": "kill_region_tuned", **(tuned if number else {})})
+
+    groups = sqlite_history.group(["kill_region", "kill_region_tuned"], GroupBy.SETTINGS)
+
+    assert [group.run_ids for group in groups] == [("r0",), ("r3", "r2"), ("r1",)]
+    assert [group.differences for group in groups] == [
+        (),
+        ("scenario.name kill_region → kill_region_tuned", "scenario.settings.broker.session_ms unset → 8000"),
+        ("scenario.name kill_region → kill_region_tuned",),
+    ]
+    assert [group.measurements[0].median for group in groups] == [50.0, 14.0, 14.0]
 
 
 def test_a_group_is_compared_with_the_largest(record):
@@ -71,7 +81,7 @@ def test_a_group_is_compared_with_the_largest(record):
 def test_a_group_has_what_the_largest_lacks(record):
     runs = [record() for _ in range(3)] + [record(measured={RTO: 50.0}, changes={"version": "4.1.0"})]
     [rto] = group_runs(runs, GroupBy.VERSION)[1].measurements
-    assert (rto.difference, rto.why) == (None, "the largest group has no value")
+    assert (rto.difference, rto.why) == (None, "the first group has no value")
 
 
 def test_the_tolerance_of_the_scenario_counts(record):
@@ -90,8 +100,8 @@ def test_the_history_groups_the_last_runs_of_a_scenario(sqlite_history, record):
         record(changes={"version": version})
     record(changes={"name": "kill_bookie"})
 
-    assert [len(group.run_ids) for group in sqlite_history.group("kill_region", GroupBy.VERSION)] == [2, 1]
-    assert sqlite_history.group("unknown_scenario", GroupBy.VERSION) == []
+    assert [len(group.run_ids) for group in sqlite_history.group(["kill_region"], GroupBy.VERSION)] == [2, 1]
+    assert sqlite_history.group(["unknown_scenario"], GroupBy.VERSION) == []
 
 
 def draw_runs(rng: random.Random, sizes: tuple[int, int], spread: float, step: float) -> list[Any]:
@@ -150,6 +160,19 @@ def test_groups_are_printed_and_read_by_programs(sqlite_history, record, monkeyp
     assert [group["name"] for group in json.loads(capsys.readouterr().out)] == ["pulsar 4.0.8", "pulsar 4.1.0"]
     for by in GroupBy:
         assert main(["history", "kill_region", "--by", by]) == 0
+
+
+def test_groups_by_settings_are_printed_with_their_differences(sqlite_history, record, monkeypatch, capsys):
+    for number in range(8):
+        changes = {"workload": {"namespace": "shop/orders", "rate": 1000 + number}} if number else {}
+        record(measured={RTO: 50.0}, changes=changes)
+    monkeypatch.setenv("BROKERPROOF_DATABASE_URL", sqlite_history.database)
+
+    assert main(["history", "kill_region", "--by", "settings"]) == 0
+
+    printed = capsys.readouterr().out.splitlines()
+    assert "2 is 1 with scenario.workload.rate 1007 → 1006" in printed
+    assert printed[-1] == "without a column: 7, 8"
 
 
 @pytest.mark.parametrize("scenarios", [[], ["a", "b"], ["--compare", "r0", "r1"]])

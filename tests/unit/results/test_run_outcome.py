@@ -17,24 +17,17 @@ from brokerproof.run.records import StepProblem, StepSeconds, write_record
 CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}, "failed_suites": ["completeness"]}}
 
 
-def conclude(run: Run) -> dict[str, Any]:
-    """The outcome of a run, as the JSON object that the command line prints."""
-    return compose_outcome(run).model_dump(mode="json")
-
-
 def test_a_run_that_passed_meets_its_scenario(plant, judgement):
-    result = conclude(plant(judged=judgement()))
+    result = compose_outcome(plant(judged=judgement()))
 
-    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("passed", True, 0)
-    assert result["why"] == "passed, as expected; 1,000 of 1,000 acknowledged messages are stored."
-    assert result["suites"] == dict.fromkeys(
-        ("completeness", "uniqueness", "ordering", "placement", "recovery"), "passed"
-    )
+    assert (result.verdict, result.met, derive_exit_status(result)) == ("passed", True, 0)
+    assert result.why == "passed, as expected; 1,000 of 1,000 acknowledged messages are stored."
+    assert result.suites == dict.fromkeys(("completeness", "uniqueness", "ordering", "placement", "recovery"), "passed")
 
 
 def test_the_outcome_is_json_with_every_promised_key(plant, judgement):
     run = plant(judged=judgement(legal={"delivered_twice": 12}))
-    result = json.loads(json.dumps(conclude(run)))
+    result = json.loads(compose_outcome(run).model_dump_json())
 
     assert {name: result[name] for name in ("run_id", "scenario", "topology", "runtime", "run_dir")} == {
         "run_id": "r1",
@@ -56,33 +49,35 @@ def test_the_seconds_run_from_the_trigger_to_the_verdict(plant, judgement):
     # Planted beside load (101 s) and verify (until 130.5 s): taking the cluster down, long after the verdict.
     write_record(run, StepSeconds(step="release", started_at=0, finished_at=2_000_000_000_000_000))
 
-    seconds = conclude(run)["seconds"]
+    seconds = compose_outcome(run).seconds
 
-    assert (seconds["total"], seconds["phases"], seconds["overhead"]) == (130.5, 100.0, 30.5)
-    assert (seconds["steps"]["load"], seconds["steps"]["verify"], seconds["judging"]) == (101.0, 25.5, {"read": 1.5})
+    assert (seconds.total, seconds.phases, seconds.overhead) == (130.5, 100.0, 30.5)
+    assert (seconds.steps["load"], seconds.steps["verify"], seconds.judging) == (101.0, 25.5, {"read": 1.5})
 
 
 def test_a_damaged_time_of_a_step_is_left_out(plant, judgement):
     run = plant(judged=judgement())
     Path(run.path("state", "seconds-load.json")).write_text('{"started_')
 
-    result = conclude(run)
+    result = compose_outcome(run)
 
-    assert (result["met"], result["seconds"]["steps"]["load"]) == (True, None)
+    assert (result.met, result.seconds.steps["load"]) == (True, None)
 
 
 def test_a_run_that_failed_against_its_expectation_exits_with_1(plant, judgement):
-    result = conclude(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7})))
+    result = compose_outcome(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7})))
 
-    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("failed", False, 1)
-    assert result["why"].startswith("failed instead of passed; suite completeness failed; ")
+    assert (result.verdict, result.met, derive_exit_status(result)) == ("failed", False, 1)
+    assert result.why.startswith("failed instead of passed; suite completeness failed; ")
 
 
 def test_a_control_needs_the_verdict_the_anomalies_and_the_failed_suites(plant, judgement):
-    result = conclude(plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7}), changes=CONTROL))
+    result = compose_outcome(
+        plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7}), changes=CONTROL)
+    )
 
-    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("failed", True, 0)
-    assert "lost was found 7 times; suite completeness failed" in result["why"]
+    assert (result.verdict, result.met, derive_exit_status(result)) == ("failed", True, 0)
+    assert "lost was found 7 times; suite completeness failed" in result.why
 
 
 @pytest.mark.parametrize(
@@ -102,10 +97,10 @@ def test_a_control_needs_the_verdict_the_anomalies_and_the_failed_suites(plant, 
     ],
 )
 def test_a_control_without_the_expected_anomaly_or_suite_is_not_met(plant, judgement, planted, reason):
-    result = conclude(plant(judged=judgement(**planted), changes=CONTROL))
+    result = compose_outcome(plant(judged=judgement(**planted), changes=CONTROL))
 
-    assert (result["met"], derive_exit_status(result)) == (False, 1)
-    assert reason in result["why"]
+    assert (result.met, derive_exit_status(result)) == (False, 1)
+    assert reason in result.why
 
 
 def add_suite(judged: dict[str, Any], verdict: str) -> dict[str, Any]:
@@ -116,17 +111,17 @@ def add_suite(judged: dict[str, Any], verdict: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("verdict", ["failed", "unknown"])
 def test_a_users_suite_decides_the_verdict_and_is_named(plant, judgement, verdict):
-    result = conclude(plant(judged=add_suite(judgement(), verdict)))
+    result = compose_outcome(plant(judged=add_suite(judgement(), verdict)))
 
-    assert (result["verdict"], result["met"], result["suites"]["mine"]) == (verdict, False, verdict)
+    assert (result.verdict, result.met, result.suites["mine"]) == (verdict, False, verdict)
 
 
 def test_a_control_may_expect_that_a_users_suite_fails(plant, judgement):
     control = {"expect": {"verdict": "failed", "failed_suites": ["mine"]}}
 
-    met = conclude(plant(judged=add_suite(judgement("failed"), "failed"), changes=control))
-    assert met["met"]
-    assert "suite mine failed" in met["why"]
+    met = compose_outcome(plant(judged=add_suite(judgement("failed"), "failed"), changes=control))
+    assert met.met
+    assert "suite mine failed" in met.why
 
 
 @pytest.mark.parametrize(("verdict", "was"), [("passed", "passed"), (None, "not judged")])
@@ -134,9 +129,9 @@ def test_a_control_whose_users_suite_did_not_fail_is_not_met(plant, judgement, v
     control = {"expect": {"verdict": "failed", "failed_suites": ["mine"]}}
     judged = judgement("failed", failed=("ordering",))
 
-    result = conclude(plant(judged=add_suite(judged, verdict) if verdict else judged, changes=control))
-    assert not result["met"]
-    assert f"suite mine had to fail and is {was}" in result["why"]
+    result = compose_outcome(plant(judged=add_suite(judged, verdict) if verdict else judged, changes=control))
+    assert not result.met
+    assert f"suite mine had to fail and is {was}" in result.why
 
 
 def make_inapplicable(judged, suite):
@@ -151,35 +146,35 @@ def make_inapplicable(judged, suite):
 
 
 def test_a_suite_that_does_not_apply_hinders_nothing_and_its_reason_is_reported(plant, judgement):
-    result = conclude(plant(judged=make_inapplicable(judgement(), "placement")))
+    result = compose_outcome(plant(judged=make_inapplicable(judgement(), "placement")))
 
-    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("passed", True, 0)
-    assert result["suites"]["placement"] == "not_applicable"
-    assert result["not_applicable"] == {"expect_placement": "log cannot say where copies are"}
+    assert (result.verdict, result.met, derive_exit_status(result)) == ("passed", True, 0)
+    assert result.suites["placement"] == "not_applicable"
+    assert result.not_applicable == {"expect_placement": "log cannot say where copies are"}
 
 
 def test_a_suite_that_does_not_apply_is_no_reason_to_fail(plant, judgement):
-    result = conclude(plant(judged=make_inapplicable(judgement("failed", failed=["ordering"]), "placement")))
+    result = compose_outcome(plant(judged=make_inapplicable(judgement("failed", failed=["ordering"]), "placement")))
 
-    assert result["verdict"] == "failed"
-    assert "suite ordering failed" in result["why"]
-    assert "placement" not in result["why"]
+    assert result.verdict == "failed"
+    assert "suite ordering failed" in result.why
+    assert "placement" not in result.why
 
 
 def test_legal_anomalies_count_for_the_expected_minimum(plant, judgement):
     bounds = {"missing_messages": {"max": 9}}
     expects = {"guarantee": "at_most_once", "bounds": bounds, "expect": {"verdict": "passed", "at_least": {"lost": 5}}}
 
-    assert conclude(plant("enough", judged=judgement(legal={"lost": 5}), changes=expects))["met"]
-    assert not conclude(plant("too_few", judged=judgement(legal={"lost": 4}), changes=expects))["met"]
+    assert compose_outcome(plant("enough", judged=judgement(legal={"lost": 5}), changes=expects)).met
+    assert not compose_outcome(plant("too_few", judged=judgement(legal={"lost": 4}), changes=expects)).met
 
 
 def test_without_a_judgement_the_verdict_is_unknown_and_nothing_was_counted(plant):
-    result = conclude(plant())
+    result = compose_outcome(plant())
 
-    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("unknown", False, 2)
-    assert "left no judgement" in result["why"]
-    assert (result["counts"]["acked"], result["counts"]["illegal"]["lost"]) == (None, None)
+    assert (result.verdict, result.met, derive_exit_status(result)) == ("unknown", False, 2)
+    assert "left no judgement" in result.why
+    assert (result.counts["acked"], result.counts["illegal"]["lost"]) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -195,10 +190,10 @@ def test_a_damaged_judgement_is_unknown(plant, judgement, content, reason):
     run = plant(judged=judgement())
     Path(run.path("state", "judgement.json")).write_bytes(content.encode("latin-1"))
 
-    result = conclude(run)
+    result = compose_outcome(run)
 
-    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("unknown", False, 2)
-    assert reason in result["why"]
+    assert (result.verdict, result.met, derive_exit_status(result)) == ("unknown", False, 2)
+    assert reason in result.why
 
 
 @pytest.mark.parametrize(
@@ -218,10 +213,10 @@ def test_one_wrong_value_damages_the_judgement(plant, judgement, field, value):
         at = at[name]
     at[field[-1]] = value
 
-    result = conclude(plant(judged=planted))
+    result = compose_outcome(plant(judged=planted))
 
-    assert (result["verdict"], result["met"]) == ("unknown", False)
-    assert f"damaged: `{'.'.join(field)}" in result["why"]
+    assert (result.verdict, result.met) == ("unknown", False)
+    assert f"damaged: `{'.'.join(field)}" in result.why
 
 
 def test_the_reason_of_a_verify_that_could_not_judge_is_shown(plant):
@@ -229,10 +224,10 @@ def test_the_reason_of_a_verify_that_could_not_judge_is_shown(plant):
         judged={"version": 1, "verdict": "unknown", "why": "The run could not be judged: no Java", "error": "…"}
     )
 
-    result = conclude(run)
+    result = compose_outcome(run)
 
-    assert (result["verdict"], result["met"]) == ("unknown", False)
-    assert result["why"] == "unknown instead of passed; The run could not be judged: no Java."
+    assert (result.verdict, result.met) == ("unknown", False)
+    assert result.why == "unknown instead of passed; The run could not be judged: no Java."
 
 
 def test_a_run_without_messages_is_no_data_and_not_unknown(plant, judgement):
@@ -240,9 +235,9 @@ def test_a_run_without_messages_is_no_data_and_not_unknown(plant, judgement):
     for suite in planted["suites"].values():
         suite.update(verdict="no_data", evaluated=0, written=4, expectations=[])
 
-    result = conclude(plant(judged=planted))
+    result = compose_outcome(plant(judged=planted))
 
-    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("no_data", False, 2)
+    assert (result.verdict, result.met, derive_exit_status(result)) == ("no_data", False, 2)
 
 
 def test_judging_a_run_again_does_not_make_it_longer(plant, judgement):
@@ -252,17 +247,17 @@ def test_judging_a_run_again_does_not_make_it_longer(plant, judgement):
     day_later = run.facts.triggered_at + 86_400_000_000
     write_record(run, StepSeconds(step="verify", started_at=day_later, finished_at=day_later + 9_000_000))
 
-    assert conclude(run)["seconds"]["total"] == 130.5
+    assert compose_outcome(run).seconds.total == 130.5
 
 
 def test_the_judgement_of_another_run_is_refused(plant, judgement):
     planted = judgement(measured={("rto_s", "kill_us"): 52.0})
     planted["measurements"][0]["run_id"] = "r0"
 
-    result = conclude(plant(judged=planted))
+    result = compose_outcome(plant(judged=planted))
 
-    assert (result["verdict"], result["met"]) == ("unknown", False)
-    assert "another run: r0" in result["why"]
+    assert (result.verdict, result.met) == ("unknown", False)
+    assert "another run: r0" in result.why
 
 
 @pytest.mark.parametrize(
@@ -298,72 +293,72 @@ def test_a_judgement_that_contradicts_its_passed_does_not_pass(plant, judgement,
     planted = judgement()
     spoil(planted)
 
-    result = conclude(plant(judged=planted))
+    result = compose_outcome(plant(judged=planted))
 
-    assert (result["verdict"], result["met"]) == (verdict, False)
-    assert reason in result["why"]
+    assert (result.verdict, result.met) == (verdict, False)
+    assert reason in result.why
 
 
 def test_a_step_that_failed_makes_a_passed_run_unknown(plant, judgement):
     run = plant(judged=judgement())
     write_record(run, StepProblem(step="break_it", problem="kill_us took no effect: br-us is alive."))
 
-    result = conclude(run)
+    result = compose_outcome(run)
 
-    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("unknown", False, 2)
-    assert "step break_it failed: kill_us took no effect: br-us is alive" in result["why"]
+    assert (result.verdict, result.met, derive_exit_status(result)) == ("unknown", False, 2)
+    assert "step break_it failed: kill_us took no effect: br-us is alive" in result.why
 
 
 def test_a_step_that_failed_leaves_a_control_unmet(plant, judgement):
     run = plant(judged=judgement("failed", failed=("completeness",), illegal={"lost": 7}), changes=CONTROL)
     write_record(run, StepProblem(step="break_it", problem="bk-us did not stop"))
 
-    result = conclude(run)
+    result = compose_outcome(run)
 
-    assert (result["verdict"], result["met"], derive_exit_status(result)) == ("failed", False, 1)
-    assert "does not prove it; step break_it failed: bk-us did not stop" in result["why"]
+    assert (result.verdict, result.met, derive_exit_status(result)) == ("failed", False, 1)
+    assert "does not prove it; step break_it failed: bk-us did not stop" in result.why
 
 
 def test_a_problem_record_that_cannot_be_read_is_a_problem(plant, judgement):
     run = plant(judged=judgement())
     Path(run.path("state", "problem-load.json")).write_text("")
 
-    result = conclude(run)
+    result = compose_outcome(run)
 
-    assert result["verdict"] == "unknown"
-    assert "step load failed" in result["why"]
+    assert result.verdict == "unknown"
+    assert "step load failed" in result.why
 
 
 @pytest.mark.parametrize("judged", [True, False])
 def test_only_a_judgement_can_meet_the_expectation_of_unknown(plant, judgement, judged):
     run = plant(judged=judgement("unknown") if judged else None, changes={"expect": {"verdict": "unknown"}})
 
-    result = conclude(run)
+    result = compose_outcome(run)
 
-    assert result["verdict"] == "unknown"
-    assert (result["met"], derive_exit_status(result)) == ((True, 0) if judged else (False, 2))
+    assert result.verdict == "unknown"
+    assert (result.met, derive_exit_status(result)) == ((True, 0) if judged else (False, 2))
 
 
 def test_no_data_exits_with_2(plant, judgement):
-    result = conclude(plant(judged=judgement("no_data")))
+    result = compose_outcome(plant(judged=judgement("no_data")))
 
-    assert (result["verdict"], derive_exit_status(result)) == ("no_data", 2)
+    assert (result.verdict, derive_exit_status(result)) == ("no_data", 2)
 
 
 def test_an_infinite_measurement_counts_as_not_measured(plant, judgement):
     planted = judgement()
     planted["recovery"]["kill_us"]["rto_s"] = float("nan")
 
-    assert conclude(plant(judged=planted))["recovery"]["kill_us"]["rto_s"] is None
+    assert compose_outcome(plant(judged=planted)).recovery["kill_us"]["rto_s"] is None
 
 
 def test_why_is_one_line(plant, judgement):
     run = plant(judged=judgement())
     write_record(run, StepProblem(step="load", problem="first line\n  second line\n"))
 
-    assert "step load failed: first line second line" in conclude(run)["why"]
+    assert "step load failed: first line second line" in compose_outcome(run).why
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path):
     with pytest.raises(RunError, match=r"run\.json is missing"):
-        conclude(Run(str(tmp_path)))
+        compose_outcome(Run(str(tmp_path)))

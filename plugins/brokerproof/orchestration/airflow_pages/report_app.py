@@ -30,9 +30,8 @@ from sqlalchemy.orm import Session
 from brokerproof.errors import BrokerproofError
 from brokerproof.orchestration.dag_run import belongs_to, derive_run_id
 from brokerproof.reports.campaign_page import render_campaign, render_campaigns
-from brokerproof.reports.compare_page import render_choice, render_comparison
+from brokerproof.reports.compare_page import render_choice, render_comparison, render_groups
 from brokerproof.reports.exports import EXPORTS
-from brokerproof.reports.groups_page import render_groups
 from brokerproof.reports.messages.message_life import read_message_life
 from brokerproof.reports.messages.message_page import render_message_page
 from brokerproof.reports.metrics import render_metrics
@@ -129,7 +128,7 @@ def _show_groups(scenario: str, request: Request, user: GetUserDep, by: GroupBy 
     _authorize(scenario, user)
     with _open_history() as history:
         try:
-            groups = history.group(scenario, by) if history else []
+            groups = history.group([scenario], by) if history else []
         except BrokerproofError as error:
             raise HTTPException(409, str(error)) from None
     return HTMLResponse(render_groups(scenario, by, groups, _page(request, draws=False)))

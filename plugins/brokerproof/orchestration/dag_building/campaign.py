@@ -12,12 +12,13 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param
 
 from brokerproof.errors import BrokerproofError, InputError, RunError
-from brokerproof.experiment.verdict import Verdict
+from brokerproof.experiment.numbers import NOTHING, format_value
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.orchestration.dag_building.step import fail_with_sentence
 from brokerproof.orchestration.dag_run import make_run_id
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
+from brokerproof.run.outcome import BriefOutcome, Outcome, make_unknown_outcome
 from brokerproof.settings import from_environment
 
 if TYPE_CHECKING:
@@ -112,35 +113,35 @@ class CampaignVerdictOperator(BaseOperator):
         for line in _tabulate_outcomes(outcomes):
             log.info(line)
         sentence = _summarize_outcomes(outcomes)
-        if not outcomes or not all(each["met"] for each in outcomes):
+        if not outcomes or not all(each.met for each in outcomes):
             with fail_with_sentence(context):
                 raise RunError(sentence)
         log.info(sentence)
         return sentence
 
 
-def _read_outcome(scenario: str, directory: Path) -> dict[str, Any]:
+def _read_outcome(scenario: str, directory: Path) -> BriefOutcome:
     try:
-        return compose_outcome(Run(str(directory))).model_dump(mode="json")
+        return compose_outcome(Run(str(directory)))
     except BrokerproofError as error:
-        return {"scenario": scenario, "verdict": str(Verdict.UNKNOWN), "met": False, "why": str(error)}
+        return make_unknown_outcome(directory.name, scenario, directory, str(error))
 
 
-def _summarize_outcomes(outcomes: Sequence[dict[str, Any]]) -> str:
+def _summarize_outcomes(outcomes: Sequence[BriefOutcome]) -> str:
     """Return one sentence: how many outcomes are expected, and the reason for each other verdict."""
-    unmet = [outcome for outcome in outcomes if not outcome["met"]]
+    unmet = [outcome for outcome in outcomes if not outcome.met]
     parts = [f"{len(outcomes) - len(unmet)} of {len(outcomes)} scenarios have the expected outcome"]
-    parts += [f"{outcome['scenario']} is {outcome['verdict']}: {outcome['why']}" for outcome in unmet]
+    parts += [f"{outcome.scenario} is {outcome.verdict}: {outcome.why}" for outcome in unmet]
     return "; ".join(parts)
 
 
-def _tabulate_outcomes(outcomes: Sequence[dict[str, Any]]) -> list[str]:
+def _tabulate_outcomes(outcomes: Sequence[BriefOutcome]) -> list[str]:
     """Return the lines of a table with a heading and a row for each outcome."""
     rows = [("scenario", "verdict", "expected", "as expected", "seconds", "why")]
     for outcome in outcomes:
-        expected = (outcome.get("expected") or {}).get("verdict", "–")
-        total = (outcome.get("seconds") or {}).get("total")
-        seconds, met = "–" if total is None else f"{total:.0f}", "yes" if outcome["met"] else "NO"
-        rows.append((outcome["scenario"], outcome["verdict"], expected, met, seconds, outcome["why"]))
+        whole = outcome if isinstance(outcome, Outcome) else None
+        expected = whole.expected.verdict if whole else NOTHING
+        seconds, met = format_value(whole.seconds.total if whole else None), "yes" if outcome.met else "NO"
+        rows.append((outcome.scenario, outcome.verdict, expected, met, seconds, outcome.why))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

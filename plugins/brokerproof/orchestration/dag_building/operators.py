@@ -163,7 +163,7 @@ class RecordOperator(StepOperator):
         shown = outcome.model_dump(mode="json", include={"run_id", "scenario", "verdict", "met", "run_dir"})
         context["outlet_events"][RESULTS].extra = shown
         log.info("recorded: %s", outcome.why)
-        from brokerproof.reports.run_file import write_run_file
+        from brokerproof.reports.exports import write_run_file
 
         try:
             log.info("report: %s", write_run_file(run))

@@ -13,7 +13,6 @@ import psutil
 from brokerproof.clock import SYSTEM_CLOCK, Clock, to_microseconds
 from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.suite_name import STEPS
-from brokerproof.experiment.verdict import Verdict
 from brokerproof.machine import slots
 from brokerproof.orchestration.dag_run import PROBLEM, SETTINGS
 from brokerproof.orchestration.follow.client import FINISHED, AirflowClient, AirflowError, TaskState
@@ -28,7 +27,7 @@ from brokerproof.orchestration.steps import compute_time_limit
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read_every_live_status, read_live_status
-from brokerproof.run.outcome import Outcome
+from brokerproof.run.outcome import BriefOutcome, Outcome, make_unknown_outcome
 from brokerproof.run.records import StepProblem, read_record
 
 _READ_LIVE_EVERY_S = 0.5
@@ -103,10 +102,10 @@ class ScenarioRun:
             if task.state == "failed" and task.task_id in _WORKING_TASKS
         }
 
-    def read_outcome(self) -> dict[str, Any]:
+    def read_outcome(self) -> BriefOutcome:
         """Return the outcome of the run, or `unknown` with the reason if its run.json is missing or unusable."""
         try:
-            return compose_outcome(self._run).model_dump(mode="json")
+            return compose_outcome(self._run)
         except BrokerproofError as error:
             reasons = [f"{task} failed: {problem}" for task, problem in self.read_problems().items()]
             return make_unknown_outcome(self.run_id, self.scenario, self.directory, "; ".join(reasons) or str(error))
@@ -168,15 +167,3 @@ def has_recorded_outcome(directory: Path) -> bool:
         return read_record(Run(str(directory)), Outcome) is not None
     except BrokerproofError:
         return False
-
-
-def make_unknown_outcome(run_id: str, scenario: str, directory: Path, why: str) -> dict[str, Any]:
-    """Return the outcome `unknown` with the reason `why`, for a run whose own outcome cannot be read."""
-    return {
-        "run_id": run_id,
-        "scenario": scenario,
-        "verdict": str(Verdict.UNKNOWN),
-        "met": False,
-        "why": why,
-        "run_dir": str(directory),
-    }

@@ -25,8 +25,7 @@ from brokerproof.orchestration.notify.rules import (
     make_notification,
     read_rules,
 )
-from brokerproof.results.history import open_recorded_history
-from brokerproof.results.regressions import RunComparison
+from brokerproof.results.history import compare_recorded_run
 from brokerproof.run.directory import Run
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import NotificationAttempt, read_record, write_record
@@ -58,7 +57,11 @@ def notify_of_result(run: Run, outcome: Outcome, context: Context) -> None:
     problems: list[str] = []
     try:
         if rules := read_rules(from_environment()):
-            notification = make_notification(outcome, _compare(run, problems))
+            _, comparison, problem = compare_recorded_run(run.run_id)
+            if problem:
+                problems.append(f"whether the run is worse than earlier runs is not known: {problem}")
+                log.error(problems[-1])
+            notification = make_notification(outcome, comparison)
             _use_notifiers(run, rules, notification, context, problems)
     except _FAILURES as error:
         log.exception("the notifiers could not be used; the verdict does not change")
@@ -126,20 +129,3 @@ def _make_notifier(rule: NotificationRule, field: str = "") -> BaseNotifier:
     except Exception as error:
         problem = f"`{name}` does not take these kwargs: {error}"
         raise InputError(problem, file=SOURCE, field=field, remedy="correct the kwargs") from error
-
-
-def _compare(run: Run, problems: list[str]) -> RunComparison | None:
-    """Compare the run with earlier runs. If the history cannot, add a sentence to `problems` and return None."""
-    try:
-        history = open_recorded_history()
-        if history is None:
-            raise RunError("there is no history")
-        with history:
-            recorded = history.find_run(run.run_id)
-            if recorded is None:
-                raise RunError(f"the history in {history.database} has no run {run.run_id}")
-            return history.compare(recorded)
-    except BrokerproofError as error:
-        log.exception("whether the run is worse than earlier runs is not known")
-        problems.append(f"whether the run is worse than earlier runs is not known: {error}")
-        return None

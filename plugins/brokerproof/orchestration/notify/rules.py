@@ -16,7 +16,6 @@ from pydantic import Field
 from brokerproof.errors import InputError
 from brokerproof.experiment.verdict import DECISIVE
 from brokerproof.experiment.yaml_models import FrozenModel, parse, suggest_name
-from brokerproof.reports.sentence import describe_run
 from brokerproof.results.regressions import RunComparison
 from brokerproof.run.outcome import Outcome
 from brokerproof.settings import Settings, variable
@@ -97,7 +96,7 @@ def make_notification(outcome: Outcome, comparison: RunComparison | None) -> Not
     worse = f" Worse than before: {'; '.join(regressions)}." if regressions else ""
     return Notification(
         occasions=tuple(occasions),
-        sentence=f"{describe_run(outcome)}{worse}",
+        sentence=f"{outcome.sentences}{worse}",
         link=outcome.report,
         verdict=str(outcome.verdict),
         expected=str(outcome.expected.verdict),

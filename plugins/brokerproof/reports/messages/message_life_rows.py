@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from brokerproof import clock
 from brokerproof.errors import shorten
+from brokerproof.experiment.numbers import format_moment, format_short_time
 from brokerproof.reports.messages.judged_message import MessageAnomaly
 from brokerproof.reports.messages.message_events import (
     AckConfirmed,
@@ -17,7 +18,6 @@ from brokerproof.reports.messages.message_events import (
     Stored,
 )
 from brokerproof.reports.messages.message_life import MessageLife
-from brokerproof.results.numbers import format_moment, format_short_time
 from brokerproof.run.fault_course import FaultCourse
 from brokerproof.run.tables import AttemptOutcome, FaultState
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from brokerproof.experiment.numbers import format_moment, format_short_time
 from brokerproof.reports.messages.judged_message import JudgedMessage
 from brokerproof.reports.messages.message_events import Delivered, Event, Sent, Settled, Stored
-from brokerproof.results.numbers import format_moment, format_short_time
 from brokerproof.run.tables import AttemptOutcome
 
 

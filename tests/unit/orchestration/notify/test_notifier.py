@@ -231,7 +231,7 @@ def test_a_history_that_cannot_be_read_keeps_nobody_from_being_told(a_run, conte
     leave_judgement(a_run, judgement(completeness="failed"))
     decide(a_run, context, record=False)
     assert told.read_text().split() == ["told"]
-    assert "is not known: there is no history" in context["ti"].pushed[NOTIFICATION_PROBLEM]
+    assert "is not known: this machine has no history yet" in context["ti"].pushed[NOTIFICATION_PROBLEM]
 
 
 def test_a_run_that_was_not_recorded_is_told_without_a_comparison(a_run, context, monkeypatch, told):

@@ -6,8 +6,7 @@ import io
 import json
 
 import pytest
-from brokerproof.results.history_json import list_plain_runs
-from brokerproof.results.history_table import print_history
+from brokerproof.reports.history_view import list_plain_runs, print_history
 from brokerproof.run.records import StepProblem, write_record
 from rich.console import Console
 
@@ -193,66 +192,12 @@ def test_json_without_runs_is_an_empty_list(sqlite_history):
 TUNED = {"settings": {"broker": {"session_ms": 8000}}}
 
 
-def test_the_configurations_of_a_scenario_are_compared(rendered, plant, judgement, sqlite_history):
-    for index, rto in enumerate((49.0, 50.0, 52.0)):
-        sqlite_history.record(plant(f"r{index}", judged=judgement(measured=measured(rto)), minutes=index))
-    sqlite_history.record(plant("r3", judged=judgement(measured=measured(14.0)), minutes=3, changes=TUNED))
+def test_runs_with_other_settings_name_the_command_that_compares_them(rendered, plant, judgement, sqlite_history):
+    for index, changes in enumerate(({}, {}, TUNED)):
+        assert "These runs differ" not in rendered("kill_region")
+        sqlite_history.record(plant(f"r{index}", judged=judgement(), minutes=index, changes=changes))
 
-    said = rendered("kill_region", width=80)
-
-    lines = {line.split()[0]: line.split() for line in said.splitlines() if line.strip()}
-    assert next(line for line in said.splitlines() if "00:03" in line).split()[-1] == "b"
-    assert next(line for line in said.splitlines() if "00:01" in line).split()[-1] == "a"
-    assert lines["judged"] == ["judged", "runs", "3", "1"]
-    assert lines["rto_s"] == ["rto_s", "of", "kill_us", "50.0", "14.0"]
-    # The same with both.
-    assert "longest_ack_gap_s of" not in said
-    assert "b is a with scenario.settings.broker.session_ms unset → 8000" in said
-
-
-def test_the_configurations_of_several_scenarios_are_compared_with_the_first_scenario(
-    rendered, plant, judgement, sqlite_history
-):
-    sqlite_history.record(plant("r0", judged=judgement(measured=measured(50.0))))
-    for index in (1, 2):
-        changes = {"name": "kill_region_tuned", **TUNED}
-        run = plant(f"r{index}", judged=judgement(measured=measured(14.0)), minutes=index, changes=changes)
-        sqlite_history.record(run)
-
-    said = rendered("kill_region", "kill_region_tuned")
-
-    assert "rto_s of kill_us 50.0 14.0" in " ".join(said.split())
-    assert "b is a with scenario.name kill_region → kill_region_tuned; scenario.settings" in said
-    told = list_plain_runs(sqlite_history, ["kill_region", "kill_region_tuned"], 20)
-    assert [run["variant"]["name"] for run in told] == ["b", "b", "a"]
-    assert told[2]["variant"]["differs"] == []
-
-
-def test_runs_of_one_configuration_have_no_letters(rendered, plant, judgement, sqlite_history):
-    sqlite_history.record(plant(judged=judgement(measured=measured(50.0))))
-
-    assert "set-up" not in rendered("kill_region")
-
-
-def test_an_unknown_run_counts_for_no_median(rendered, plant, judgement, sqlite_history):
-    sqlite_history.record(plant("r0", judged=judgement(measured=measured(50.0))))
-    sqlite_history.record(plant("r1", judged=judgement("unknown", measured=measured(1.0)), minutes=1, changes=TUNED))
-
-    said = rendered("kill_region")
-
-    assert "judged runs 1 0" in " ".join(said.split())
-    assert "rto_s of kill_us 50.0 –" in " ".join(said.split())
-    assert "b is a with" in said
-
-
-def test_a_difference_of_one_configuration_is_shown_for_all(rendered, plant, judgement, sqlite_history):
-    other = {"settings": {"broker": {"session_ms": 25000}}}
-    for index, (rto, changes) in enumerate(((50.0, {}), (50.0, {}), (50.4, other), (14.0, TUNED))):
-        sqlite_history.record(
-            plant(f"r{index}", judged=judgement(measured=measured(rto)), minutes=index, changes=changes)
-        )
-
-    said = " ".join(rendered("kill_region").split())
-
-    assert "judged runs 2 1 1" in said
-    assert "rto_s of kill_us 50.0 14.0 50.4" in said
+    command = "brokerproof history kill_region --by settings"
+    assert f"These runs differ in their settings: {command}" in rendered("kill_region", width=80)
+    # Runs of all scenarios always differ.
+    assert "These runs differ" not in rendered()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from brokerproof.results.numbers import format_count, format_seconds, format_value
+from brokerproof.experiment.numbers import format_count, format_seconds, format_value
 
 
 @pytest.mark.parametrize(

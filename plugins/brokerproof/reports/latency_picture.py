@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 
-# Milliseconds by fault or phase, then by cluster, then by quantile (`p50_ms`, `p99_ms`).
-Latencies = Mapping[str, Mapping[str, Mapping[str, float | None]]]
+from brokerproof.run.outcome import LatenciesByTime
 
 # The name of the file in the run's directory.
 PICTURE = "publish_latency.svg"
 
 
-def draw_picture(latencies: Latencies, title: str) -> str:
+def draw_picture(latencies: LatenciesByTime, title: str) -> str:
     """Return an SVG with a group of bars for each fault or phase, and a bar for each cluster.
 
     A bar ends at the median, and a line goes from there to the 99th percentile. A value that was not measured has no
