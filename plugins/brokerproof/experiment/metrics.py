@@ -50,17 +50,8 @@ class Metric:
     required: bool = False
     # The metric is not applicable to a messaging system without this ability.
     needs: Ability | None = None
-    # The least and the greatest possible value. None if no value is the greatest.
-    least: float = 0
-    greatest: float | None = None
     # Whether it is a time after a fault that can be observed only until the load ends.
     ends_with_load: bool = False
-    # Whether the measured time can end only after the system has detected that a silent node is gone.
-    waits_for_failover: bool = False
-    # Whether it is read from samples. It is then no more exact than the interval between two samples.
-    is_sampled: bool = False
-    # Whether it includes the network's delay from a client to the system and back.
-    takes_round_trip: bool = False
 
     @property
     def is_per_fault(self) -> bool:
@@ -100,7 +91,6 @@ METRICS: Mapping[str, Metric] = {
         demand="Reads come from the local region as far as the scenario demands.",
         worse=Worse.LOWER,
         needs=Ability.READ_COUNTERS,
-        greatest=1,
     ),
     "owner_in_region": Metric(
         suite=Suite.PLACEMENT,
@@ -112,7 +102,6 @@ METRICS: Mapping[str, Metric] = {
         ),
         demand="The topic's owner is in the region that the scenario expects.",
         worse=Worse.LOWER,
-        greatest=1,
     ),
     "detect_s": Metric(
         suite=Suite.RECOVERY,
@@ -120,8 +109,6 @@ METRICS: Mapping[str, Metric] = {
         subject="fault",
         meaning="from the effect until the cluster no longer listed the failed nodes",
         demand="Failed nodes are detected in the time that the scenario allows.",
-        waits_for_failover=True,
-        is_sampled=True,
     ),
     "reassign_s": Metric(
         suite=Suite.RECOVERY,
@@ -129,8 +116,6 @@ METRICS: Mapping[str, Metric] = {
         subject="fault",
         meaning="from the effect until other brokers owned every partition of the topic that the failed nodes had",
         demand="Another broker owns the topic in the time that the scenario allows.",
-        waits_for_failover=True,
-        is_sampled=True,
     ),
     "first_ack_s": Metric(
         suite=Suite.RECOVERY,
@@ -142,8 +127,6 @@ METRICS: Mapping[str, Metric] = {
         ),
         demand="Acks come back in the time that the scenario allows.",
         ends_with_load=True,
-        waits_for_failover=True,
-        takes_round_trip=True,
     ),
     "rto_s": Metric(
         suite=Suite.RECOVERY,
@@ -153,7 +136,6 @@ METRICS: Mapping[str, Metric] = {
         demand="Every interruption of clients ends after a fault in the time that the scenario allows (RTO).",
         required=True,
         ends_with_load=True,
-        waits_for_failover=True,
     ),
     "unavailable_s": Metric(
         suite=Suite.RECOVERY,
@@ -169,7 +151,6 @@ METRICS: Mapping[str, Metric] = {
         meaning="longest time without an ack of a producer in a partition that touches the fault's span",
         demand="The longest time without an ack is as short as the scenario demands.",
         ends_with_load=True,
-        waits_for_failover=True,
     ),
     "longest_delivery_gap_s": Metric(
         suite=Suite.RECOVERY,
@@ -248,7 +229,6 @@ METRICS: Mapping[str, Metric] = {
         subject="phase or fault that slows",
         meaning="median of the time from schedule to ack, or to the end of the load without an ack",
         demand="The median latency from schedule to ack is within the scenario's bounds.",
-        takes_round_trip=True,
     ),
     "publish_latency_p99_ms": Metric(
         suite=Suite.RECOVERY,
@@ -256,7 +236,6 @@ METRICS: Mapping[str, Metric] = {
         subject="phase or fault that slows",
         meaning="99th percentile of the time from schedule to ack, or to the end of the load without an ack",
         demand="The 99th percentile of the latency from schedule to ack is within the scenario's bounds.",
-        takes_round_trip=True,
     ),
     "publish_latency_max_ms": Metric(
         suite=Suite.RECOVERY,
@@ -264,7 +243,6 @@ METRICS: Mapping[str, Metric] = {
         subject="phase or fault that slows",
         meaning="longest time from schedule to ack, or to the end of the load without an ack",
         demand="The highest latency from schedule to ack is within the scenario's bounds.",
-        takes_round_trip=True,
     ),
     # Not compared: the emulated link, not the messaging system, causes this delay.
     "link_added_p50_ms": Metric(
@@ -336,7 +314,6 @@ METRICS: Mapping[str, Metric] = {
         meaning="acked messages of the phase's schedule, as a share of the schedule",
         demand="As much of the schedule was acknowledged as the scenario demands.",
         worse=Worse.LOWER,
-        greatest=1,
     ),
     # Not compared: Brokerproof, not the messaging system, determines how often it samples.
     "sampling_gap_s": Metric(

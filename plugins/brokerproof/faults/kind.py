@@ -102,8 +102,6 @@ class FaultKind(ABC):
     # Whether its nodes go on serving, so that the cluster has no failure to detect. The nodes of other kinds count as
     # down until they are healed: other faults neither start them nor wait for their health.
     leaves_nodes: ClassVar[bool] = False
-    # Whether its nodes keep their sessions with the cluster if it is healed before these time out.
-    keeps_sessions: ClassVar[bool] = False
     # The ability that it needs of the messaging system.
     needs: ClassVar[Ability | None] = None
     # The ability that it needs of the runtime, which is a protocol.
@@ -115,10 +113,6 @@ class FaultKind(ABC):
             raise InputError(
                 f"`{self.name}` is done to nodes, not to the link between them", field="link", remedy="leave it out"
             )
-
-    def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
-        """Return the nodes that fall silent without ending their sessions. The cluster notices only by a time-out."""
-        return []
 
     @abstractmethod
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:

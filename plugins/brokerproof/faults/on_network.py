@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,7 +19,7 @@ from brokerproof.experiment.topology import name_brokers_place, name_clients_pla
 from brokerproof.faults.kind import FaultKind, Surroundings, register
 from brokerproof.network import Condition, accepts_connection, matches
 from brokerproof.runtimes.protocols import EmulatesLinks
-from brokerproof.systems.roles import coordinates, is_listed, list_nodes_that, serves
+from brokerproof.systems.roles import is_listed, serves
 
 if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
@@ -130,26 +130,6 @@ class Partition(_LastingLinkFaultKind):
     """Cuts nodes off from other regions, in both directions or only in one: no traffic gets through."""
 
     name, done = "partition", "cut off"
-    keeps_sessions = True
-
-    def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
-        """Return the nodes that are cut off from every node that can still coordinate their cluster.
-
-        A node can coordinate only if it reaches more than half of the coordinating nodes, itself included.
-        """
-        far = (fault.link or LinkChange()).regions or topology.regions
-
-        def is_cut(one: str, other: str) -> bool:
-            here, there = (topology.nodes[name].region for name in (one, other))
-            return here != there and ((one in targets and there in far) or (other in targets and here in far))
-
-        silenced: list[str] = []
-        for name, cluster in topology.clusters.items():
-            stores = list_nodes_that(coordinates, topology, name)
-            able = [one for one in stores if 2 * sum(not is_cut(one, other) for other in stores) > len(stores)]
-            if stores:
-                silenced += [node for node in cluster.nodes if all(is_cut(node, store) for store in able)]
-        return silenced
 
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
         return Condition(id=fault.name, **vars(traffic), cut=True)

@@ -6,7 +6,7 @@ A new kind is one class with `@register`, here or in on_network.py. Scenarios us
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from brokerproof.errors import AdminError, InputError, RunError
@@ -50,9 +50,6 @@ class Kill(_NodeEndingKind):
 
     name, done = "kill", "killed"
 
-    def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
-        return list(targets)
-
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.act_on_each(targets, around.runtime.kill)
 
@@ -63,9 +60,6 @@ class Destroy(_NodeEndingKind):
 
     name, done = "destroy", "destroyed"
     destroys = True
-
-    def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
-        return list(targets)
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.act_on_each(targets, around.runtime.kill)
@@ -106,10 +100,7 @@ class Pause(FaultKind):
 
     name, done = "pause", "frozen"
     needs_of_runtime = PausesNodes
-    keeps_sessions = silences = True
-
-    def list_silenced(self, fault: Fault, targets: Collection[str], topology: Topology) -> list[str]:
-        return list(targets)
+    silences = True
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         around.act_on_each(targets, _require_pausing(around).pause)

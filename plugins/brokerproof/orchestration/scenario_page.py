@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.experiment.run_warning import RunWarning
 from brokerproof.experiment.scenario import Loosened, Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Subscription
-from brokerproof.run_warnings.listing import list_warnings
+from brokerproof.run_warnings import RunWarning, list_warnings
 from brokerproof.systems.registry import find_system
 
 

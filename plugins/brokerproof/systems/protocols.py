@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.run_warning import RunWarning
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
@@ -52,18 +51,6 @@ class WarmUp:
     # The smallest topology with every role, and its workload, as their YAML files would hold them.
     topology: Mapping[str, Any]
     workload: Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failover:
-    """How long acks can be missing after nodes fell silent, as far as the system's time-outs decide it."""
-
-    # Seconds from the failure before which no other node takes over.
-    soonest_s: float
-    # Seconds from the failure by which another node has taken over and clients have tried again.
-    latest_s: float
-    # The time-outs that have to end, and how clients try again. It completes "acks can stay away for N s (…)".
-    why: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,17 +258,6 @@ class System(Protocol):
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
         """Raises InputError, its field inside the scenario, if the system cannot run the scenario on the topology."""
-
-    def list_warnings(self, scenario: Scenario, topology: Topology) -> list[RunWarning]:
-        """Return warnings about a scenario that can be run, for reasons that only the system knows."""
-
-    def estimate_failover(
-        self, scenario: Scenario, topology: Topology, nodes: Collection[str], *, not_before_s: float = 0
-    ) -> Failover | None:
-        """Return how long acks can be missing after all of `nodes` fell silent at once.
-
-        No other node can take over before `not_before_s`. Returns None if acks come again without any time-out.
-        """
 
     def topic(self, workload: Workload) -> str:
         """Return the full name of the workload's topic."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.run_warning import RunWarning
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.workload import Workload
 from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
-from brokerproof.systems.protocols import Administration, Failover, Observation, Provisioning, RoleTraits
+from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits
 
 from testlog_system.administration import TestlogAdministration
 from testlog_system.clients import TestlogClients
@@ -67,18 +66,6 @@ class Testlog:
                     field=f"workload.subscriptions.{number}.consumers",
                     remedy="write 1",
                 )
-
-    def list_warnings(self, scenario: Scenario, topology: Topology) -> list[RunWarning]:
-        """Whatever it can do, it does as asked."""
-        return []
-
-    def estimate_failover(
-        self, scenario: Scenario, topology: Topology, nodes: Collection[str], *, not_before_s: float = 0
-    ) -> Failover:
-        """Until the others are no longer loyal to a silent leader and have elected another one."""
-        return Failover(
-            soonest_s=0.8, latest_s=max(3.0, not_before_s + 1), why="servers wait for a silent leader, then elect one"
-        )
 
     def topic(self, workload: Workload) -> str:
         """As the workload calls it."""

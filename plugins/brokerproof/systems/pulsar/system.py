@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.run_warning import RunWarning
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
@@ -14,8 +13,8 @@ from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
-from brokerproof.systems.protocols import Administration, Failover, Observation, Provisioning, RoleTraits, WarmUp
-from brokerproof.systems.pulsar import foresight, topology_rules
+from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits, WarmUp
+from brokerproof.systems.pulsar import topology_rules
 from brokerproof.systems.pulsar.distribution import CHECKSUMS, examine, provide_distribution
 from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.replication import list_clusters_reached
@@ -52,14 +51,6 @@ class Pulsar:
                     field="workload.namespace",
                     remedy=suggest_name(workload.namespace, known),
                 )
-
-    def list_warnings(self, scenario: Scenario, topology: Topology) -> list[RunWarning]:
-        return foresight.list_warnings(scenario)
-
-    def estimate_failover(
-        self, scenario: Scenario, topology: Topology, nodes: Collection[str], *, not_before_s: float = 0
-    ) -> Failover | None:
-        return foresight.estimate_failover(scenario, topology, nodes, not_before_s=not_before_s)
 
     def topic(self, workload: Workload) -> str:
         return make_full_name(workload)

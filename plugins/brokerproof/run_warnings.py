@@ -1,0 +1,202 @@
+"""Warnings, before a run starts, about effects of its scenario that the author may not want.
+
+Commands, orchestration and results may import it. It refuses no scenario and opens no database. The warning that needs
+the history is in `results/held_rates.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from brokerproof.errors import InputError
+from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.guarantees import MISSING, Anomaly, SubscriptionType
+from brokerproof.experiment.metrics import METRICS, Metric
+from brokerproof.experiment.scenario import Bound, Scenario
+from brokerproof.experiment.topology import Topology
+from brokerproof.experiment.yaml_models import suggest_name
+from brokerproof.faults.registry import FAULT_KINDS, list_destroying_faults, list_harmful_faults
+from brokerproof.systems.destinations import list_clusters_reached, list_replication_ways
+from brokerproof.systems.registry import find_system
+from brokerproof.systems.roles import list_nodes_that, list_roles_that, serves
+
+_PHASES = ("steady", "impact", "recovery")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunWarning:
+    """One warning. `field` is a dotted path in the scenario. `what` and `remedy` are parts of one sentence."""
+
+    field: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        # `InputError` shortens long values that the user wrote.
+        return str(InputError(self.what, field=self.field, remedy=self.remedy))
+
+
+def list_warnings(scenario: Scenario, topology: Topology) -> list[RunWarning]:
+    """Return the warnings about a scenario that `load_scenario` accepted."""
+    flaws = (_list_flaws(key, bound, scenario, topology) for key, bound in scenario.bounds.items())
+    return [
+        *_list_batching_warnings(scenario),
+        *_list_condition_warnings(scenario),
+        # One warning for each bound: the first flaw.
+        *(flaw for each in flaws if (flaw := next(each, None)) is not None),
+        *_list_owner_warnings(scenario, topology),
+    ]
+
+
+def _list_batching_warnings(scenario: Scenario) -> Iterator[RunWarning]:
+    """Yield a warning for each Key_Shared subscription with several consumers if batches mix keys."""
+    workload, client = scenario.workload, scenario.workload.client
+    producers = workload.producers * max(1, len(workload.produce_on))
+    if not client.batches or client.batch_by_key or workload.keys <= producers:
+        return
+    if Anomaly.DELIVERED_OUT_OF_ORDER in scenario.loosen:
+        return
+    for index, subscription in enumerate(workload.subscriptions):
+        if subscription.type is SubscriptionType.KEY_SHARED and subscription.consumers > 1:
+            yield RunWarning(
+                field=f"workload.subscriptions.{index}.type",
+                what=f"a batch mixes keys and goes whole to one of the {subscription.consumers} consumers that share "
+                f"`{subscription.name}` by key, so that messages of a key arrive out of order",
+                remedy="set workload.client.batch_by_key to true, or workload.client.batching_delay_ms to 0",
+            )
+
+
+def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
+    """Yield a warning for each fault that waits for a condition that never becomes true."""
+    kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
+    for index, fault in enumerate(scenario.faults):
+        waited_for = fault.when.unhealthy if fault.when else None
+        if waited_for and (kinds[waited_for].leaves_nodes or kinds[waited_for].helps):
+            yield RunWarning(
+                field=f"faults.{index}.when.unhealthy",
+                what=f"`{waited_for}` ({kinds[waited_for].name}) leaves its nodes in service, so that they pass their "
+                "health checks, the timeline waits in vain, and the verdict is `unknown`",
+                remedy="name a fault that takes its nodes away, or leave the condition out",
+            )
+
+
+def _list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
+    """Yield a warning for each phase whose owner has to be in a region without a node that could own the topic.
+
+    The topic has an owner in every cluster that its messages reach.
+    """
+    roles = " or ".join(list_roles_that(find_system(topology), serves))
+    for phase, region in (("steady", scenario.owner.steady), ("recovery", scenario.owner.recovery)):
+        elsewhere = [
+            cluster
+            for cluster in list_clusters_reached(topology, scenario.workload)
+            if region not in {topology.nodes[name].region for name in list_nodes_that(serves, topology, cluster)}
+        ]
+        if region is not None and elsewhere:
+            yield RunWarning(
+                field=f"owner.{phase}",
+                what=f"no {roles} of `{elsewhere[0]}` is in {region}, so that no run meets it",
+                remedy="leave it out, or name a region in which every cluster of the topic has one",
+            )
+
+
+def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
+    """Yield the reasons why a bound has no measurement, or why no run can meet it or break it, the worst first.
+
+    `key` is `METRIC` or `METRIC/SUBJECT`.
+    """
+    name, _, subject = key.partition("/")
+    metric, field = METRICS[name], f"bounds.{key}"
+    faults = [fault for fault in scenario.faults if scenario.bound(name, fault.name) is bound]
+    known = list_subjects(metric, scenario, topology)
+    if known is not None and not known:
+        yield RunWarning(
+            field=field,
+            what=f"there is one value per {metric.subject}, and none is in this scenario, so that the verdict is at "
+            "best `unknown`",
+            remedy="leave it out",
+        )
+    elif known is not None and subject and subject not in known:
+        yield RunWarning(
+            field=field,
+            what=f"no {metric.subject} is called `{subject}`, so that nothing is measured of it and the verdict is at "
+            "best `unknown`",
+            remedy=suggest_name(subject, known),
+        )
+    for fault in faults:
+        if name == "detect_s" and FAULT_KINDS[fault.kind].leaves_nodes:
+            yield RunWarning(
+                field=field,
+                what=f"`{fault.name}` ({fault.kind}) leaves its nodes in service, so that nothing is detected and the "
+                "verdict is at best `unknown`",
+                remedy="bound it for the other faults only, as `detect_s/NAME`",
+            )
+    greatest, reason = _find_greatest(metric, scenario, topology, faults)
+    if bound.max is not None and bound.max < 0:
+        yield RunWarning(
+            field=f"{field}.max", what="no value is below 0, so that no run meets it", remedy="set it to 0 or more"
+        )
+    # A time that the end of the load cuts off is greater than what was measured of it.
+    if bound.min is not None and bound.min > greatest and not metric.ends_with_load:
+        yield RunWarning(
+            field=f"{field}.min", what=f"{reason}, so that no run meets it", remedy=f"set it to {greatest:g} or less"
+        )
+    # A metric that is required and has only a minimum need not be known, so its bound has an effect.
+    lifts_requirement = metric.required and bound.max is None
+    if not lifts_requirement and (bound.min or 0) <= 0 and (bound.max is None or bound.max >= greatest):
+        yield RunWarning(
+            field=field if bound.max is None else f"{field}.max",
+            what=f"{reason if bound.max is not None else 'every value is 0 or more'}, so that the bound cannot fail",
+            remedy="set a stricter one, or leave it out",
+        )
+
+
+def _find_greatest(
+    metric: Metric, scenario: Scenario, topology: Topology, faults: Sequence[Fault]
+) -> tuple[float, str]:
+    """Return the greatest value that a run can have, and a sentence that gives the reason.
+
+    The value is infinite if there is no greatest one. `faults` are those for which the bound is in force.
+    """
+    phases, workload = scenario.phases, scenario.workload
+    if metric.unit == "share":
+        return 1, "every value is from 0 to 1"
+    if metric.unit == "messages":
+        total = int(workload.rate * len(workload.list_homes(topology)) * phases.total_s)
+        return total, f"the three phases publish {total:,} messages"
+    harmful = [fault for fault in faults if not FAULT_KINDS[fault.kind].helps]
+    if not metric.ends_with_load or not harmful:
+        return math.inf, "every value is 0 or more"
+    first = min(harmful, key=lambda fault: fault.at_s)
+    load_end_s = phases.impact_s + phases.recovery_s - first.at_s
+    return load_end_s, (
+        f"the load ends {load_end_s:g} s after `{first.name}`, and no value above {load_end_s:g} can be proven"
+    )
+
+
+def list_subjects(metric: Metric, scenario: Scenario, topology: Topology) -> Collection[str] | None:
+    """Return the subjects for which a run measures the metric, or None if the scenario does not determine them."""
+    homes = scenario.workload.list_homes(topology)
+    times = [*_PHASES, *(fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows)]
+    links = [f"{here}>{there}" for link in topology.links for here, there in (link.between, link.between[::-1])]
+    ways = [f"{home}>{other}" for home, other in list_replication_ways(topology, scenario.workload)]
+    subjects: dict[str, Collection[str]] = {
+        "fault": list_harmful_faults(scenario),
+        "destroying fault": list_destroying_faults(scenario),
+        "phase": _PHASES,
+        "phase or fault that slows": [
+            *times,
+            *(f"{time}/{home}" for time, home in product(times, homes if len(homes) > 1 else ())),
+        ],
+        "way and phase or fault that slows": [f"{link}/{time}" for link, time in product(links, times)],
+        "way and phase": [f"{way}/{phase}" for way, phase in product(ways, _PHASES)],
+        "moment": [*_PHASES, "read_back", *(f"before {fault.name}" for fault in scenario.faults), "end"],
+        "subscription": [each.name for each in scenario.workload.subscriptions if each.moves],
+        "anomaly": MISSING,
+        "run": ("run",),
+        "end of run": ("end_of_run",),
+    }
+    return subjects.get(metric.subject)
