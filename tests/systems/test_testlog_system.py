@@ -19,7 +19,6 @@ from brokerproof.results.restarts import collect_restarts
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ObservationsRequested, ObservationsWritten, read_record, write_record
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.run_warnings.listing import list_warnings
 from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.runtimes.registry import make_runtime
 from brokerproof.systems.clients import Settled, hash_payload, make_payload
@@ -74,15 +73,6 @@ def load_changed(**overrides: Any) -> None:
 def test_what_the_system_cannot_do_is_refused_before_the_run(path: str, value: Any, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         load_changed(**{path: value})
-
-
-def test_the_systems_own_time_outs_decide_what_a_run_is_warned_of() -> None:
-    file, topologies = SYSTEMS / "scenarios" / "leader_loss.yaml", SYSTEMS / "topologies"
-    assert list_warnings(*load_scenario(file, topologies)) == []
-    (warning,) = list_warnings(
-        *load_scenario(file, topologies, {"faults.0.at_s": 13, "phases.impact_s": 15, "phases.recovery_s": 1})
-    )
-    assert (warning.field, "acks can stay away for 3 s" in warning.what) == ("phases.impact_s", True)
 
 
 def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclusive_end(run: Run) -> None:

@@ -14,7 +14,6 @@ import pytest
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError, InputError
 from brokerproof.experiment.topology import Topology
-from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.network import Plan, make_shapes
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
@@ -221,38 +220,6 @@ def test_an_even_number_of_shared_nodes_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         load("geo_replication", **{"shared_metadata.metadata-2": {"role": "metadata", "region": "eu"}})
     assert caught.value.field == "shared_metadata"
-
-
-# The regions cut off from each other, and those whose nodes no part of the store can coordinate any more.
-@pytest.mark.parametrize(
-    ("topology", "region", "silenced"),
-    [
-        ("sync_ensemble_witness", "eu", {"eu"}),
-        ("sync_ensemble_witness", "us", {"us"}),
-        # The others go on without it.
-        ("sync_ensemble_witness", "witness", {"witness"}),
-        # The node of the store in us is no majority.
-        ("sync_ensemble_two_one", "us", {"us"}),
-        ("sync_ensemble_two_one", "eu", {"us"}),
-    ],
-)
-def test_the_side_without_a_majority_falls_silent(
-    tmp_path: Path, topology: str, region: str, silenced: set[str]
-) -> None:
-    scenario, loaded = load_scenario(
-        ROOT / "dags/scenarios/sync_region_partition_metadata_active.yaml",
-        TOPOLOGIES,
-        {
-            "topology": topology,
-            "overrides": {"links": [{"between": ["eu", "us"]}]},
-            "faults": [{"name": "apart", "kind": "partition", "targets": {"region": region}, "heal_at_s": 75}],
-            "bounds": {},
-        },
-    )
-    (fault,) = scenario.faults
-    targets = [name for name, node in loaded.nodes.items() if node.region == region]
-    found = FAULT_KINDS["partition"].list_silenced(fault, targets, loaded)
-    assert set(found) == {name for name, node in loaded.nodes.items() if node.region in silenced}
 
 
 @contextlib.contextmanager
