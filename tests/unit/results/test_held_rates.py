@@ -12,6 +12,7 @@ from brokerproof.run.records import StepProblem, write_record
 
 HERE = {"architecture": "x86_64", "processors": 2}
 STEADY = ("rate_held", "steady")
+WORKLOAD = ("rate", "size", "produce_on")
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -21,7 +22,11 @@ def said(plant, scenario, topology, judgement, sqlite_history):
 
     def ask(rate: int, *runs: dict[str, Any], since: datetime = LONG_AGO, **changes: Any) -> str:
         for number, run in enumerate(runs):
-            workload = {"namespace": "shop/orders", "rate": run["rate"], "size": run.get("size", 200)}
+            workload = {
+                "namespace": "shop/orders",
+                "size": 200,
+                **{name: run[name] for name in WORKLOAD if name in run},
+            }
             planted = plant(
                 f"r{number}",
                 judged=judgement(measured={STEADY: run["share"]}),
@@ -82,6 +87,12 @@ def test_runs_of_before_the_last_thirty_days_say_nothing(said):
 
 
 def test_the_clusters_published_to_are_counted(said):
-    workload = {"namespace": "shop/orders", "rate": 2000, "produce_on": ["main", "other"]}
+    both = ["main", "other"]
+    workload = {"namespace": "shop/orders", "rate": 2000, "produce_on": both}
     assert "asks for 4,000" in said(2000, {"rate": 4000, "share": 0.5}, workload=workload)
-    assert said(2000, {"rate": 4000, "share": 0.5}) == ""
+    assert said(2000) == ""
+
+
+def test_the_clusters_that_a_run_published_to_are_counted(said):
+    assert said(4000, {"rate": 4000, "share": 0.5}, {"rate": 2000, "share": 1.0, "produce_on": ["main", "other"]}) == ""
+    assert "was 4,000" in said(4001)
