@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 
 class BrokerproofError(Exception):
@@ -23,21 +22,6 @@ class InputError(BrokerproofError, ValueError):
         where = ": ".join(part for part in (_shorten_names(file, "/"), _shorten_names(field, ".")) if part)
         message = _shorten_words(problem) + (f" ({_shorten_words(remedy)})" if remedy else "")
         super().__init__(f"{where}: {message}" if where else message)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunWarning:
-    """A part of a scenario that can be run, but that its author may not want.
-
-    `field` is a dotted path in the scenario. `what` and `remedy` are parts of one sentence.
-    """
-
-    field: str
-    what: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return str(InputError(self.what, field=self.field, remedy=self.remedy))
 
 
 def shorten(text: str, longest: int = 80) -> str:

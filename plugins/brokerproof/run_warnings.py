@@ -1,17 +1,19 @@
-"""Warnings, before a run starts, about parts of its scenario that no run can meet, or that cannot fail.
+"""Warnings, before a run starts, about effects of its scenario that the author may not want.
 
-A warning stops no run. The warning that needs earlier runs is in `results/held_rates.py`.
+Commands, orchestration and results may import it. It refuses no scenario and opens no database. The warning that needs
+the history is in `results/held_rates.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from brokerproof.errors import RunWarning
-from brokerproof.experiment.guarantees import MISSING
+from brokerproof.errors import InputError
+from brokerproof.experiment.fault import Fault
+from brokerproof.experiment.guarantees import MISSING, Anomaly, SubscriptionType
 from brokerproof.experiment.metrics import METRICS, Metric
 from brokerproof.experiment.scenario import Bound, Phase, Scenario
 from brokerproof.experiment.topology import Topology
@@ -22,22 +24,54 @@ from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import list_nodes_that, list_roles_that, serves
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunWarning:
+    """One warning. `field` is a dotted path in the scenario. `what` and `remedy` are parts of one sentence."""
+
+    field: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        # `InputError` shortens long values that the user wrote.
+        return str(InputError(self.what, field=self.field, remedy=self.remedy))
+
+
 def list_warnings(scenario: Scenario, topology: Topology) -> list[RunWarning]:
     """Return the warnings about a scenario that `load_scenario` accepted."""
+    flaws = (_list_flaws(key, bound, scenario, topology) for key, bound in scenario.bounds.items())
     return [
-        *find_system(topology).check(scenario, topology),
+        *_list_batching_warnings(scenario),
         *_list_condition_warnings(scenario),
-        *_list_bound_warnings(scenario, topology),
+        # One warning for each bound: the first flaw.
+        *(flaw for each in flaws if (flaw := next(each, None)) is not None),
         *_list_owner_warnings(scenario, topology),
     ]
 
 
+def _list_batching_warnings(scenario: Scenario) -> Iterator[RunWarning]:
+    """Yield a warning for each Key_Shared subscription with several consumers if batches mix keys."""
+    workload, client = scenario.workload, scenario.workload.client
+    if not client.batches or client.batch_by_key or workload.keys <= workload.producer_count:
+        return
+    if Anomaly.DELIVERED_OUT_OF_ORDER in scenario.loosen:
+        return
+    for index, subscription in enumerate(workload.subscriptions):
+        if subscription.type is SubscriptionType.KEY_SHARED and subscription.consumers > 1:
+            yield RunWarning(
+                field=f"workload.subscriptions.{index}.type",
+                what=f"a batch mixes keys and goes whole to one of the {subscription.consumers} consumers that share "
+                f"`{subscription.name}` by key, so that messages of a key arrive out of order",
+                remedy="set workload.client.batch_by_key to true, or workload.client.batching_delay_ms to 0",
+            )
+
+
 def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
-    """Yield a warning for each fault that waits for a condition which never becomes true."""
+    """Yield a warning for each fault that waits for a condition that never becomes true."""
     kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
     for index, fault in enumerate(scenario.faults):
         waited_for = fault.when.unhealthy if fault.when else None
-        if waited_for is not None and (kinds[waited_for].leaves_nodes or kinds[waited_for].helps):
+        if waited_for and (kinds[waited_for].leaves_nodes or kinds[waited_for].helps):
             yield RunWarning(
                 field=f"faults.{index}.when.unhealthy",
                 what=f"`{waited_for}` ({kinds[waited_for].name}) leaves its nodes in service, so that they pass their "
@@ -47,7 +81,7 @@ def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
 
 
 def _list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """Yield a warning for each phase whose region of the owner has no node that could own the topic.
+    """Yield a warning for each phase whose owner has to be in a region without a node that could own the topic.
 
     The topic has an owner in every cluster that its messages reach.
     """
@@ -66,188 +100,100 @@ def _list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[Run
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _BoundInScenario:
-    """A bound of a scenario. `key` is `METRIC` or `METRIC/SUBJECT`."""
+def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
+    """Yield the reasons why a bound has no measurement, or why no run can meet it or break it, the worst first.
 
-    key: str
-    bound: Bound
-    metric: Metric
-    subject: str
-    scenario: Scenario
-    topology: Topology
-
-    def applies_to(self, fault: str) -> bool:
-        """Whether it is the bound in force for the metric of a fault."""
-        return self.subject in ("", fault) and self.scenario.bound(self.key.partition("/")[0], fault) == self.bound
-
-
-def _list_bound_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """Yield at most one warning for each bound."""
-    for key, bound in scenario.bounds.items():
-        name, _, subject = key.partition("/")
-        line = _BoundInScenario(
-            key=key, bound=bound, metric=METRICS[name], subject=subject, scenario=scenario, topology=topology
+    `key` is `METRIC` or `METRIC/SUBJECT`.
+    """
+    name, _, subject = key.partition("/")
+    metric, field = METRICS[name], f"bounds.{key}"
+    faults = [fault for fault in scenario.faults if scenario.bound(name, fault.name) is bound]
+    known = list_subjects(metric, scenario, topology)
+    if known is not None and not known:
+        yield RunWarning(
+            field=field,
+            what=f"there is one value per {metric.subject}, and none is in this scenario, so that the verdict is at "
+            "best `unknown`",
+            remedy="leave it out",
         )
-        found = (warning for check in _CHECKS if (warning := check(line)) is not None)
-        if (first := next(found, None)) is not None:
-            yield first
-
-
-def _warn(line: _BoundInScenario, what: str, remedy: str, end: str = "") -> RunWarning:
-    return RunWarning(field=f"bounds.{line.key}{end}", what=what, remedy=remedy)
-
-
-def _check_subject(line: _BoundInScenario) -> RunWarning | None:
-    known = list_subjects(line.metric, line.scenario, line.topology)
-    if known is None or (line.subject in known if line.subject else known):
-        return None
-    if not known:
-        return _warn(
-            line,
-            f"there is one value per {line.metric.subject}, and none is in this scenario, so that the verdict is "
-            "at best `unknown`",
-            "leave it out",
+    elif known is not None and subject and subject not in known:
+        yield RunWarning(
+            field=field,
+            what=f"no {metric.subject} is called `{subject}`, so that nothing is measured of it and the verdict is at "
+            "best `unknown`",
+            remedy=suggest_name(subject, known),
         )
-    return _warn(
-        line,
-        f"no {line.metric.subject} is called `{line.subject}`, so that nothing is measured of it and the verdict is "
-        "at best `unknown`",
-        suggest_name(line.subject, known),
-    )
-
-
-def _check_range(line: _BoundInScenario) -> RunWarning | None:
-    greatest, bound = line.metric.greatest, line.bound
-    if bound.max is not None and bound.max < 0:
-        return _warn(line, "no value is below 0, so that no run meets it", "set it to 0 or more", ".max")
-    if bound.min is not None and greatest is not None and bound.min > greatest:
-        what = f"no value is above {greatest:g}, so that no run meets it"
-        return _warn(line, what, f"set it to {greatest:g} or less", ".min")
-    return None
-
-
-def _check_detection(line: _BoundInScenario) -> RunWarning | None:
-    """Warn about `detect_s` of a fault without a failure to detect."""
-    if line.key.partition("/")[0] != "detect_s":
-        return None
-    for fault in line.scenario.faults:
-        if FAULT_KINDS[fault.kind].leaves_nodes and line.applies_to(fault.name):
-            return _warn(
-                line,
-                f"`{fault.name}` ({fault.kind}) leaves its nodes in service, so that nothing is detected and the "
+    for fault in faults:
+        if name == "detect_s" and FAULT_KINDS[fault.kind].leaves_nodes:
+            yield RunWarning(
+                field=field,
+                what=f"`{fault.name}` ({fault.kind}) leaves its nodes in service, so that nothing is detected and the "
                 "verdict is at best `unknown`",
-                "bound it for the other faults only, as `detect_s/NAME`",
+                remedy="bound it for the other faults only, as `detect_s/NAME`",
             )
-    return None
+    greatest, reason = _find_greatest(metric, scenario, topology, faults)
+    if bound.max is not None and bound.max < 0:
+        yield RunWarning(
+            field=f"{field}.max", what="no value is below 0, so that no run meets it", remedy="set it to 0 or more"
+        )
+    # A time that the end of the load cuts off is greater than what was measured of it.
+    if bound.min is not None and bound.min > greatest and not metric.ends_with_load:
+        yield RunWarning(
+            field=f"{field}.min", what=f"{reason}, so that no run meets it", remedy=f"set it to {greatest:g} or less"
+        )
+    # A metric that is required and has only a minimum need not be known, so its bound has an effect.
+    lifts_requirement = metric.required and bound.max is None
+    if not lifts_requirement and (bound.min or 0) <= 0 and (bound.max is None or bound.max >= greatest):
+        yield RunWarning(
+            field=field if bound.max is None else f"{field}.max",
+            what=f"{reason if bound.max is not None else 'every value is 0 or more'}, so that the bound cannot fail",
+            remedy="set a stricter one, or leave it out",
+        )
 
 
-def _check_messages(line: _BoundInScenario) -> RunWarning | None:
-    if line.metric.unit != "messages":
-        return None
-    total = int(line.scenario.workload.target_rate * line.scenario.phases.total_s)
-    if line.bound.min is not None and line.bound.min > total:
-        what = f"the three phases publish {total:,} messages, so that no run meets it"
-        return _warn(line, what, f"set it below {total}", ".min")
-    if line.bound.max is not None and line.bound.max >= total and not line.bound.min:
-        what = f"it allows all of the {total:,} messages that the three phases publish, so that it cannot fail"
-        return _warn(line, what, f"set it below {total}", ".max")
-    return None
+def _find_greatest(
+    metric: Metric, scenario: Scenario, topology: Topology, faults: Sequence[Fault]
+) -> tuple[float, str]:
+    """Return the greatest value that a run can have, and a sentence that gives the reason.
 
-
-def _check_load_end(line: _BoundInScenario) -> RunWarning | None:
-    """Warn if the load ends before a wait could exceed the maximum, because the end of the load cuts the wait off."""
-    bound, phases = line.bound, line.scenario.phases
-    if not line.metric.ends_with_load or bound.max is None or (bound.min or 0) > 0:
-        return None
-    harmful = list_harmful_faults(line.scenario)
-    # Seconds from each fault to the end of the load. A condition that delays a fault makes them fewer.
-    left_s = {
-        fault.name: phases.impact_s + phases.recovery_s - fault.at_s
-        for fault in line.scenario.faults
-        if fault.name in harmful and line.applies_to(fault.name)
-    }
-    if not left_s:
-        return None
-    name = max(left_s, key=lambda name: left_s[name])
-    if bound.max < left_s[name]:
-        return None
-    return _warn(
-        line,
-        f"the load ends {left_s[name]:g} s after `{name}`, and no value above {left_s[name]:g} can be proven, so that "
-        "the bound cannot fail",
-        f"set it below {math.ceil(left_s[name])}, or lengthen phases.impact_s",
-        ".max",
+    The value is infinite if there is no greatest one. `faults` are those for which the bound is in force.
+    """
+    phases, workload = scenario.phases, scenario.workload
+    if metric.unit == "share":
+        return 1, "every value is from 0 to 1"
+    if metric.unit == "messages":
+        total = int(workload.target_rate * phases.total_s)
+        return total, f"the three phases publish {total:,} messages"
+    harmful = [fault for fault in faults if not FAULT_KINDS[fault.kind].helps]
+    if not metric.ends_with_load or not harmful:
+        return math.inf, "every value is 0 or more"
+    first = min(harmful, key=lambda fault: fault.at_s)
+    load_end_s = phases.impact_s + phases.recovery_s - first.at_s
+    return load_end_s, (
+        f"the load ends {load_end_s:g} s after `{first.name}`, and no value above {load_end_s:g} can be proven"
     )
-
-
-def _check_open_ends(line: _BoundInScenario) -> RunWarning | None:
-    """Warn if the bound allows every value that the metric can have."""
-    greatest, bound = line.metric.greatest, line.bound
-    open_below = bound.min is None or bound.min <= 0
-    open_above = bound.max is None or (greatest is not None and bound.max >= greatest)
-    # `min` alone, of a metric that has to be measured, means that the value need not be known.
-    if not (open_below and open_above) or (line.metric.required and bound.max is None):
-        return None
-    span = "at least 0" if greatest is None else f"from 0 to {greatest:g}"
-    return _warn(line, f"every value is {span} anyway, so that it cannot fail", "set a stricter one, or leave it out")
-
-
-# The first check that finds a problem gives the only warning about the bound.
-_CHECKS: tuple[Callable[[_BoundInScenario], RunWarning | None], ...] = (
-    _check_subject,
-    _check_range,
-    _check_open_ends,
-    _check_detection,
-    _check_messages,
-    _check_load_end,
-)
 
 
 def list_subjects(metric: Metric, scenario: Scenario, topology: Topology) -> Collection[str] | None:
     """Return the subjects for which a run measures the metric, or None if the scenario does not determine them."""
-    find = _SUBJECTS.get(metric.subject)
-    return None if find is None else find(scenario, topology)
-
-
-def _list_times(scenario: Scenario) -> list[str]:
-    return [*Phase, *(fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows)]
-
-
-def _list_times_of_clusters(scenario: Scenario, topology: Topology) -> list[str]:
     homes = scenario.workload.list_homes(topology)
-    times = _list_times(scenario)
-    return [*times, *(f"{time}/{home}" for time, home in product(times, homes if len(homes) > 1 else ()))]
-
-
-def _list_times_of_links(scenario: Scenario, topology: Topology) -> list[str]:
-    ways = [way for link in topology.links for way in (link.between, link.between[::-1])]
-    return [f"{here}>{there}/{time}" for (here, there), time in product(ways, _list_times(scenario))]
-
-
-def _list_phases_of_ways(scenario: Scenario, topology: Topology) -> list[str]:
-    ways = list_replication_ways(topology, scenario.workload)
-    return [f"{home}>{other}/{phase}" for (home, other), phase in product(ways, Phase)]
-
-
-def _list_moments(scenario: Scenario, topology: Topology) -> list[str]:
-    return [*Phase, "read_back", *(f"before {fault.name}" for fault in scenario.faults), "end"]
-
-
-def _list_moved(scenario: Scenario, topology: Topology) -> list[str]:
-    return [each.name for each in scenario.workload.subscriptions if each.moves]
-
-
-_SUBJECTS: Mapping[str, Callable[[Scenario, Topology], Collection[str]]] = {
-    "fault": lambda scenario, topology: list_harmful_faults(scenario),
-    "destroying fault": lambda scenario, topology: list_destroying_faults(scenario),
-    "phase": lambda scenario, topology: tuple(Phase),
-    "phase or fault that slows": _list_times_of_clusters,
-    "way and phase or fault that slows": _list_times_of_links,
-    "way and phase": _list_phases_of_ways,
-    "moment": _list_moments,
-    "subscription": _list_moved,
-    "anomaly": lambda scenario, topology: MISSING,
-    "run": lambda scenario, topology: ("run",),
-    "end of run": lambda scenario, topology: ("end_of_run",),
-}
+    times = [*Phase, *(fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows)]
+    links = [f"{here}>{there}" for link in topology.links for here, there in (link.between, link.between[::-1])]
+    ways = [f"{home}>{other}" for home, other in list_replication_ways(topology, scenario.workload)]
+    subjects: dict[str, Collection[str]] = {
+        "fault": list_harmful_faults(scenario),
+        "destroying fault": list_destroying_faults(scenario),
+        "phase": tuple(Phase),
+        "phase or fault that slows": [
+            *times,
+            *(f"{time}/{home}" for time, home in product(times, homes if len(homes) > 1 else ())),
+        ],
+        "way and phase or fault that slows": [f"{link}/{time}" for link, time in product(links, times)],
+        "way and phase": [f"{way}/{phase}" for way, phase in product(ways, Phase)],
+        "moment": [*Phase, "read_back", *(f"before {fault.name}" for fault in scenario.faults), "end"],
+        "subscription": [each.name for each in scenario.workload.subscriptions if each.moves],
+        "anomaly": MISSING,
+        "run": ("run",),
+        "end of run": ("end_of_run",),
+    }
+    return subjects.get(metric.subject)

@@ -390,7 +390,7 @@ class _Maker:
         able = [name for name, metric in METRICS.items() if metric.needs is None or metric.needs in self._abilities]
         for name in rng.sample(able, rng.randint(1, 3)):
             metric = METRICS[name]
-            greatest = metric.greatest if metric.greatest is not None else {"s": 5, "ms": 500}.get(metric.unit, 100)
+            greatest = {"share": 1, "s": 5, "ms": 500}.get(metric.unit, 100)
             limit = round(rng.uniform(0, 2 * greatest), 2)
             subject = ""
             if metric.is_per_fault and faults and rng.random() < 0.4:

@@ -14,7 +14,6 @@ from brokerproof import clock
 from brokerproof.checks import check_suites, load_scenario
 from brokerproof.commands.output import print_warning
 from brokerproof.commands.run_watch import print_end, watch_run
-from brokerproof.commands.warning_sources import list_warnings, read_asked_rates
 from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.orchestration.dag_run import make_run_id
@@ -23,6 +22,8 @@ from brokerproof.orchestration.follow.client import AirflowError, AirflowGoneErr
 from brokerproof.orchestration.follow.progress import Progress
 from brokerproof.orchestration.follow.scenario_run import ScenarioRun
 from brokerproof.orchestration.notify.rules import read_rules
+from brokerproof.results.held_rates import list_rate_warnings, read_held_shares
+from brokerproof.run_warnings import list_warnings
 from brokerproof.settings import Settings
 from brokerproof.suites.suite_names import list_suites
 from brokerproof.warm_up import prepare_for
@@ -41,7 +42,8 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         overrides,
         suites=list_suites(settings.expectations),
     )
-    for warning in list_warnings(scenario, topology, read_asked_rates(print_warning)):
+    runs = read_held_shares(print_warning)
+    for warning in [*list_warnings(scenario, topology), *list_rate_warnings(scenario, topology, runs)]:
         print_warning(str(warning))
     console = Console(stderr=True)
     with Progress(console, scenario.title) as progress:

@@ -1,4 +1,4 @@
-"""`scenarios`: lists the scenarios, checks every file, and warns of what will happen in their runs."""
+"""`scenarios`: lists the scenarios, checks every file, and prints the warnings about each scenario."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from rich.text import Text
 from brokerproof.checks import list_suite_problems, load_scenario
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import print_error, print_json, print_warning
-from brokerproof.commands.warning_sources import list_warnings, read_asked_rates
-from brokerproof.errors import InputError, RunWarning
+from brokerproof.errors import InputError
 from brokerproof.experiment.scenario import Scenario
+from brokerproof.results.held_rates import list_rate_warnings, read_held_shares
+from brokerproof.run_warnings import RunWarning, list_warnings
 from brokerproof.settings import Settings
 from brokerproof.suites.suite_names import list_suites
 
@@ -24,7 +25,7 @@ from brokerproof.suites.suite_names import list_suites
 def execute(options: argparse.Namespace, settings: Settings) -> int:
     """Print each scenario with its warnings, and an error for each file that cannot be used."""
     settings.check_directories()
-    asked_rates = read_asked_rates(print_warning)
+    runs = read_held_shares(print_warning)
     rows: list[dict[str, Any]] = []
     errors = [
         *settings.scenarios.list_problems(),
@@ -38,7 +39,8 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         except InputError as error:
             errors.append(error)
         else:
-            rows.append(_make_scenario_row(scenario, list_warnings(scenario, topology, asked_rates)))
+            warnings = [*list_warnings(scenario, topology), *list_rate_warnings(scenario, topology, runs)]
+            rows.append(_make_scenario_row(scenario, warnings))
     # Two topologies of the same name cause the same error for each scenario that uses them.
     sentences = list(dict.fromkeys(map(str, errors)))
     if options.json:

@@ -50,8 +50,6 @@ class Metric:
     required: bool = False
     # The metric is not applicable to a messaging system without this ability.
     needs: Ability | None = None
-    # The greatest possible value; None if there is none. The least one is 0.
-    greatest: float | None = None
     # Whether it is a time after a fault that can be observed only until the load ends.
     ends_with_load: bool = False
 
@@ -93,7 +91,6 @@ METRICS: Mapping[str, Metric] = {
         demand="Reads come from the local region as far as the scenario demands.",
         worse=Worse.LOWER,
         needs=Ability.READ_COUNTERS,
-        greatest=1,
     ),
     "owner_in_region": Metric(
         suite=Suite.PLACEMENT,
@@ -105,7 +102,6 @@ METRICS: Mapping[str, Metric] = {
         ),
         demand="The topic's owner is in the region that the scenario expects.",
         worse=Worse.LOWER,
-        greatest=1,
     ),
     "detect_s": Metric(
         suite=Suite.RECOVERY,
@@ -318,7 +314,6 @@ METRICS: Mapping[str, Metric] = {
         meaning="acked messages of the phase's schedule, as a share of the schedule",
         demand="As much of the schedule was acknowledged as the scenario demands.",
         worse=Worse.LOWER,
-        greatest=1,
     ),
     # Not compared: Brokerproof, not the messaging system, determines how often it samples.
     "sampling_gap_s": Metric(

@@ -21,7 +21,6 @@ from brokerproof.errors import BrokerproofError, InputError
 from brokerproof.experiment.scenario import Phase
 from brokerproof.experiment.verdict import DECISIVE
 from brokerproof.results.campaigns import Campaign, select_campaigns
-from brokerproof.results.held_rates import AskedRate, make_asked_rate
 from brokerproof.results.history_database import (
     describe_url,
     lock_for_writing,
@@ -265,8 +264,8 @@ class History:
         with self._begin_reading() as session:
             return list(session.scalars(chosen))
 
-    def list_asked_rates(self, since: datetime, limit: int = 500) -> list[AskedRate]:
-        """Return the rates that runs since a time asked for, newest first, each with whether it was held."""
+    def list_held_shares(self, since: datetime, limit: int = 500) -> list[tuple[RecordedRun, float | None]]:
+        """Return the runs since a time, newest first, each with its value of `rate_held/steady`."""
         steady = aliased(RecordedMeasurement)
         chosen = (
             select(RecordedRun, steady.value)
@@ -276,7 +275,7 @@ class History:
             .limit(limit)
         )
         with self._begin_reading() as session:
-            return [make_asked_rate(run, share) for run, share in session.execute(chosen)]
+            return [(run, share) for run, share in session.execute(chosen)]
 
     def count_runs(self) -> dict[str, int]:
         """Return the number of recorded runs by scenario."""

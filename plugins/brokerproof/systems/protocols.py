@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from brokerproof.errors import RunWarning
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
@@ -257,11 +256,8 @@ class System(Protocol):
         Raises InputError, its field inside the topology, if the system cannot have such clusters.
         """
 
-    def check(self, scenario: Scenario, topology: Topology) -> list[RunWarning]:
-        """Return warnings about a scenario that can be run, for reasons that only the system knows.
-
-        Raises InputError, its field inside the scenario, if the system cannot run the scenario on the topology.
-        """
+    def check(self, scenario: Scenario, topology: Topology) -> None:
+        """Raises InputError, its field inside the scenario, if the system cannot run the scenario on the topology."""
 
     def topic(self, workload: Workload) -> str:
         """Return the full name of the workload's topic."""

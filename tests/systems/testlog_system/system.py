@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from brokerproof.errors import InputError, RunWarning
+from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Cluster, Topology
@@ -51,7 +51,7 @@ class Testlog:
             clusters[name] = Cluster.model_validate({"nodes": cluster.nodes, **policies.model_dump(mode="json")})
         return topology.model_copy(update={"clusters": clusters})
 
-    def check(self, scenario: Scenario, topology: Topology) -> list[RunWarning]:
+    def check(self, scenario: Scenario, topology: Topology) -> None:
         """A subscription has one consumer, and a batch may hold any keys."""
         if scenario.workload.client.batch_by_key:
             raise InputError(
@@ -66,7 +66,6 @@ class Testlog:
                     field=f"workload.subscriptions.{number}.consumers",
                     remedy="write 1",
                 )
-        return []
 
     def topic(self, workload: Workload) -> str:
         """As the workload calls it."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from brokerproof.errors import RunWarning
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.scenario import Loosened, Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Subscription
 from brokerproof.experiment.yaml_models import FrozenModel
-from brokerproof.run_warnings import list_warnings
+from brokerproof.run_warnings import RunWarning, list_warnings
 from brokerproof.systems.registry import find_system
 
 

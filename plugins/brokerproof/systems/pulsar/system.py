@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from brokerproof.errors import InputError, RunWarning
+from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.experiment.guarantees import Anomaly, SubscriptionType
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
@@ -39,11 +38,8 @@ class Pulsar:
     def validate(self, topology: Topology) -> Topology:
         return topology_rules.validate(topology)
 
-    def check(self, scenario: Scenario, topology: Topology) -> list[RunWarning]:
-        """Raises InputError unless every cluster that is published to has the workload's namespace.
-
-        Returns a warning for each key-shared subscription with several consumers if batches mix keys.
-        """
+    def check(self, scenario: Scenario, topology: Topology) -> None:
+        """Raises InputError unless every cluster that is published to has the workload's namespace."""
         workload = scenario.workload
         if workload.namespace is None:
             raise InputError("is missing", field="workload.namespace", remedy="add it")
@@ -55,21 +51,6 @@ class Pulsar:
                     field="workload.namespace",
                     remedy=suggest_name(workload.namespace, known),
                 )
-        client = workload.client
-        if not client.batches or client.batch_by_key or workload.keys <= workload.producer_count:
-            return []
-        if Anomaly.DELIVERED_OUT_OF_ORDER in scenario.loosen:
-            return []
-        return [
-            RunWarning(
-                field=f"workload.subscriptions.{index}.type",
-                what=f"a batch mixes keys and goes whole to one of the {subscription.consumers} consumers that share "
-                f"`{subscription.name}` by key, so that messages of a key arrive out of order",
-                remedy="set workload.client.batch_by_key to true, or workload.client.batching_delay_ms to 0",
-            )
-            for index, subscription in enumerate(workload.subscriptions)
-            if subscription.type is SubscriptionType.KEY_SHARED and subscription.consumers > 1
-        ]
 
     def topic(self, workload: Workload) -> str:
         return make_full_name(workload)

@@ -165,7 +165,7 @@ def test_the_page_shows_special_parts_of_a_scenario(name: str, said: str) -> Non
 def test_the_page_shows_warnings_where_there_are_any(scenarios: Path, tmp_path: Path) -> None:
     (scenarios / "short.yaml").write_text(SCENARIO.replace("impact_s: 75", "impact_s: 20"))
     dags = load().dags
-    assert "- `phases.impact_s`: acks can stay away" in (dags["short"].doc_md or "")
+    assert "- `bounds.rto_s.max`: the load ends 40 s after `eu_destroyed`" in (dags["short"].doc_md or "")
     assert "**Warnings**" not in (dags["region_lost"].doc_md or "")
     # No page asks a database.
     assert not (tmp_path / "var" / "history.db").exists()

@@ -222,7 +222,6 @@ def test_an_even_number_of_shared_nodes_is_refused() -> None:
     assert caught.value.field == "shared_metadata"
 
 
-# The regions cut off from each other, and those whose nodes no part of the store can coordinate any more.
 @contextlib.contextmanager
 def answers_with(address: str, answers: Mapping[str, Any]) -> Iterator[None]:
     """The AdminServer of a node of the metadata store."""
