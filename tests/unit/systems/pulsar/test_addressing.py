@@ -173,8 +173,10 @@ def test_clusters_whose_brokers_are_in_two_regions_do_not_replicate_across_links
         load_topology("active_active", TOPOLOGIES, {"links": [{"between": ["eu", "us"], "delay_ms": 5}]})
 
 
-@pytest.mark.parametrize("name", ["sync_active_passive", "sync_active_passive_wan"])
-def test_a_broker_that_is_not_at_an_address_of_this_machine_has_a_listener_for_it(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "internal"), [("sync_active_passive", "internal"), ("sync_active_passive_wan", "brokers_eu")]
+)
+def test_a_broker_that_is_not_at_an_address_of_this_machine_has_a_listener_for_it(name: str, internal: str) -> None:
     topology = load_topology(name, TOPOLOGIES)
     plain = addressing_of(topology)
     ports = {"broker-eu-1": [21_000, 21_001]}
@@ -185,8 +187,9 @@ def test_a_broker_that_is_not_at_an_address_of_this_machine_has_a_listener_for_i
     )
     advertised = configuration["advertisedListeners"].split(",")
     assert "host:pulsar://127.0.0.1:21000" in advertised
-    # The one for brokers is still the first: it is what the cluster knows the broker by.
-    assert configuration["internalListenerName"] == advertised[0].split(":")[0] or topology.links
+    # The cluster knows the broker by the listener for brokers of its own region.
+    assert configuration["internalListenerName"] == internal
+    assert any(each.startswith(f"{internal}:pulsar://{plain.addresses['broker-eu-1']}:") for each in advertised)
     assert "host:pulsar://0.0.0.0:6653" in configuration["bindAddresses"].split(",")
     assert configuration["bindAddress"] == "0.0.0.0"
     assert specs["broker-eu-1"].published == {21_000: 6653, 21_001: 8080}
