@@ -1,0 +1,48 @@
+"""docs/first-scenario.md, followed word by word: a real Airflow, a real Spark, and a Pulsar cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from installation import PROJECT
+from tutorial import TypedCommand, WrittenFile, read_tutorial
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.timeout(1500)
+def test_every_file_is_written_and_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
+    (tmp_path / ".venv").symlink_to(PROJECT / ".venv")
+    environment = {
+        **os.environ,
+        "BROKERPROOF_VAR": str(tmp_path / "var"),
+        "BROKERPROOF_DATABASE_URL": f"sqlite:///{tmp_path}/history.db",
+        "AIRFLOW__API__PORT": "0",
+    }
+    exports: list[str] = []
+
+    def type_in(command: str) -> subprocess.CompletedProcess[str]:
+        line = "; ".join([*exports, command])
+        return subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    try:
+        for step in read_tutorial(PROJECT / "docs" / "first-scenario.md"):
+            if isinstance(step, WrittenFile):
+                (tmp_path / step.path).write_text(step.content, encoding="utf-8")
+                continue
+            if step.command.startswith("export "):
+                exports.append(step.command)
+            done = type_in(step.command)
+            assert done.returncode == 0, f"{step.command}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+            assert step.shows(done.stdout), f"{step.command} printed:\n{done.stdout}"
+    finally:
+        type_in(".venv/bin/brokerproof airflow stop")
+
+
+def test_an_output_that_the_page_does_not_show_is_found() -> None:
+    step = TypedCommand(command="x", output="…\nbroker_killed …\n…\n")
+    assert step.shows("a\nbroker_killed  passed\nb\n")
+    assert not step.shows("a\nbroker_paused  passed\nb\n")
