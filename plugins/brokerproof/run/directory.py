@@ -100,6 +100,14 @@ class Run:
             raise KeyError(name)
         return self.path("tables", name)
 
+    def list_files(self, table: str) -> list[str]:
+        """Return the names of a table's files below its directory, without Spark's markers and unfinished files."""
+        filesystem, root = fsspec.url_to_fs(self.table(table))
+        if not filesystem.exists(root):
+            return []
+        names = (path.removeprefix(root).lstrip("/") for path in filesystem.find(root))
+        return sorted(name for name in names if not any(part.startswith((".", "_")) for part in name.split("/")))
+
     def exists(self, *parts: str) -> bool:
         """Whether a file or directory exists below the run's directory."""
         filesystem, root = fsspec.url_to_fs(self.path(*parts))
