@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-import fsspec
-import pyarrow as pa
-
 from brokerproof import clock
+from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source, split_name
 from brokerproof.run.outcome import NodeRestarts
-from brokerproof.run.tables import OBSERVATIONS
+from brokerproof.run.table_rows import iterate_rows
 
 
 def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
@@ -50,20 +48,15 @@ def describe_restarts(restarts: NodeRestarts) -> str:
 
 def _read_events(run: Run) -> list[tuple[str, str, int]]:
     """Return (source, metric, microseconds) for each end and each restart that a service manager saw."""
-    # This imports pandas, which takes a second, and Airflow imports this module with every DAG file.
-    import pyarrow.dataset as ds
-
-    filesystem, root = fsspec.url_to_fs(run.table("observations"))
-    wanted = ds.field("metric").isin([str(SampledMetric.ENDED), str(SampledMetric.RESTARTED)])
-    try:
-        if not filesystem.exists(root):
-            return []
-        table = ds.dataset(root, schema=OBSERVATIONS, filesystem=filesystem, format="parquet").to_table(
-            columns=["source", "metric", "at"], filter=wanted
-        )
-    except (OSError, pa.ArrowException):
-        return []
-    rows = zip(
-        table["source"].to_pylist(), table["metric"].to_pylist(), table["at"].cast(pa.int64()).to_pylist(), strict=True
+    rows = iterate_rows(
+        run,
+        "observations",
+        ("source", "metric", "at"),
+        where="metric IN ($ended, $restarted)",
+        values={"ended": str(SampledMetric.ENDED), "restarted": str(SampledMetric.RESTARTED)},
     )
-    return [row for row in rows if split_name(row[0])[0] == Source.SERVICE_MANAGER]
+    try:
+        events = [(row["source"], row["metric"], row["at"]) for row in rows]
+    except RunError:
+        return []
+    return [event for event in events if split_name(event[0])[0] == Source.SERVICE_MANAGER]

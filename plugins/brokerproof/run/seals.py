@@ -126,9 +126,7 @@ def _read_files(run: Run, table: str, checksums: bool = True) -> list[SealedFile
     """Return the table's files as they are now, by name. Raises RunError if one cannot be read."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     with ThreadPoolExecutor(max_workers=_READERS) as pool:
-        return list(
-            pool.map(lambda name: _read_file(filesystem, directory, name, checksums), run.list_files(table))
-        )
+        return list(pool.map(lambda name: _read_file(filesystem, directory, name, checksums), run.list_files(table)))
 
 
 def _read_file(filesystem: fsspec.AbstractFileSystem, directory: str, name: str, checksum: bool) -> SealedFile:

@@ -11,7 +11,7 @@ import pytest
 from brokerproof.cli import build_parser, main
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.reports.messages.message_life import MessageLife, read_message_life
-from brokerproof.reports.messages.message_life_view import print_message_life
+from brokerproof.reports.messages.message_view import print_message_life
 from brokerproof.run.directory import Run
 from rich.console import Console
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.reports.messages.message_life import read_message_life
-from brokerproof.reports.messages.message_page import render_message_page
+from brokerproof.reports.messages.message_view import render_message_page
 from brokerproof.reports.pages import Page
 
 from ...judging.history import History
