@@ -26,13 +26,13 @@ def plant(directory: str) -> Run:
     return run
 
 
-@pytest.fixture(params=["{tmp_path}/run", "{tmp_path}/runs [1]*/r?n", "memory://runs [1]/run"])
+@pytest.fixture(params=["{tmp_path}/run", "{tmp_path}/runs [1]*/r?n", "memory://bucket/a run"])
 def run(request: pytest.FixtureRequest, tmp_path: Path):
     """A run with three files, whose location may have characters that mean something in a pattern of names."""
     yield plant(request.param.format(tmp_path=tmp_path))
     memory = fsspec.filesystem("memory")
-    if memory.exists("/runs [1]"):
-        memory.rm("/runs [1]", recursive=True)
+    if memory.exists("/bucket"):
+        memory.rm("/bucket", recursive=True)
 
 
 def test_all_rows_are_read_with_times_in_microseconds(run: Run) -> None:
@@ -47,7 +47,7 @@ def test_rows_are_selected_by_bound_values(run: Run) -> None:
 
 
 def test_a_query_is_made_for_each_file(run: Run) -> None:
-    found = query_files(run, "faults", "SELECT min(state) AS state FROM recorded WHERE at IS NOT NULL")
+    found = query_files(run, "faults", 'SELECT min(state) AS state FROM recorded WHERE "at" IS NOT NULL')
     assert [row["state"] for row in found] == ["injecting", "recovered", None]
 
 
