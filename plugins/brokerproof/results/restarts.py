@@ -18,8 +18,20 @@ def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
     If the table cannot be read, the result is empty, and judging reports the problem.
     """
     times: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for source, metric, at in _read_events(run) if run.topology.restarted_after_s else ():
-        times[split_name(source)[1]][metric].append(at)
+    rows = iterate_rows(
+        run,
+        "observations",
+        ("source", "metric", "at"),
+        where="metric IN ($ended, $restarted)",
+        values={"ended": str(SampledMetric.ENDED), "restarted": str(SampledMetric.RESTARTED)},
+    )
+    try:
+        for row in rows if run.topology.restarted_after_s else ():
+            kind, node = split_name(row["source"])
+            if kind == Source.SERVICE_MANAGER:
+                times[node][row["metric"]].append(row["at"])
+    except RunError:
+        return ()
     found = [
         NodeRestarts(
             node=node,
@@ -44,19 +56,3 @@ def describe_restarts(restarts: NodeRestarts) -> str:
     if restarts.ended == 1:
         return again
     return f"{again}; in all it ended {restarts.ended} times and was started {restarts.restarted} times"
-
-
-def _read_events(run: Run) -> list[tuple[str, str, int]]:
-    """Return (source, metric, microseconds) for each end and each restart that a service manager saw."""
-    rows = iterate_rows(
-        run,
-        "observations",
-        ("source", "metric", "at"),
-        where="metric IN ($ended, $restarted)",
-        values={"ended": str(SampledMetric.ENDED), "restarted": str(SampledMetric.RESTARTED)},
-    )
-    try:
-        events = [(row["source"], row["metric"], row["at"]) for row in rows]
-    except RunError:
-        return []
-    return [event for event in events if split_name(event[0])[0] == Source.SERVICE_MANAGER]

@@ -8,7 +8,9 @@ no conclusion is drawn from rows that it lacks.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -80,13 +82,16 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
     RunError if the run cannot be read.
     """
     require_tables(run)
-    evidence = _Evidence(run, checksums_up_to)
+    size = _measure_tables(run)
+    with_checksums = size <= checksums_up_to
+    problems = {table: _check_table(run, table, with_checksums) for table in _TABLES}
     where = "producer = $producer AND seq = $seq"
     message = {"producer": producer, "seq": seq if 0 <= seq <= _LARGEST_SEQ else None}
-    found = {table: evidence.read(table, where=where, values=message) for table in _OF_MESSAGES}
-    faults = evidence.read("faults")
-    if not any(found.values()) and "publishes" not in evidence.doubtful:
-        _refuse(run, producer, seq, evidence.doubtful)
+    found = {table: collect_rows(run, table, problems[table], where=where, values=message) for table in _OF_MESSAGES}
+    faults = collect_rows(run, "faults", problems["faults"])
+    doubtful = {table for table in _TABLES if problems[table]}
+    if not any(found.values()) and "publishes" not in doubtful:
+        _refuse(run, producer, seq, doubtful)
     try:
         judged, unjudged = read_judged_message(run, where, message)
         events = _order_events(found)
@@ -96,7 +101,7 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
         events = list(_insert_faults(events, changes, moments))
     except ValueError as error:
         raise RunError(f"{run.path('tables')} holds a row that cannot be used: {_describe_mistake(error)}") from None
-    problems = (*evidence.problems, *unjudged)
+    all_problems = [*itertools.chain(*problems.values()), *unjudged]
     return MessageLife(
         run_id=run.run_id,
         producer=producer,
@@ -106,8 +111,8 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
             f"{producer}/{seq}",
             events,
             judged,
-            doubtful=evidence.doubtful,
-            is_whole=not problems,
+            doubtful=doubtful,
+            is_whole=not all_problems,
             has_subscriptions=bool(run.scenario.workload.subscriptions),
         ),
         first_fault_at=changes[0].at if changes else None,
@@ -115,8 +120,8 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
         events=tuple(events),
         faults=courses,
         judged=judged,
-        problems=problems,
-        notes=tuple(evidence.notes),
+        problems=tuple(all_problems),
+        notes=tuple(_describe_checking(run, size, with_checksums)),
     )
 
 
@@ -127,63 +132,38 @@ def _describe_mistake(error: ValueError) -> str:
     return f"{error.title}.{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-class _Evidence:
-    """The tables that are `doubtful`, and the reasons, as sentences in `problems`."""
-
-    def __init__(self, run: Run, checksums_up_to: int) -> None:
-        self._run = run
-        size = self._measure_tables()
-        with_checksums = size <= checksums_up_to
-        self.problems: list[str] = []
-        self.doubtful: set[str] = set()
-        self.notes = list(self._describe_checking(size, with_checksums))
-        for table in filter(self._is_expected, _TABLES):
-            if problems := self._check_table(table, with_checksums):
-                self.problems += problems
-                self.doubtful.add(table)
-
-    def read(self, table: str, **selection: Any) -> Rows:
-        """Return the rows of a selection of `collect_rows`. If a file cannot be read, the table becomes doubtful."""
-        problems: list[str] = []
-        rows = collect_rows(self._run, table, problems, **selection)
-        if problems:
-            self.problems += problems
-            self.doubtful.add(table)
-        return rows
-
-    def _measure_tables(self) -> int:
-        """Return the size of the sealed tables in bytes. A damaged seal is reported later, by `_check_table`."""
-        size = 0
-        for table in _TABLES if self._run.facts.sealed else ():
-            try:
-                seal = read_record(self._run, TableSeal, table)
-            except RunError:
-                continue
+def _measure_tables(run: Run) -> int:
+    """Return the size of the sealed tables in bytes. A damaged seal is reported later, by `_check_table`."""
+    size = 0
+    for table in _TABLES if run.facts.sealed else ():
+        with suppress(RunError):
+            seal = read_record(run, TableSeal, table)
             size += sum(file.size for file in seal.files) if seal else 0
-        return size
+    return size
 
-    def _describe_checking(self, size: int, with_checksums: bool) -> Iterator[str]:
-        if not self._run.facts.sealed:
-            yield "The run was recorded before there were seals, so nothing says whether its tables are as they were."
-        elif not with_checksums:
-            yield (
-                f"The tables have {size / 2**30:,.1f} GiB, so their files are compared with their seals by size and "
-                "rows only; `brokerproof verify` compares their checksums too."
-            )
 
-    def _check_table(self, table: str, with_checksums: bool) -> Sequence[str]:
-        checked = check_seals(self._run, [table], checksums=with_checksums)
-        is_missing = bool(checked.broken) if self._run.facts.sealed else not self._run.list_files(table)
-        if is_missing and not checked.problems:
-            # If the job never began, the check has no sentence, because other records report it.
-            return [f"The table {table} is missing: {WRITERS[table][0]} left none."]
-        return checked.problems
+def _describe_checking(run: Run, size: int, with_checksums: bool) -> Iterator[str]:
+    if not run.facts.sealed:
+        yield "The run was recorded before there were seals, so nothing says whether its tables are as they were."
+    elif not with_checksums:
+        yield (
+            f"The tables have {size / 2**30:,.1f} GiB, so their files are compared with their seals by size and "
+            "rows only; `brokerproof verify` compares their checksums too."
+        )
 
-    def _is_expected(self, table: str) -> bool:
-        scenario = self._run.scenario
-        if table == "deliveries":
-            return bool(scenario.workload.subscriptions)
-        return table != "faults" or bool(scenario.faults)
+
+def _check_table(run: Run, table: str, with_checksums: bool) -> list[str]:
+    """Return a sentence for each difference between a table and its seal, and one if the table is missing."""
+    scenario = run.scenario
+    is_expected = {"deliveries": bool(scenario.workload.subscriptions), "faults": bool(scenario.faults)}
+    if not is_expected.get(table, True):
+        return []
+    checked = check_seals(run, [table], checksums=with_checksums)
+    is_missing = bool(checked.broken) if run.facts.sealed else not run.list_files(table)
+    if is_missing and not checked.problems:
+        # If the job never began, the check has no sentence, because other records report it.
+        return [f"The table {table} is missing: {WRITERS[table][0]} left none."]
+    return list(checked.problems)
 
 
 def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
