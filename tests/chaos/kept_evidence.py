@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 from brokerproof.run.directory import Run
-from table_rows import read_rows
+from brokerproof.run.table_rows import iterate_rows
 
 # By table, the job whose clients record its rows, and what tells one row from the others.
 TABLES = {
@@ -72,7 +72,7 @@ def read_kept(kept: Path, table: str) -> set[Row]:
 
 def read_table(directory: Path, table: str, columns: tuple[str, ...]) -> Iterator[Row]:
     """The rows of a table of a run, as tuples of these columns."""
-    return (tuple(row[column] for column in columns) for row in read_rows(Run(str(directory)), table, columns))
+    return (tuple(row[column] for column in columns) for row in iterate_rows(Run(str(directory)), table, columns))
 
 
 def find_lost_rows(directory: Path, kept: Path) -> Iterator[str]:

@@ -43,9 +43,9 @@ from brokerproof.run.records import (
     record_keys,
 )
 from brokerproof.run.seals import check_seals
+from brokerproof.run.table_rows import iterate_rows
 from brokerproof.run.tables import AttemptOutcome, FaultState
 from chain import ChainEnd
-from table_rows import read_rows
 
 _OURS = {name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, Exception)}
 # What the log server's own library raises, and judging's word for a step that Airflow ended.
@@ -103,7 +103,7 @@ class Harm:
         most, destroyed, shared, gone = 0, set[str](), set[str](), set[str]()
         permanent = {fault.name for fault in run.scenario.faults if fault.permanent}
         effective, injected = set[str](), set[str]()
-        rows = read_rows(run, "faults", ["fault", "kind", "targets", "state", "at"])
+        rows = iterate_rows(run, "faults", ["fault", "kind", "targets", "state", "at"])
         for row in sorted(rows, key=lambda row: row["at"]):
             name, targets = row["fault"], set(row["targets"] or ())
             injected.add(name)
@@ -424,10 +424,10 @@ def _count_again(run: Run, judgement: Judgement, found: Explanation) -> None:
     """Look acknowledged messages up in what was stored, without judging's queries."""
     acked = {
         (row["producer"], row["seq"])
-        for row in read_rows(run, "publishes", ["producer", "seq", "outcome"])
+        for row in iterate_rows(run, "publishes", ["producer", "seq", "outcome"])
         if row["outcome"] == AttemptOutcome.ACKED
     }
-    stored = {(row["producer"], row["seq"]) for row in read_rows(run, "stored", ["producer", "seq"])}
+    stored = {(row["producer"], row["seq"]) for row in iterate_rows(run, "stored", ["producer", "seq"])}
     missing = len(acked - stored)
     said = judgement.counts.count_anomaly(Anomaly.LOST) + judgement.counts.count_anomaly(Anomaly.UNPROVEN)
     if len(acked) != judgement.counts.acked:

@@ -11,7 +11,7 @@ from brokerproof.commands.output import print_json
 from brokerproof.commands.run_location import open_run
 from brokerproof.errors import InputError
 from brokerproof.reports.messages.message_life import read_message_life
-from brokerproof.reports.messages.message_life_view import print_message_life
+from brokerproof.reports.messages.message_view import print_message_life
 from brokerproof.settings import Settings
 
 

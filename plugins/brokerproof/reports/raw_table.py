@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import fsspec
 import pyarrow as pa
 
-from brokerproof.errors import InputError, RunError
+from brokerproof import clock
+from brokerproof.errors import InputError
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.reports.pages import Page, render
 from brokerproof.run.directory import Run
-from brokerproof.run.table_rows import read_first_rows
+from brokerproof.run.table_rows import iterate_rows
 from brokerproof.run.tables import SCHEMAS
 
 _ROWS = 50
 _BLOCK = 1 << 20
-_SUFFIX = ".parquet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +36,11 @@ class RawTable:
 def read_raw_table(run: Run, table: str) -> RawTable:
     """Return a table of a run. Raises InputError if no run has such a table, and RunError if it is damaged."""
     files = tuple(_list_parts(run, table))
-    try:
-        rows = read_first_rows(run, table, _ROWS)
-    except (OSError, pa.ArrowException) as error:
-        raise RunError(f"the table {table} cannot be read: {error}") from None
+    times = [field.name for field in SCHEMAS[table] if pa.types.is_timestamp(field.type)]
+    rows = [
+        row | {name: clock.to_utc(row[name]) for name in times if row[name] is not None}
+        for row in islice(iterate_rows(run, table), _ROWS)
+    ]
     return RawTable(run_id=run.run_id, name=table, location=run.table(table), files=files, rows=tuple(rows))
 
 
@@ -60,13 +62,8 @@ def _list_parts(run: Run, table: str) -> Iterator[tuple[str, int]]:
     if table not in SCHEMAS:
         raise InputError(f"no run has a table `{table}`", field="table", remedy=suggest_name(table, SCHEMAS))
     filesystem, directory = fsspec.url_to_fs(run.table(table))
-    if not filesystem.exists(directory):
-        return
-    for facts in sorted(filesystem.ls(directory, detail=True), key=lambda facts: facts["name"]):
-        name = facts["name"].rsplit("/", 1)[-1]
-        # The names of unfinished files begin with a dot or an underscore.
-        if facts["type"] == "file" and name.endswith(_SUFFIX) and not name.startswith((".", "_")):
-            yield name, int(facts.get("size") or 0)
+    for name in run.list_files(table):
+        yield name, int(filesystem.size(f"{directory}/{name}") or 0)
 
 
 def _read_blocks(location: str) -> Iterator[bytes]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 import yaml
 
+from brokerproof.errors import RunError
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.numbers import format_seconds, format_value
 from brokerproof.experiment.verdict import Verdict
@@ -177,9 +177,9 @@ def _read_samples(report: RunReport) -> list[dict[str, Any]]:
         return []
     try:
         return read_anomaly_samples(report.run, report.judgement.counts, _SAMPLES)
-    except (OSError, pa.ArrowException) as error:
+    except RunError as error:
         empty = dict.fromkeys(SCHEMAS["anomalies"].names)
-        return [{**empty, "anomaly": "unreadable", "legal": False, "detail": f"The table cannot be read: {error}"}]
+        return [{**empty, "anomaly": "unreadable", "legal": False, "detail": f"{error}."}]
 
 
 def _to_yaml(content: Mapping[str, Any]) -> str:

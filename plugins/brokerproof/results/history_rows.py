@@ -6,9 +6,8 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-
 from brokerproof import clock
+from brokerproof.errors import RunError
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.machine.versions import read_installed_versions, read_package_version
 from brokerproof.results.anomaly_samples import read_anomaly_samples
@@ -122,7 +121,7 @@ def _read_samples(run: Run, judgement: Judgement | None, limit: int) -> list[dic
         return []
     try:
         rows = read_anomaly_samples(run, judgement.counts, limit)
-    except (OSError, pa.ArrowException) as error:
+    except RunError as error:
         log.warning("no samples of the anomalies of run %s are kept: %s", run.run_id, error)
         return []
     return [

@@ -100,6 +100,19 @@ class Run:
             raise KeyError(name)
         return self.path("tables", name)
 
+    def list_files(self, table: str) -> list[str]:
+        """Return the names of a table's files below its directory, without Spark's markers and unfinished files.
+
+        Raises RunError if the directory cannot be listed.
+        """
+        filesystem, root = fsspec.url_to_fs(self.table(table))
+        try:
+            paths = filesystem.find(root) if filesystem.exists(root) else []
+        except OSError as error:
+            raise RunError(f"the files of the table {table} of {self.directory} cannot be listed: {error}") from None
+        names = (path.removeprefix(root).lstrip("/") for path in paths)
+        return sorted(name for name in names if not any(part.startswith((".", "_")) for part in name.split("/")))
+
     def exists(self, *parts: str) -> bool:
         """Whether a file or directory exists below the run's directory."""
         filesystem, root = fsspec.url_to_fs(self.path(*parts))

@@ -95,7 +95,7 @@ def check_seals(run: Run, tables: Iterable[str] = tuple(WRITERS), *, checksums: 
 
 def _describe_missing_seal(run: Run, table: str) -> Iterator[str]:
     writer, record = WRITERS[table]
-    if has_files(run, table):
+    if run.list_files(table):
         yield f"The table {table} has no seal, because {writer} did not get to its end."
     elif read_record(run, record) is not None:
         yield f"The table {table} is missing, and so is its seal, although {writer} has ended."
@@ -122,28 +122,11 @@ def _describe_difference(sealed: SealedFile, found: SealedFile) -> str:
     return "" if found.rows == sealed.rows else f"has {found.rows:,} rows instead of {sealed.rows:,}"
 
 
-def has_files(run: Run, table: str) -> bool:
-    """Whether a table has a file, sealed or unsealed."""
-    return bool(_list_files(*fsspec.url_to_fs(run.table(table))))
-
-
-def _list_files(filesystem: fsspec.AbstractFileSystem, directory: str) -> list[str]:
-    """Return the paths of a table's files below its directory, without Spark's markers and unfinished files."""
-    if not filesystem.exists(directory):
-        return []
-    names = (path.removeprefix(directory).lstrip("/") for path in filesystem.find(directory))
-    return sorted(name for name in names if not any(part.startswith((".", "_")) for part in name.split("/")))
-
-
 def _read_files(run: Run, table: str, checksums: bool = True) -> list[SealedFile]:
     """Return the table's files as they are now, by name. Raises RunError if one cannot be read."""
     filesystem, directory = fsspec.url_to_fs(run.table(table))
     with ThreadPoolExecutor(max_workers=_READERS) as pool:
-        return list(
-            pool.map(
-                lambda name: _read_file(filesystem, directory, name, checksums), _list_files(filesystem, directory)
-            )
-        )
+        return list(pool.map(lambda name: _read_file(filesystem, directory, name, checksums), run.list_files(table)))
 
 
 def _read_file(filesystem: fsspec.AbstractFileSystem, directory: str, name: str, checksum: bool) -> SealedFile:

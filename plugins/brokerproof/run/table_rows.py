@@ -1,51 +1,112 @@
-"""Reads the rows of a run's small tables without Spark: faults, samples, places of copies, measurements."""
+"""Reads the rows of a run's tables with DuckDB, without Spark.
+
+The files of a table are read one after the other, so an error names the damaged file. DuckDB skips the row groups whose
+statistics exclude every wanted row. Memory holds one batch of rows and the part of a row group that DuckDB decodes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import glob
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 import fsspec
 import pyarrow as pa
+from fsspec.implementations.local import LocalFileSystem
 
+from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS
 
-if TYPE_CHECKING:
-    from pyarrow.dataset import Dataset
+# One thread: a look-up reads little, and the machine may have a running cluster.
+_CONFIG: Mapping[str, Any] = {"threads": "1", "memory_limit": "512MB"}
+_BATCH_ROWS = 10_000
+# A limit, because a message that is delivered again and again may have any number of rows.
+_MOST_ROWS = 10_000
 
 
-def iterate_rows(run: Run, table: str, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a small table; none if the table does not exist.
+def iterate_rows(
+    run: Run,
+    table: str,
+    columns: Sequence[str] | None = None,
+    *,
+    where: str = "true",
+    values: Mapping[str, Any] | None = None,
+    problems: list[str] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows that satisfy the SQL condition `where`; none if the table does not exist.
 
-    Times are microseconds since the epoch. Only one batch of rows is in memory at a time.
+    Times are microseconds since the epoch. If a file lacks a column, the column is null; if `where` names it, the file
+    cannot be read. `values` and `problems` are those of `query_files`.
     """
-    content = _open_table(run, table)
-    if content is None:
-        return
-    for batch in content.to_batches(columns=None if columns is None else list(columns)):
-        fields = [field.with_type(pa.int64()) if pa.types.is_timestamp(field.type) else field for field in batch.schema]
-        yield from batch.cast(pa.schema(fields)).to_pylist()
+    fields = [SCHEMAS[table].field(name) for name in columns or SCHEMAS[table].names]
+    times = {field.name for field in fields if pa.types.is_timestamp(field.type)}
+    names = [field.name for field in fields]
+    selected = ", ".join(f'epoch_us("{name}") AS "{name}"' if name in times else f'"{name}"' for name in names)
+    nulls = ", ".join(f'NULL{"::TIMESTAMP" if name in times else ""} AS "{name}"' for name in names)
+    query = f"SELECT {selected} FROM (SELECT {nulls} WHERE false UNION ALL BY NAME FROM recorded WHERE {where})"
+    return query_files(run, table, query, values, problems=problems)
+
+
+def collect_rows(
+    run: Run,
+    table: str,
+    problems: list[str],
+    *,
+    where: str = "true",
+    values: Mapping[str, Any] | None = None,
+    most_rows: int = _MOST_ROWS,
+) -> list[dict[str, Any]]:
+    """Return the first `most_rows` rows of `iterate_rows`. If there are more, a sentence is added to `problems`."""
+    rows = iterate_rows(run, table, where=where, values=values, problems=problems)
+    found = list(islice(rows, most_rows))
+    if next(rows, None) is not None:
+        problems.append(f"Only {most_rows:,} rows of the table {table} are read, and there are more.")
+    return found
 
 
 def count_rows(run: Run, table: str) -> int:
     """Return the number of rows of a table. Only the footers of its files are read."""
-    content = _open_table(run, table)
-    return 0 if content is None else int(content.count_rows())
+    return sum(row["count"] for row in query_files(run, table, "SELECT count(*) AS count FROM recorded"))
 
 
-def read_first_rows(run: Run, table: str, count: int) -> list[dict[str, Any]]:
-    """Return the first rows of a table of any size, at most `count`; none if the table does not exist."""
-    content = _open_table(run, table)
-    rows: list[dict[str, Any]] = [] if content is None else content.head(count, batch_size=count).to_pylist()
-    return rows
+def query_files(
+    run: Run,
+    table: str,
+    query: str,
+    values: Mapping[str, Any] | None = None,
+    *,
+    problems: list[str] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a query, which is made for each file of a table.
 
+    The query calls the file `recorded` and a value of `values` by `$` and its name.
 
-def _open_table(run: Run, table: str) -> Dataset | None:
-    # Imported here, because it also imports pandas, which takes half a second. Parsing of DAG files does not need it.
-    from pyarrow.dataset import dataset
+    Raises RunError for a file that cannot be read. With `problems`, it adds a sentence there and reads the other files.
+    """
+    # Imported here, because DuckDB imports pandas, which takes half a second. Parsing of DAG files does not need it.
+    import duckdb
 
     filesystem, directory = fsspec.url_to_fs(run.table(table))
-    if not filesystem.exists(directory):
-        return None
-    return dataset(directory, schema=SCHEMAS[table], filesystem=filesystem, format="parquet")
+    is_local = isinstance(filesystem, LocalFileSystem)
+    with duckdb.connect(config=dict(_CONFIG)) as connection:
+        if not is_local:
+            connection.register_filesystem(filesystem)
+        for name in run.list_files(table):
+            path = f"{directory}/{name}"
+            file = glob.escape(path if is_local else filesystem.unstrip_protocol(path))
+            try:
+                found = connection.execute(
+                    f"WITH recorded AS (FROM read_parquet($file)) {query}", {"file": file, **(values or {})}
+                )
+                columns = [column[0] for column in found.description or ()]
+                while batch := found.fetchmany(_BATCH_ROWS):
+                    yield from (dict(zip(columns, row, strict=True)) for row in batch)
+            except (duckdb.Error, OSError) as error:
+                # DuckDB's messages have several lines.
+                reason = str(error).partition("\n")[0].rstrip(".!")
+                problem = f"The file {name} of the table {table} cannot be read: {reason}"
+                if problems is None:
+                    raise RunError(problem) from None
+                problems.append(f"{problem}.")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
+from brokerproof.run.table_rows import iterate_rows
 from brokerproof.run.tables import Batches, make_batch
 from chain import TaskBarrier, ThreadTasks
-from table_rows import read_rows
 
 
 def make_rows(run: Run, task: str) -> Batches:
@@ -33,17 +33,17 @@ def fail_for_one(run: Run, task: str, barrier: TaskBarrier) -> Batches:
 def test_the_rows_of_every_task_are_in_the_table(tmp_path: Path) -> None:
     run = Run(str(tmp_path))
     ThreadTasks("job").run(run, "observations", ["a", "b"], make_rows)
-    assert [row["metric"] for row in read_rows(run, "observations", ["metric"])] == ["a", "b"]
+    assert [row["metric"] for row in iterate_rows(run, "observations", ["metric"])] == ["a", "b"]
 
 
 def test_tasks_that_run_at_once_wait_for_each_other(tmp_path: Path) -> None:
     run = Run(str(tmp_path))
     ThreadTasks("job").run(run, "observations", ["a", "b", "c"], make_rows_together, at_once=True)
-    assert [row["value"] for row in read_rows(run, "observations", ["value"])] == ["a b c"] * 3
+    assert [row["value"] for row in iterate_rows(run, "observations", ["value"])] == ["a b c"] * 3
 
 
 def test_a_task_that_raises_takes_the_rows_of_all_of_them_and_nobody_waits_for_it(tmp_path: Path) -> None:
     run = Run(str(tmp_path))
     with pytest.raises(RunError, match="b cannot go on"):
         ThreadTasks("job").run(run, "observations", ["a", "b"], fail_for_one, at_once=True)
-    assert read_rows(run, "observations", ["metric"]) == []
+    assert list(iterate_rows(run, "observations", ["metric"])) == []

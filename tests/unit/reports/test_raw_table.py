@@ -59,5 +59,5 @@ def test_no_other_directory_is_read(run: Run, table: str) -> None:
 
 def test_a_damaged_table_is_named(run: Run) -> None:
     Path(run.table("faults"), "part-damaged.parquet").write_text("no Parquet")
-    with pytest.raises(RunError, match="the table faults cannot be read"):
+    with pytest.raises(RunError, match=r"The file part-damaged\.parquet of the table faults cannot be read: "):
         read_raw_table(run, "faults")

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 from brokerproof.errors import BrokerproofError
-from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.results.history import open_history
 from brokerproof.results.history_database import DATABASE_URL, HistoryError
 from brokerproof.results.history_schema import (
@@ -22,7 +20,7 @@ from brokerproof.results.history_schema import (
     RecordedMeasurement,
     RecordedRun,
 )
-from brokerproof.run.counts import TOTALS, Counts
+from brokerproof.run.counts import TOTALS
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import StepProblem, write_record
 from sqlalchemy import create_engine, func, inspect, select, text
@@ -241,17 +239,6 @@ def test_samples_are_limited_and_show_every_kind_illegal_ones_first(plant, judge
         24,
         24,
     )
-
-
-@pytest.mark.parametrize(("rows_searched", "found"), [(2_000_000, 1), (100, 0)])
-def test_the_search_for_a_rare_kind_ends(plant, rows_searched, found):
-    run = plant()
-    # By its statistics (corrupted to phantom) the first file could hold what only the second one does.
-    run.append("anomalies", [anomaly(name, seq) for seq in range(100) for name in ("corrupted", "phantom")])
-    run.append("anomalies", [anomaly("lost", 7)])
-
-    counts = Counts(**dict.fromkeys(TOTALS, 1), legal={}, illegal={Anomaly.LOST: 1})
-    assert len(read_anomaly_samples(run, counts, 50, search_rows=rows_searched)) == found
 
 
 def test_each_scenario_has_one_last_run(plant, judgement, history):

@@ -33,7 +33,7 @@ from brokerproof.reports.campaign_page import render_campaign, render_campaigns
 from brokerproof.reports.compare_page import render_choice, render_comparison, render_groups
 from brokerproof.reports.exports import EXPORTS
 from brokerproof.reports.messages.message_life import read_message_life
-from brokerproof.reports.messages.message_page import render_message_page
+from brokerproof.reports.messages.message_view import render_message_page
 from brokerproof.reports.metrics import render_metrics
 from brokerproof.reports.overview_page import FILTERS, render_overview
 from brokerproof.reports.pages import STATIC, Page, find_plotly, make_verdict_css

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from typing import Any
 
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.reports.messages.message_rows import count_rows, read_message_rows
+from brokerproof.reports.messages.message_events import RowModel
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement, read_judgement
 from brokerproof.run.strict_model import StrictModel
+from brokerproof.run.table_rows import collect_rows, count_rows
 
 
 class Ruling(StrEnum):
@@ -21,7 +24,7 @@ class Ruling(StrEnum):
     UNDECIDED = "undecided"
 
 
-class MessageAnomaly(StrictModel):
+class MessageAnomaly(RowModel):
     """An anomaly of the message at a place: a cluster's log (subscription None) or a subscription."""
 
     anomaly: Anomaly
@@ -37,7 +40,7 @@ class MessageAnomaly(StrictModel):
     subscription: str | None
 
 
-class JudgedPlace(StrictModel):
+class JudgedPlace(RowModel):
     """A place that the message had to reach or was found at: a cluster's log (subscription None) or a subscription."""
 
     cluster: str
@@ -59,57 +62,48 @@ class JudgedMessage(StrictModel):
     anomalies: tuple[MessageAnomaly, ...]
 
 
-def read_judged_message(run: Run, producer: str, seq: int) -> tuple[JudgedMessage | None, tuple[str, ...]]:
+def read_judged_message(run: Run, where: str, message: Mapping[str, Any]) -> tuple[JudgedMessage | None, list[str]]:
     """Return the results of judging, None if the run was not judged, and a sentence for each result that is missing.
 
-    Raises ValueError if a row breaks its model.
+    `where` and `message` select its rows. Raises ValueError if a row breaks its model.
     """
     try:
         judgement = read_judgement(run)
     except RunError as error:
-        return None, (f"What judging found is not known: {str(error).rstrip('.')}.",)
-    places = read_message_rows(run, "messages", producer, seq, columns=[*JudgedPlace.model_fields, "home"])
-    anomalies = read_message_rows(run, "anomalies", producer, seq)
-    problems = [*places.problems, *anomalies.problems]
+        return None, [f"What judging found is not known: {str(error).rstrip('.')}."]
+    problems: list[str] = []
+    places, anomalies = (
+        collect_rows(run, table, problems, where=where, values=message) for table in ("messages", "anomalies")
+    )
     if not problems:
-        problems += _compare_with_judgement(run, judgement, is_judged=bool(places.rows))
+        problems += _compare_with_judgement(run, judgement, is_judged=bool(places))
+    places.sort(key=lambda row: (row["subscription"] or "", row["cluster"] != row["home"]))
     judged = JudgedMessage(
         verdict_of_run=judgement.verdict,
         evidence_problems=judgement.problems,
-        places=tuple(
-            JudgedPlace(**{name: row[name] for name in JudgedPlace.model_fields})
-            for row in sorted(places.rows, key=lambda row: (row["subscription"] or "", row["cluster"] != row["home"]))
-        ),
-        anomalies=tuple(
-            MessageAnomaly(
-                anomaly=(anomaly := Anomaly(row["anomaly"])),
-                ruling=_rule(anomaly, row["legal"]),
-                sentence=f"Such a message {anomaly.facts.meaning}.",
-                **{name: row[name] for name in ("cause", "detail", "cluster", "topic", "partition", "subscription")},
-            )
-            for row in anomalies.rows
-        ),
+        places=tuple(map(JudgedPlace.from_row, places)),
+        anomalies=tuple(map(_make_anomaly, anomalies)),
     )
-    return judged, tuple(problems)
+    return judged, problems
 
 
-def _rule(anomaly: Anomaly, legal: bool) -> Ruling:
-    # No guarantee allows or forbids it.
-    if anomaly is Anomaly.UNPROVEN:
-        return Ruling.UNDECIDED
-    return Ruling.LEGAL if legal else Ruling.ILLEGAL
+def _make_anomaly(row: Mapping[str, Any]) -> MessageAnomaly:
+    anomaly = Anomaly(row["anomaly"])
+    ruling = Ruling.LEGAL if row["legal"] else Ruling.ILLEGAL
+    # No guarantee allows or forbids what is unproven.
+    return MessageAnomaly.from_row(
+        row,
+        ruling=Ruling.UNDECIDED if anomaly is Anomaly.UNPROVEN else ruling,
+        sentence=f"Such a message {anomaly.facts.meaning}.",
+    )
 
 
-def _compare_with_judgement(run: Run, judgement: Judgement, *, is_judged: bool) -> list[str]:
-    """Return a sentence if the result tables contradict the judgement's counts. They have no seals to compare with."""
+def _compare_with_judgement(run: Run, judgement: Judgement, *, is_judged: bool) -> Iterator[str]:
+    """Yield a sentence if the result tables contradict the judgement's counts. They have no seals to compare with."""
     counts, again = judgement.counts, "`brokerproof verify` judges the run again"
     expected = sum(counts.legal.values()) + sum(counts.illegal.values())
-    try:
-        found = count_rows(run, "anomalies")
-    except RunError as error:
-        return [f"{str(error)[0].upper()}{str(error)[1:]}."]
+    found = count_rows(run, "anomalies")
     if found != expected:
-        return [f"The table anomalies has {found:,} rows, and the judgement counted {expected:,} anomalies; {again}."]
-    if not is_judged:
-        return [f"The table messages has no row of this message, although the run was judged; {again}."]
-    return []
+        yield f"The table anomalies has {found:,} rows, and the judgement counted {expected:,} anomalies; {again}."
+    elif not is_judged:
+        yield f"The table messages has no row of this message, although the run was judged; {again}."

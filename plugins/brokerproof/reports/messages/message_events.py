@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -11,7 +12,17 @@ from brokerproof.run.strict_model import StrictModel
 from brokerproof.run.tables import AttemptOutcome, FaultState
 
 
-class Position(StrictModel):
+class RowModel(StrictModel):
+    """A model whose fields are columns of a table, or are worked out from them."""
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], **values: Any) -> Self:
+        """Return the model with `values` and, for its other fields, the columns of a row with the same names."""
+        columns = {name: row[name] for name in cls.model_fields if name in row}
+        return cls.model_validate({**columns, **values}, strict=False)
+
+
+class Position(RowModel):
     """A position in a log. Positions can be compared only within one partition of a topic in one cluster."""
 
     ledger_id: int
@@ -22,7 +33,7 @@ class Position(StrictModel):
         return ":".join(str(part) for part in (self.ledger_id, self.entry_id, self.batch_index) if part is not None)
 
 
-class _AtPlace(StrictModel):
+class _AtPlace(RowModel):
     cluster: str
     topic: str
     # -1 for a topic without partitions; None if it is not known.

@@ -8,7 +8,9 @@ no conclusion is drawn from rows that it lacks.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -26,25 +28,21 @@ from brokerproof.reports.messages.message_events import (
     Settled,
     Stored,
 )
-from brokerproof.reports.messages.message_rows import (
-    FoundRows,
-    find_seqs,
-    list_publishers,
-    read_all_rows,
-    read_message_rows,
-)
 from brokerproof.reports.messages.message_sentence import compose_sentence
 from brokerproof.run.directory import Run
 from brokerproof.run.fault_course import FaultCourse, follow_faults
 from brokerproof.run.records import Moment, TablesDeletion, TableSeal, read_record
-from brokerproof.run.seals import WRITERS, check_seals, has_files
+from brokerproof.run.seals import WRITERS, check_seals
 from brokerproof.run.strict_model import StrictModel
+from brokerproof.run.table_rows import collect_rows, query_files
 from brokerproof.run.tables import AttemptOutcome, FaultState
 
 _OF_MESSAGES = ("publishes", "stored", "deliveries")
 _TABLES = (*_OF_MESSAGES, "faults")
 # Bytes. Beyond this, checksums take longer than about a second from a local disk, which is too long for one message.
 _CHECKSUMS_UP_TO = 1 << 30
+# DuckDB refuses numbers of more than 128 bits.
+_LARGEST_SEQ = 2**63 - 1
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -85,13 +83,18 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
     if (deletion := read_record(run, TablesDeletion)) is not None:
         remedy = "`brokerproof history` shows the result of the run"
         raise InputError(deletion.sentence, file=run.directory, remedy=remedy)
-    evidence = _Evidence(run, checksums_up_to)
-    found = {table: evidence.add(table, read_message_rows(run, table, producer, seq)) for table in _OF_MESSAGES}
-    faults = evidence.add("faults", read_all_rows(run, "faults"))
-    if not any(found.values()) and "publishes" not in evidence.doubtful:
-        _refuse(run, producer, seq, evidence.doubtful)
+    size = _measure_tables(run)
+    with_checksums = size <= checksums_up_to
+    problems = {table: _check_table(run, table, with_checksums) for table in _TABLES}
+    where = "producer = $producer AND seq = $seq"
+    message = {"producer": producer, "seq": seq if 0 <= seq <= _LARGEST_SEQ else None}
+    found = {table: collect_rows(run, table, problems[table], where=where, values=message) for table in _OF_MESSAGES}
+    faults = collect_rows(run, "faults", problems["faults"])
+    doubtful = {table for table in _TABLES if problems[table]}
+    if not any(found.values()) and "publishes" not in doubtful:
+        _refuse(run, producer, seq, doubtful)
     try:
-        judged, unjudged = read_judged_message(run, producer, seq)
+        judged, unjudged = read_judged_message(run, where, message)
         events = _order_events(found)
         moments = [at for event in events for at in _list_moments(event)]
         changes = _parse_changes(faults)
@@ -99,7 +102,7 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
         events = list(_insert_faults(events, changes, moments))
     except ValueError as error:
         raise RunError(f"{run.path('tables')} holds a row that cannot be used: {_describe_mistake(error)}") from None
-    problems = (*evidence.problems, *unjudged)
+    all_problems = [*itertools.chain(*problems.values()), *unjudged]
     return MessageLife(
         run_id=run.run_id,
         producer=producer,
@@ -109,8 +112,8 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
             f"{producer}/{seq}",
             events,
             judged,
-            doubtful=evidence.doubtful,
-            is_whole=not problems,
+            doubtful=doubtful,
+            is_whole=not all_problems,
             has_subscriptions=bool(run.scenario.workload.subscriptions),
         ),
         first_fault_at=changes[0].at if changes else None,
@@ -118,8 +121,8 @@ def read_message_life(run: Run, producer: str, seq: int, *, checksums_up_to: int
         events=tuple(events),
         faults=courses,
         judged=judged,
-        problems=problems,
-        notes=tuple(evidence.notes),
+        problems=tuple(all_problems),
+        notes=tuple(_describe_checking(run, size, with_checksums)),
     )
 
 
@@ -130,81 +133,62 @@ def _describe_mistake(error: ValueError) -> str:
     return f"{error.title}.{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-class _Evidence:
-    """The tables that are `doubtful`, and the reasons, as sentences in `problems`."""
-
-    def __init__(self, run: Run, checksums_up_to: int) -> None:
-        self._run = run
-        size = self._measure_tables()
-        with_checksums = size <= checksums_up_to
-        self.problems: list[str] = []
-        self.doubtful: set[str] = set()
-        self.notes = list(self._describe_checking(size, with_checksums))
-        for table in filter(self._is_expected, _TABLES):
-            if problems := self._check_table(table, with_checksums):
-                self.problems += problems
-                self.doubtful.add(table)
-
-    def add(self, table: str, found: FoundRows) -> Rows:
-        """Return the rows that were found. If some could not be read, the table becomes doubtful."""
-        self.problems += found.problems
-        if found.problems:
-            self.doubtful.add(table)
-        return found.rows
-
-    def _measure_tables(self) -> int:
-        """Return the size of the sealed tables in bytes. A damaged seal is reported later, by `_check_table`."""
-        size = 0
-        for table in _TABLES if self._run.facts.sealed else ():
-            try:
-                seal = read_record(self._run, TableSeal, table)
-            except RunError:
-                continue
+def _measure_tables(run: Run) -> int:
+    """Return the size of the sealed tables in bytes. A damaged seal is reported later, by `_check_table`."""
+    size = 0
+    for table in _TABLES if run.facts.sealed else ():
+        with suppress(RunError):
+            seal = read_record(run, TableSeal, table)
             size += sum(file.size for file in seal.files) if seal else 0
-        return size
+    return size
 
-    def _describe_checking(self, size: int, with_checksums: bool) -> Iterator[str]:
-        if not self._run.facts.sealed:
-            yield "The run was recorded before there were seals, so nothing says whether its tables are as they were."
-        elif not with_checksums:
-            yield (
-                f"The tables have {size / 2**30:,.1f} GiB, so their files are compared with their seals by size and "
-                "rows only; `brokerproof verify` compares their checksums too."
-            )
 
-    def _check_table(self, table: str, with_checksums: bool) -> Sequence[str]:
-        checked = check_seals(self._run, [table], checksums=with_checksums)
-        is_missing = bool(checked.broken) if self._run.facts.sealed else not has_files(self._run, table)
-        if is_missing and not checked.problems:
-            # If the job never began, the check has no sentence, because other records report it.
-            return [f"The table {table} is missing: {WRITERS[table][0]} left none."]
-        return checked.problems
+def _describe_checking(run: Run, size: int, with_checksums: bool) -> Iterator[str]:
+    if not run.facts.sealed:
+        yield "The run was recorded before there were seals, so nothing says whether its tables are as they were."
+    elif not with_checksums:
+        yield (
+            f"The tables have {size / 2**30:,.1f} GiB, so their files are compared with their seals by size and "
+            "rows only; `brokerproof verify` compares their checksums too."
+        )
 
-    def _is_expected(self, table: str) -> bool:
-        scenario = self._run.scenario
-        if table == "deliveries":
-            return bool(scenario.workload.subscriptions)
-        return table != "faults" or bool(scenario.faults)
+
+def _check_table(run: Run, table: str, with_checksums: bool) -> list[str]:
+    """Return a sentence for each difference between a table and its seal, and one if the table is missing."""
+    scenario = run.scenario
+    is_expected = {"deliveries": bool(scenario.workload.subscriptions), "faults": bool(scenario.faults)}
+    if not is_expected.get(table, True):
+        return []
+    checked = check_seals(run, [table], checksums=with_checksums)
+    is_missing = bool(checked.broken) if run.facts.sealed else not run.list_files(table)
+    if is_missing and not checked.problems:
+        # If the job never began, the check has no sentence, because other records report it.
+        return [f"The table {table} is missing: {WRITERS[table][0]} left none."]
+    return list(checked.problems)
 
 
 def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
     """Raise InputError for a message that is in no table. `publishes` is whole; other tables may be doubtful."""
-    besides = sorted(set(doubtful) & set(_OF_MESSAGES))
-    where = f"; of {' and '.join(besides)} not everything could be read" if besides else ""
-    readable = [table for table in _OF_MESSAGES if table not in besides]
+    damaged = sorted(set(doubtful) & set(_OF_MESSAGES))
+    where = f"; of {' and '.join(damaged)} not everything could be read" if damaged else ""
+    query = "SELECT min(seq) AS lowest, max(seq) AS highest FROM recorded WHERE producer = $producer"
     # A message that was not published has a producer too, which only the other tables name.
-    if ends := next(filter(None, (find_seqs(run, table, producer) for table in readable)), None):
-        raise InputError(
-            f"`{producer}` has no message {seq}{where}",
-            file=run.directory,
-            field="seq",
-            remedy=f"give one from {ends[0]} to {ends[1]}",
-        )
+    for table in (table for table in _OF_MESSAGES if table not in damaged):
+        ends = [row for row in query_files(run, table, query, {"producer": producer}) if row["lowest"] is not None]
+        if ends:
+            lowest, highest = min(row["lowest"] for row in ends), max(row["highest"] for row in ends)
+            raise InputError(
+                f"`{producer}` has no message {seq}{where}",
+                file=run.directory,
+                field="seq",
+                remedy=f"give one from {lowest} to {highest}",
+            )
+    publishers = query_files(run, "publishes", "SELECT DISTINCT producer FROM recorded WHERE producer IS NOT NULL")
     raise InputError(
         f"the run has no producer `{producer}`{where}",
         file=run.directory,
         field="producer",
-        remedy=suggest_name(producer, list_publishers(run)),
+        remedy=suggest_name(producer, {row["producer"] for row in publishers}),
     )
 
 
@@ -214,18 +198,23 @@ def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
 def _order_events(found: Mapping[str, Rows]) -> list[Event]:
     """Return the message's events in order of time. One without a time is at its attempt's start, or else last."""
     attempts = sorted(found["publishes"], key=_order_attempts)
+    starts = [_find_start(row) for row in attempts]
     payloads = {row["payload_hash"] for row in attempts}
-    keyed = [
+
+    def order(event: Event) -> tuple[float, int]:
+        at = starts[event.attempt - 1] if event.at is None and isinstance(event, Sent | Settled) else event.at
+        return float("inf") if at is None else at, _ORDER.index(type(event))
+
+    events = [
         *_make_attempts(attempts),
-        *_make_copies(found["stored"], attempts, payloads),
+        *_make_copies(found["stored"], [start for start in starts if start is not None], payloads),
         *_make_deliveries(found["deliveries"], payloads),
     ]
-    return [event for _, event in sorted(keyed, key=lambda each: each[0])]
+    return sorted(events, key=order)
 
 
-# (moment, rank of the kind of event at the same moment, number of the row within its kind)
-_Key = tuple[float, int, int]
-_NEVER = float("inf")
+# The order of events at the same moment.
+_ORDER: Sequence[type] = (Sent, Stored, Settled, Delivered, AckConfirmed)
 
 
 def _order_attempts(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -234,41 +223,21 @@ def _order_attempts(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["outcome"] == AttemptOutcome.NOT_SENT, start is None, start, row["epoch"]
 
 
-def _make_attempts(rows: Rows) -> Iterator[tuple[_Key, Event]]:
+def _make_attempts(rows: Rows) -> Iterator[Event]:
     for number, row in enumerate(rows, start=1):
-        start = _find_start(row)
-        key = _NEVER if start is None else start
-        place = {name: row[name] for name in ("cluster", "topic", "partition")}
-        sent = {name: row[name] for name in ("scheduled_at", "epoch")}
         if row["outcome"] != AttemptOutcome.NOT_SENT:
-            yield (key, 0, number), Sent(**place, **sent, at=row["sent_at"], attempt=number)
-        settled_at = row["settled_at"]
-        yield (
-            (key if settled_at is None else settled_at, 2, number),
-            Settled.model_validate(
-                {
-                    **place,
-                    **{"at": settled_at, "attempt": number, "error": row["error"], "position": _make_position(row)},
-                    "outcome": row["outcome"],
-                },
-                strict=False,
-            ),
-        )
+            yield Sent.from_row(row, at=row["sent_at"], attempt=number)
+        yield Settled.from_row(row, at=row["settled_at"], attempt=number, position=_make_position(row))
 
 
-def _make_copies(rows: Rows, attempts: Rows, payloads: set[int | None]) -> Iterator[tuple[_Key, Event]]:
-    starts = [start for row in attempts if (start := _find_start(row)) is not None]
-    for number, row in enumerate(sorted(rows, key=_order_copies)):
-        published_at = row["published_at"]
-        at = _find_earliest(published_at, starts)
-        event = Stored(
-            **{name: row[name] for name in ("cluster", "topic", "partition", "replicated_from")},
-            at=at,
-            published_at=published_at,
+def _make_copies(rows: Rows, starts: Sequence[int], payloads: set[int | None]) -> Iterator[Event]:
+    for row in sorted(rows, key=_order_copies):
+        yield Stored.from_row(
+            row,
+            at=_find_earliest(row["published_at"], starts),
             position=_make_position(row),
             payload_matches=_compare_payload(row, payloads),
         )
-        yield (_NEVER if at is None else at, 1, number), event
 
 
 def _order_copies(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -287,24 +256,18 @@ def _find_earliest(published_at: int | None, starts: Sequence[int]) -> int | Non
     return max(published_at, min(starts, key=lambda start: abs(start - published_at)))
 
 
-def _make_deliveries(rows: Rows, payloads: set[int | None]) -> Iterator[tuple[_Key, Event]]:
-    for number, row in enumerate(sorted(rows, key=lambda row: (row["received_at"] or 0, row["arrival"] or 0))):
-        received_at, confirmed_at = row["received_at"], row["acknowledged_at"]
-        consumer = {
-            name: row[name] for name in ("cluster", "topic", "partition", "subscription", "consumer", "incarnation")
-        }
-        position = _make_position(row)
-        delivered = Delivered(
-            **consumer,
-            **{name: row[name] for name in ("redelivery_count", "replicated_from")},
-            at=received_at,
+def _make_deliveries(rows: Rows, payloads: set[int | None]) -> Iterator[Event]:
+    for row in sorted(rows, key=lambda row: (row["received_at"] or 0, row["arrival"] or 0)):
+        position, confirmed_at = _make_position(row), row["acknowledged_at"]
+        yield Delivered.from_row(
+            row,
+            at=row["received_at"],
             position=position,
             payload_matches=_compare_payload(row, payloads),
             ack_confirmed=confirmed_at is not None,
         )
-        yield (_NEVER if received_at is None else received_at, 3, number), delivered
         if confirmed_at is not None:
-            yield (confirmed_at, 4, number), AckConfirmed(**consumer, at=confirmed_at, position=position)
+            yield AckConfirmed.from_row(row, at=confirmed_at, position=position)
 
 
 def _find_start(attempt: Mapping[str, Any]) -> int | None:
@@ -314,9 +277,7 @@ def _find_start(attempt: Mapping[str, Any]) -> int | None:
 
 
 def _make_position(row: Mapping[str, Any]) -> Position | None:
-    if row["ledger_id"] is None or row["entry_id"] is None:
-        return None
-    return Position(**{name: row[name] for name in Position.model_fields})
+    return None if row["ledger_id"] is None or row["entry_id"] is None else Position.from_row(row)
 
 
 def _compare_payload(row: Mapping[str, Any], payloads: set[int | None]) -> bool | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from brokerproof.experiment.numbers import format_moment, format_short_time
 from brokerproof.reports.messages.judged_message import JudgedMessage
@@ -66,27 +66,31 @@ def _describe_storing(events: Sequence[Event], judged: JudgedMessage | None, dou
         for number, event in enumerate(events)
         if isinstance(event, Stored)
     }
-    found = Counter(copies.values())
-    missed = [place.cluster for place in judged.places if place.subscription is None] if judged else []
-    lacking = [] if doubtful else [cluster for cluster in dict.fromkeys(missed) if cluster not in found]
-    if not found:
+    due = [place.cluster for place in judged.places if place.subscription is None] if judged else []
+    if not copies:
         return "whether it is stored is not known" if doubtful else "was found in no log"
-    return f"stored {_list_counts(found, 'in {}')}" + (f" but not in {' or '.join(lacking)}" if lacking else "")
+    return f"stored {_list_places(copies.values(), due, 'in', doubtful)}"
 
 
 def _describe_deliveries(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
-    places = [(event.cluster, event.subscription) for event in events if isinstance(event, Delivered)]
-    missed = [(each.cluster, each.subscription) for each in judged.places if each.subscription] if judged else []
-    clusters = {cluster for cluster, _ in (*places, *missed)}
+    found = [(event.cluster, event.subscription) for event in events if isinstance(event, Delivered)]
+    due = [(each.cluster, each.subscription) for each in judged.places if each.subscription] if judged else []
+    has_clusters = len({cluster for cluster, _ in (*found, *due)}) > 1
 
-    def show(cluster: str, subscription: str) -> str:
-        return f"`{subscription}`" + (f" in {cluster}" if len(clusters) > 1 else "")
+    def name(places: Iterable[tuple[str, str]]) -> list[str]:
+        return [f"`{subscription}`" + (f" in {cluster}" if has_clusters else "") for cluster, subscription in places]
 
-    found = Counter(show(*place) for place in places)
-    lacking = [] if doubtful else [each for each in dict.fromkeys(show(*each) for each in missed) if each not in found]
     if not found:
         return "whether it was delivered is not known" if doubtful else "delivered to nobody"
-    return f"delivered {_list_counts(found, 'to {}')}" + (f" but not to {' or '.join(lacking)}" if lacking else "")
+    return f"delivered {_list_places(name(found), name(due), 'to', doubtful)}"
+
+
+def _list_places(found: Iterable[str], due: Iterable[str], word: str, doubtful: bool) -> str:
+    """Return how often the message was found at each place and, if nothing is doubtful, which due places lack it."""
+    counts = Counter(found)
+    lacking = [] if doubtful else [place for place in dict.fromkeys(due) if place not in counts]
+    listed = _join(f"{_times(count)} {word} {place}" for place, count in counts.items())
+    return listed + (f" but not {word} {' or '.join(lacking)}" if lacking else "")
 
 
 def _describe_judgement(judged: JudgedMessage | None, is_whole: bool) -> str:
@@ -100,10 +104,6 @@ def _describe_judgement(judged: JudgedMessage | None, is_whole: bool) -> str:
     if judged.evidence_problems:
         return "judging names nothing wrong with it, but the run's evidence has gaps"
     return "nothing is wrong with it"
-
-
-def _list_counts(counts: Mapping[str, int], place: str) -> str:
-    return _join(f"{_times(count)} {place.format(name)}" for name, count in counts.items())
 
 
 def _join(parts: Iterable[str]) -> str:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fsspec
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from brokerproof.errors import InputError, RunError
@@ -17,14 +15,12 @@ from brokerproof.experiment.verdict import Verdict
 from brokerproof.reports.messages.judged_message import Ruling
 from brokerproof.reports.messages.message_events import Delivered, Event, FaultChanged, Settled, Stored
 from brokerproof.reports.messages.message_life import MessageLife, read_message_life
-from brokerproof.reports.messages.message_life_rows import tabulate_events
-from brokerproof.reports.messages.message_rows import read_message_rows
+from brokerproof.reports.messages.message_view import tabulate_events
 from brokerproof.results.retention import MESSAGE_TABLES
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.records import LogsRead, TablesDeletion, TableSeal, remove_record, write_record
 from brokerproof.run.seals import seal_tables
-from brokerproof.run.tables import SCHEMAS
 
 from ...judging.history import LEDGER, REPLICATED, SECOND, START, History, Row
 from .planted_judgement import anomaly, leave_judgement, place
@@ -497,16 +493,6 @@ def test_a_damaged_file_of_a_run_without_seals_is_named_and_the_others_are_read(
     )
 
 
-def test_a_file_without_the_columns_that_name_a_message_is_not_taken_for_one_without_it(tmp_path: Path) -> None:
-    run = judge_well(History().clean().write(tmp_path / "run"))
-    file = file_of(run, "stored")
-    pq.write_table(pq.read_table(file).drop_columns(["seq"]), file)
-
-    (problem,) = read_message_life(run, "p1", 1).problems
-
-    assert problem == f"The file {file.name} of the table stored cannot be read: it has no column seq."
-
-
 def test_a_row_that_breaks_its_schema_is_an_error(tmp_path: Path) -> None:
     history = History().clean()
     history.publishes[3]["outcome"] = "perhaps"
@@ -655,28 +641,6 @@ def test_row_groups_that_cannot_hold_the_message_are_not_opened(tmp_path: Path) 
     assert "cannot be read" in read_message_life(run, "p0", 5).problems[0]
 
 
-def test_a_message_with_very_many_rows_is_cut_off_and_says_so(tmp_path: Path) -> None:
-    run = History().clean().write(tmp_path / "run")
-    run.append("deliveries", [{"producer": "p1", "seq": 1}] * 20)
-
-    found = read_message_rows(run, "deliveries", "p1", 1, most_rows=20)
-
-    assert len(found.rows) == 20
-    assert found.problems == ("Only 20 rows of the table deliveries are read, and there are more.",)
-
-
-def test_a_run_at_a_url_is_read(tmp_path: Path) -> None:
-    here = judge_well(History().clean().write(tmp_path / "run"))
-    memory = fsspec.filesystem("memory")
-    memory.put(here.directory, "/bucket/run", recursive=True)
-    try:
-        life = read_message_life(Run("memory://bucket/run"), "p1", 1)
-    finally:
-        memory.rm("/bucket", recursive=True)
-
-    assert life == read_message_life(here, "p1", 1)
-
-
 def test_a_life_is_read_back_from_its_json(tmp_path: Path) -> None:
     history = plant_slow_message(History(faults=[KILL]))
     change_fault(history, "injecting", SECOND)
@@ -695,7 +659,6 @@ def test_parquet_of_spark_is_read(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(file), file, use_deprecated_int96_timestamps=True, use_dictionary=False)
 
     assert [time_of(event) for event in read_message_life(run, "p1", 1).events][:3] == [3000, 3000, 3400]
-    assert pa.types.is_timestamp(SCHEMAS["publishes"].field("sent_at").type)
 
 
 def test_a_run_without_its_tables_has_no_message_to_show_and_says_since_when(tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
-"""Turns a message's life into rows of text, for a terminal and for a page."""
+"""Shows a message's life: on a terminal, and as a page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from brokerproof import clock
 from brokerproof.errors import shorten
-from brokerproof.experiment.numbers import format_moment, format_short_time
-from brokerproof.reports.messages.judged_message import MessageAnomaly
+from brokerproof.experiment.numbers import NOTHING, format_moment, format_short_time
+from brokerproof.reports.messages.judged_message import MessageAnomaly, Ruling
 from brokerproof.reports.messages.message_events import (
     AckConfirmed,
     Delivered,
@@ -18,21 +22,46 @@ from brokerproof.reports.messages.message_events import (
     Stored,
 )
 from brokerproof.reports.messages.message_life import MessageLife
+from brokerproof.reports.pages import Page, render
 from brokerproof.run.fault_course import FaultCourse
 from brokerproof.run.tables import AttemptOutcome, FaultState
 
-_FAULT_STATES = {
-    FaultState.INJECTING: "fault injected",
-    FaultState.EFFECTIVE: "fault effective",
-    FaultState.HEALING: "fault healing",
-    FaultState.RECOVERED: "fault recovered",
-}
-_OUTCOMES = {
-    AttemptOutcome.ACKED: "acked",
-    AttemptOutcome.FAILED: "failed",
-    AttemptOutcome.UNKNOWN: "outcome unknown",
-    AttemptOutcome.NOT_SENT: "not sent",
-}
+_RULINGS = {Ruling.ILLEGAL: "red", Ruling.LEGAL: "green", Ruling.UNDECIDED: "yellow"}
+_STYLES = {"fault": "yellow", "settled": "cyan", "stored": "blue", "delivered": "magenta"}
+
+
+def print_message_life(life: MessageLife, console: Console) -> None:
+    """Print a life: its sentence, problems, anomalies, events as a table, faults and remarks."""
+
+    def line(text: str, style: str = "") -> None:
+        console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+    line(life.sentence, "bold")
+    for problem in life.problems:
+        line(problem, "yellow")
+    for anomaly in life.judged.anomalies if life.judged else ():
+        line(_describe_anomaly(anomaly), _RULINGS[anomaly.ruling])
+    if life.events:
+        console.print(_make_rich_table(tabulate_events(life)))
+    for course in life.faults:
+        line(_describe_fault(course, life), "yellow")
+    for text in _list_remarks(life):
+        line(text)
+
+
+def render_message_page(life: MessageLife, page: Page) -> str:
+    anomalies = life.judged.anomalies if life.judged else ()
+    return render(
+        "message.html.j2",
+        page,
+        {
+            "life": life,
+            "events": tabulate_events(life),
+            "anomalies": [(str(anomaly.ruling), _describe_anomaly(anomaly)) for anomaly in anomalies],
+            "faults": [_describe_fault(course, life) for course in life.faults],
+            "remarks": list(_list_remarks(life)),
+        },
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,45 +89,61 @@ class EventTable:
 
 def tabulate_events(life: MessageLife) -> EventTable:
     days = {clock.to_utc(event.at).date().isoformat() for event in life.events if event.at is not None}
-    topics = dict.fromkeys(
-        (event.topic, event.partition)
+    topics = {
+        _name_topic(event.topic, event.partition)
         for event in life.events
         if not isinstance(event, FaultChanged) and event.partition is not None
-    )
+    }
     attempts = sum(isinstance(event, Sent) for event in life.events)
-    rows = (
-        EventRow(
-            kind=event.kind,
-            time="–" if event.at is None else _format_moment(event.at, with_day=len(days) > 1),
-            offset="–" if event.at is None else _format_offset(event.at, life, "{}"),
-            event=_name_event(event),
-            place=_describe_place(event, len(topics) > 1),
-            position="" if isinstance(event, Sent | FaultChanged) or event.position is None else str(event.position),
-            details="; ".join(_list_details(event, attempts)),
-        )
-        for event in life.events
-    )
     return EventTable(
-        title=_name_topic(*next(iter(topics))) if len(topics) == 1 else "",
-        day=f"{days.copy().pop()} UTC" if len(days) == 1 else "UTC",
+        title=next(iter(topics)) if len(topics) == 1 else "",
+        day=f"{next(iter(days))} UTC" if len(days) == 1 else "UTC",
         has_offsets=life.first_fault_at is not None,
-        rows=tuple(rows),
+        rows=tuple(
+            EventRow(
+                kind=event.kind,
+                time=NOTHING if event.at is None else _format_moment(event.at, with_day=len(days) > 1),
+                offset=NOTHING if event.at is None else _format_offset(event.at, life, "{}"),
+                event=_name_event(event),
+                place=_describe_place(event, with_topic=len(topics) > 1),
+                position=str(getattr(event, "position", None) or ""),
+                details="; ".join(_list_details(event, attempts)),
+            )
+            for event in life.events
+        ),
     )
 
 
-def describe_anomaly(anomaly: MessageAnomaly) -> str:
+def _make_rich_table(events: EventTable) -> Table:
+    table = Table(title=Text(events.title) if events.title else None, title_justify="left")
+    table.add_column(events.day, no_wrap=True)
+    if events.has_offsets:
+        table.add_column("offset", justify="right", no_wrap=True)
+    table.add_column("event", no_wrap=True)
+    table.add_column("where", overflow="fold")
+    table.add_column("position", no_wrap=True)
+    table.add_column("details", overflow="fold")
+    for row in events.rows:
+        offset = [row.offset] if events.has_offsets else []
+        cells = [row.time, *offset, row.event, row.place, row.position, row.details]
+        # As Text, so that rich does not read brackets in an error as markup.
+        table.add_row(*map(Text, cells), style=_STYLES.get(row.kind, ""))
+    return table
+
+
+def _describe_anomaly(anomaly: MessageAnomaly) -> str:
     place = ", ".join(part for part in (anomaly.cluster, anomaly.subscription) if part)
     detail = f" This one: {anomaly.detail} ({anomaly.cause})." if anomaly.detail else ""
     return f"{anomaly.anomaly}, {anomaly.ruling}, at {place}: {anomaly.sentence}{detail}"
 
 
-def describe_fault(course: FaultCourse, life: MessageLife) -> str:
+def _describe_fault(course: FaultCourse, life: MessageLife) -> str:
     reached = [f"{state} {format_moment(at)}{_format_offset(at, life, ' ({})')}" for state, at in course.times.items()]
     never = "" if course.recovered_at else ", never recovered"
     return f"in force meanwhile: {course.fault}, {course.kind} {', '.join(course.targets)}: {', '.join(reached)}{never}"
 
 
-def list_remarks(life: MessageLife) -> Iterator[str]:
+def _list_remarks(life: MessageLife) -> Iterator[str]:
     if life.first_fault_at is not None and not life.faults:
         yield "No fault was in force during its life."
     if any(isinstance(event, Stored) for event in life.events):
@@ -122,13 +167,12 @@ def _format_moment(moment: int, *, with_day: bool) -> str:
 
 def _name_event(event: Event) -> str:
     if isinstance(event, FaultChanged):
-        return _FAULT_STATES[event.state]
-    if event.kind == "settled":
-        return _OUTCOMES[event.outcome]
-    return {"ack_confirmed": "ack confirmed"}.get(event.kind, event.kind)
+        return f"fault {'injected' if event.state is FaultState.INJECTING else event.state}"
+    name = event.outcome if event.kind == "settled" else event.kind
+    return "outcome unknown" if name == AttemptOutcome.UNKNOWN else name.replace("_", " ")
 
 
-def _describe_place(event: Event, with_topic: bool) -> str:
+def _describe_place(event: Event, *, with_topic: bool) -> str:
     if isinstance(event, FaultChanged):
         return ", ".join(event.targets)
     parts = [event.cluster]

@@ -1,4 +1,4 @@
-"""A message's life on a terminal, and the command `explain` that prints it."""
+"""A message's life on a terminal and as a page, and the command `explain` that prints it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from brokerproof.cli import build_parser, main
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.reports.messages.message_life import MessageLife, read_message_life
-from brokerproof.reports.messages.message_life_view import print_message_life
+from brokerproof.reports.messages.message_view import print_message_life, render_message_page
+from brokerproof.reports.pages import Page
 from brokerproof.run.directory import Run
 from rich.console import Console
 
@@ -146,13 +147,13 @@ def test_json_is_one_value_that_is_the_life(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_explain_takes_a_url(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    memory = fsspec.filesystem("memory")
-    memory.put(plant(tmp_path / "run").directory, "/runs/r1", recursive=True)
+    run, memory = plant(tmp_path / "run"), fsspec.filesystem("memory")
+    memory.put(run.directory, "/runs/r1", recursive=True)
     try:
-        assert main(["explain", "memory://runs/r1/", "p1", "1"]) == 0
+        assert main(["explain", "memory://runs/r1/", "p1", "1", "--json"]) == 0
     finally:
         memory.rm("/runs", recursive=True)
-    assert capsys.readouterr().out.startswith("p1/1 was attempted twice")
+    assert MessageLife.model_validate_json(capsys.readouterr().out) == read_message_life(run, "p1", 1)
 
 
 def test_missing_evidence_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,3 +193,26 @@ def test_help_teaches_explain(capsys: pytest.CaptureFixture[str]) -> None:
     output = capsys.readouterr().out
     assert "brokerproof explain var/runs/<run id> mycluster-p0 4711 --json" in output
     assert "exit status: 0 all that is recorded" in output
+
+
+# The page
+
+
+def test_the_page_has_every_event_what_judging_found_and_what_is_missing(tmp_path: Path) -> None:
+    history = History()
+    history.message("<p0>", 0)
+    run = history.write(tmp_path / "run")
+    leave_judgement(
+        run,
+        places=[place("<p0>", 0), place("<p0>", 0, subscription="audit")],
+        anomalies=[anomaly(Anomaly.STORED_TWICE, "<p0>", 0, legal=False)],
+    )
+    life = read_message_life(run, "<p0>", 0)
+    html = render_message_page(life, Page(root="../../../../"))
+    for event in ("sent", "acked", "stored", "delivered", "ack confirmed"):
+        assert f'<th scope="row">{event}</th>' in html
+    assert 'class="anomaly anomaly-illegal"' in html
+    assert "<p0>" not in html
+    (tmp_path / "run/tables/stored").rename(tmp_path / "away")
+    html = render_message_page(read_message_life(run, "<p0>", 0), Page())
+    assert '<p class="problem" role="status">The table stored is missing' in html
