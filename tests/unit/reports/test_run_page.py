@@ -247,7 +247,7 @@ def test_a_report_of_a_run_without_its_tables_says_when_and_why_they_went(run: R
         "The messages of this run cannot be looked at any more: its tables were deleted on 2026-01-01, after 30 days "
         "(BROKERPROOF_KEEP_TABLES_DAYS).",
     )
-    assert report.spans
+    assert report.faults
     assert report.segments
 
 
