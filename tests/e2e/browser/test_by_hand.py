@@ -51,10 +51,12 @@ def test_a_scenario_is_read_changed_started_and_seen_to_its_end(running: Install
     page.keyboard.press("Escape")
 
     page.get_by_role("button", name="Trigger").first.click()
-    # It is an editor of JSON, which closes quotes and braces by itself: what is typed over them does not repeat them.
+    # It is an editor of JSON, which closes quotes and braces by itself: they are deleted behind the text.
     page.locator("#element_settings").click()
     page.keyboard.press("ControlOrMeta+A")
-    page.keyboard.type('{"workload.rate": 600}')
+    page.keyboard.insert_text('{"workload.rate": 600}')
+    page.keyboard.press("ControlOrMeta+Shift+End")
+    page.keyboard.press("Delete")
     dag_run_id = start(page, "leader_loss")
     assert wait_for_its_end(running, "leader_loss", dag_run_id) == "success"
     expect(page.get_by_text("Success").first).to_be_visible(timeout=PATIENCE_MS)
