@@ -26,7 +26,7 @@ from brokerproof.reports.verdict_style import VERDICT_STYLES
 _HERE = Path(__file__).resolve().parent
 STATIC = _HERE / "static"
 # Words for whether a difference is larger than noise. None means that there are too few runs to decide.
-NOISE_WORDS = {True: "more than noise", False: "within noise", None: "nobody knows"}
+NOISE_WORDS = {True: "more than noise", False: "within noise", None: "not known"}
 
 
 @dataclass(frozen=True, kw_only=True)

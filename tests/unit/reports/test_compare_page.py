@@ -92,7 +92,7 @@ def test_what_is_worse_is_in_the_headline_and_marked() -> None:
     assert '<a href="../../scenarios/destroy_eu/groups?by=settings">settings</a>' in html
 
 
-@pytest.mark.parametrize(("larger", "word"), [(False, "within noise"), (None, "nobody knows")])
+@pytest.mark.parametrize(("larger", "word"), [(False, "within noise"), (None, "not known")])
 def test_noise_and_what_nobody_knows_have_their_words(larger: bool | None, word: str) -> None:
     groups = [make_group("a", 50.0), make_group("b", 52.0, difference=2.0, larger_than_noise=larger, worse=True)]
     html = render_groups("destroy_eu", GroupBy.SYSTEM, groups, Page())
