@@ -1,4 +1,4 @@
-"""A run's outcome on a terminal: its parts in order, each printed once, with bounds beside their values."""
+"""A run's outcome on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's outcome on a terminal: what comes first, what is said once, and what stands beside a value."""
+"""A run's outcome on a terminal: the order of its parts, and the bounds beside a value."""
 
 from __future__ import annotations
 
