@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import pytest
 from brokerproof.run.records import ConsumerEnd, PhaseTimes, ProducerEnd
+from brokerproof_judging import table_io
+from brokerproof_judging.measurements.interruption import measure_interruption
+from brokerproof_judging.measurements.measured_values import MeasuredValue, make_measurements
+from brokerproof_judging.measurements.run_measurements import read_recorded_events
 
 from ..history import MILLISECOND, SECOND, START, History
 from ..judged import Judged
@@ -62,6 +66,28 @@ def silence(partition, start, end):
 
 @pytest.fixture
 def judge(spark, tmp_path):
+    """Measure the interruptions alone, which need no judged messages: ten times as fast as judging the whole run."""
+
+    def judge(history):
+        run = history.write(tmp_path / "run")
+        recorded = read_recorded_events(
+            spark, run, {name: table_io.read_table(spark, run, name) for name in ("publishes", "deliveries")}
+        )
+        values = [
+            MeasuredValue(metric=metric, subject=fault.name, reading=reading)
+            for fault in recorded.times.effective
+            for metric, reading in measure_interruption(run, recorded.times, recorded.events, fault).items()
+        ]
+        rows = {(row.metric, row.subject): row.model_dump(mode="json") for row in make_measurements(run, values)}
+        return lambda metric, fault="first": rows[metric, fault]
+
+    return judge
+
+
+@pytest.fixture
+def judge_whole(spark, tmp_path):
+    """Judge the whole run, for values of judged messages too."""
+
     def judge(history):
         judged = Judged(spark, tmp_path / "run", history)
         return lambda metric, fault="first": judged.measured(metric, fault)
@@ -184,14 +210,14 @@ STANDSTILL_METRICS = ("first_ack_s", "longest_ack_gap_s", "publish_latency_max_m
     ],
 )
 def test_a_producer_that_stood_still_itself_caused_no_gap_no_late_first_ack_and_no_latency(
-    judge, stood_still, is_known
+    judge_whole, stood_still, is_known
 ):
     bounds = {name: {"max": 5} for name in STANDSTILL_METRICS[:2]} | {"publish_latency_max_ms": {"max": 5000}}
     history = Clients(bounds=bounds).fault("first", injected=50, effective=50)
     history.load(acked_after=lambda _, second: 57 - second if 50 <= second < 57 else 0.01)
     if stood_still:
         stand_still(history, *stood_still)
-    measured = judge(history)
+    measured = judge_whole(history)
 
     for metric in STANDSTILL_METRICS:
         row = measured(metric, "impact" if metric == "publish_latency_max_ms" else "first")
@@ -237,9 +263,9 @@ def test_a_topic_that_was_away_between_two_held_rates_is_missed_until_it_is_back
 
 
 @pytest.mark.parametrize("outcome", ["unknown", "failed", "not_sent"])
-def test_a_message_that_was_never_acked_is_late_until_the_end(judge, outcome):
+def test_a_message_that_was_never_acked_is_late_until_the_end(judge_whole, outcome):
     history = Clients().load(is_acked=lambda where, second: (where, second) != (1, 40.0), outcome=outcome)
-    measured = judge(history.fault("first", injected=39, effective=39.5))
+    measured = judge_whole(history.fault("first", injected=39, effective=39.5))
 
     # Later messages were acked, so the end is known.
     assert measured("rto_s")["value"] == pytest.approx(61)
@@ -261,13 +287,13 @@ def test_an_interruption_that_lasts_at_the_end_of_the_load_has_no_rto_within_the
     assert "until the end of the load" in measured("longest_ack_gap_s")["evidence"]
 
 
-def test_a_partition_whose_messages_another_one_held_back_is_away_as_long(judge):
+def test_a_partition_whose_messages_another_one_held_back_is_away_as_long(judge_whole):
     """No message of partition 1 is without an answer, so only those that were not sent show that it was away."""
     history = Clients().load(is_acked=lambda where, second: second < 40, outcome="not_sent")
     for row in history.publishes:
         if row["outcome"] == "not_sent" and row["key"] == "k0" and row["seq"] < 900:
             row.update(outcome="unknown", sent_at=row["scheduled_at"])
-    measured = judge(history.fault("first", injected=39, effective=40))
+    measured = judge_whole(history.fault("first", injected=39, effective=40))
 
     assert measured("rto_s")["value"] is None
     assert "of interruptions in 2 places" in measured("rto_s")["evidence"]
