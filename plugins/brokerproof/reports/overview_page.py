@@ -51,8 +51,10 @@ def _write_headline(last: Sequence[TrendRun]) -> str:
         return "No run is recorded yet."
     wrong, worse = sum(not run.met for run in last), sum(bool(run.worse) for run in last)
     slower = f" In {worse} something is worse than before." if worse else ""
+    if len(last) == 1:
+        return f"The last run was {'not ' if wrong else ''}as expected.{slower}"
     if not wrong:
-        return f"The last run of each of {len(last)} scenarios was as expected.{slower}"
+        return f"The last runs of all {len(last)} scenarios were as expected.{slower}"
     return f"The last runs of {wrong} of {len(last)} scenarios were not as expected.{slower}"
 
 

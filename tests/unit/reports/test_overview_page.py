@@ -45,12 +45,13 @@ def render(*trends: ScenarioTrend, **chosen: str) -> str:
 
 
 def test_the_first_sentence_is_about_the_last_run_of_each_scenario() -> None:
-    assert "The last run of each of 2 scenarios was as expected." in render(
+    assert "The last runs of all 2 scenarios were as expected." in render(
         trend("a", "failed", "passed"), trend("b", "passed")
     )
     said = render(trend("a", "passed"), trend("b", "passed", "unknown"))
     assert "The last runs of 1 of 2 scenarios were not as expected." in said
     assert said.index('aria-label="b"') < said.index('aria-label="a"')
+    assert "The last run was not as expected." in render(trend("a", "passed", "failed"))
     assert "No run is recorded yet." in render()
 
 
@@ -83,7 +84,7 @@ def test_what_is_worse_than_before_is_said_drawn_and_shown_before_what_is_well()
     slower = trend("b", "passed", "passed")
     last = replace(slower.runs[-1], worse={"rto_s": "rto_s is 60 s, usually 50 ± 1 s"})
     said = render(trend("a", "passed"), replace(slower, runs=(*slower.runs[:-1], last)))
-    assert "The last run of each of 2 scenarios was as expected. In 1 something is worse than before." in said
+    assert "The last runs of all 2 scenarios were as expected. In 1 something is worse than before." in said
     assert "usually 50 ± 1 s" in said
     assert said.index('aria-label="b"') < said.index('aria-label="a"')
     text = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', said, re.DOTALL)[0]

@@ -84,16 +84,16 @@ class EmbeddedAirflow:
         """Start Airflow unless it runs, wait until it is healthy, and return its URL.
 
         If two processes call this at the same time, one starts Airflow and both get the same URL. Raises MachineError,
-        with the end of the log, if a component does not start. Raises InputError if the running Airflow searches other
-        directories for a user's files, or if this process belongs to another Airflow.
+        with the end of the log, if a component does not start. An Airflow that searches other directories for a
+        user's files is started again if it is idle. Raises InputError if it is not, or if this process belongs to
+        another Airflow.
         """
         _check_that_no_other_is_served()
         self.home.mkdir(parents=True, exist_ok=True)
         self.home.chmod(0o700)
         with self._acquire_lock():
             session = self.read_session()
-            if session and session.is_supervised():
-                _check_same_directories(self._settings, session)
+            if session and session.is_supervised() and not self._ends_for_other_directories(session):
                 with self._notify_if_slow(
                     f"Airflow at {session.url} runs and does not answer yet; waiting {_AIRFLOW_START_TIMEOUT_S} s at "
                     f"most. Its logs are in {self.home / 'logs'}; `brokerproof airflow stop` ends it"
@@ -194,6 +194,28 @@ class EmbeddedAirflow:
         finally:
             timer.cancel()
 
+    def _ends_for_other_directories(self, session: AirflowSession) -> bool:
+        """End a session that was started with other directories and is idle, and return whether it was ended.
+
+        Raises InputError if it has runs, because it would not find the user's files.
+        """
+        other = _find_other_directories(self._settings, session)
+        if other is None:
+            return False
+        field, searched = other
+        runs = AirflowClient(
+            lambda: session.url, USER, self.read_password(), notify=self._notify
+        ).list_unfinished_runs()
+        if runs:
+            raise InputError(
+                f"Airflow has the unfinished run {runs[0]} and searches {searched}",
+                field=field,
+                remedy="wait until the run is over, or end both with `brokerproof airflow stop`",
+            )
+        self._notify(f"Airflow is idle and searches {searched}; it starts again with the directories of {field}")
+        session.end_members()
+        return True
+
     def _start_supervisor(self, port: int) -> AirflowSession:
         start_process(
             [sys.executable, "-m", "brokerproof.orchestration.embedded.supervisor", str(self.home), *COMPONENTS],
@@ -259,24 +281,21 @@ def _check_that_no_other_is_served() -> None:
         )
 
 
-def _check_same_directories(wanted: Settings, session: AirflowSession) -> None:
-    """Raises InputError if the session was started with other directories and would not find the user's files."""
+def _find_other_directories(wanted: Settings, session: AirflowSession) -> tuple[str, str] | None:
+    """Return a setting whose directories differ from those of the session, and what the session searches; or None."""
     environment = session.read_environment()
     if environment is None:
-        return
+        return None
     try:
         given = from_environment(environment)
     except InputError:
         # The session runs with settings that this version refuses, so another version of Brokerproof started it.
-        return
+        return None
     for field in ("scenarios", "topologies", "expectations"):
         ours, others = (getattr(settings, field) for settings in (wanted, given))
         if ours.paths != others.paths:
-            raise InputError(
-                f"Airflow runs already and searches {os.pathsep.join(map(str, others.paths))}",
-                field=variable(field),
-                remedy="`brokerproof airflow stop` ends it, and the next start searches your directories",
-            )
+            return variable(field), os.pathsep.join(map(str, others.paths))
+    return None
 
 
 def _is_healthy(session: AirflowSession) -> bool:

@@ -211,6 +211,12 @@ class AirflowClient:
             self.cancel_run(run["dag_id"], run["dag_run_id"])
         return [run["dag_run_id"] for run in runs]
 
+    def list_unfinished_runs(self) -> list[str]:
+        """Return the ids of at most 100 DAG runs that wait or go on."""
+        states = {"state": ["queued", "running"], "limit": 100}
+        runs = self._send_request("GET", "/api/v2/dags/~/dagRuns", params=states, field="dag_runs").json()["dag_runs"]
+        return [run["dag_run_id"] for run in runs]
+
     def _list_import_errors(self) -> list[str]:
         """Return a text `FILE: STACK TRACE` for each DAG file that Airflow could not read."""
         errors = self._get_field("/api/v2/importErrors", "import_errors")

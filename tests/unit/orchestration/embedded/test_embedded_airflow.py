@@ -220,22 +220,45 @@ def test_airflow_has_the_settings_of_its_starter_and_finds_the_users_modules(
 
 
 @pytest.mark.parametrize("name", ["SCENARIOS", "TOPOLOGIES", "EXPECTATIONS"])
-def test_an_airflow_that_runs_and_searches_other_directories_is_refused(
+def test_an_airflow_with_a_run_and_other_directories_is_refused(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     airflow = StandInAirflow(settings.airflow_home, lambda *_: None)
+    airflow.dag_runs = [{"dag_id": "nightly", "dag_run_id": "nightly-1"}]
     try:
         assert EmbeddedAirflow(settings).start()
         monkeypatch.setenv(f"BROKERPROOF_{name}", f"{tmp_path}/mine:")
         with pytest.raises(InputError) as error:
             EmbeddedAirflow(from_environment()).start()
+        assert EmbeddedAirflow(settings).find_url() == airflow.url
     finally:
         airflow.close()
-    searched = getattr(settings, name.lower()).paths[0]
-    assert str(error.value) == (
-        f"BROKERPROOF_{name}: Airflow runs already and searches {searched} "
-        "(`brokerproof airflow stop` ends it, and the next start searches your directories)"
-    )
+    for fact in (f"BROKERPROOF_{name}:", "nightly-1", str(getattr(settings, name.lower()).paths[0]), "airflow stop"):
+        assert fact in str(error.value)
+
+
+def test_an_idle_airflow_with_other_directories_is_started_again(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    airflow = StandInAirflow(settings.airflow_home, lambda *_: None)
+    sentences: list[str] = []
+    monkeypatch.setenv("BROKERPROOF_SCENARIOS", f"{tmp_path}/mine:")
+
+    class StartedError(Exception):
+        pass
+
+    def start(self: EmbeddedAirflow, port: int) -> AirflowSession:
+        assert self.find_url() is None
+        raise StartedError
+
+    monkeypatch.setattr(EmbeddedAirflow, "_start_supervisor", start)
+    try:
+        with pytest.raises(StartedError):
+            EmbeddedAirflow(from_environment(), sentences.append).start()
+    finally:
+        airflow.close()
+    assert "idle" in sentences[0]
+    assert "BROKERPROOF_SCENARIOS" in sentences[0]
 
 
 def test_the_environment_has_the_port_of_the_api_server(settings: Settings) -> None:
