@@ -75,7 +75,7 @@ def test_an_airflow_that_runs_and_does_not_answer_is_waited_for_aloud(settings: 
         assert [sentence.partition(";")[0] for sentence in said] == [
             f"Airflow at {airflow.url} runs and does not answer yet"
         ]
-        assert EmbeddedAirflow(settings, said.append, say_after_s=5).start() == airflow.url
+        assert EmbeddedAirflow(settings, said.append, say_after_s=120).start() == airflow.url
         assert len(said) == 1
     finally:
         airflow.close()
