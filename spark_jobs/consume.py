@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTas
         ended.set()
         watching.join(None if read_record(run, EarlyEnd) is None else _EARLY_JOIN_S)
     if read_record(run, SubscriptionDrains) is None:
-        drain = _prove_nothing(run, "nobody answered before the run ended")
+        drain = _prove_nothing(run, "no node answered before the run ended")
         write_record(run, SubscriptionDrains(subscriptions=(drain,), at=clock.now_us()))
     spark.stop()
     ends = [(task, read_record(run, ConsumerEnd, task.number)) for task in tasks]

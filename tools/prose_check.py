@@ -1,7 +1,7 @@
 """Finds words that make a sentence hard to read, with a remedy for each: `python tools/prose_check.py [PATH …]`.
 
-It reads the comments and docstrings of Python, the comments of SQL, and the text of Markdown outside code. The exit
-status is 1 if it finds any. `make lint` runs it over the product, its tools and its pages.
+It reads the comments, docstrings and messages of Python, the comments of SQL, the text of pages and of Markdown outside
+code. The exit status is 1 if it finds any. `make lint` runs it over the product, its tools and its pages.
 """
 
 from __future__ import annotations
@@ -14,37 +14,20 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT = ("plugins", "spark_jobs", "tools", "dags", "docs", "README.md", "CHANGELOG.md")
 
-# A pattern of a phrase, and what to write instead. Case does not matter, and a space is any white space.
-REMEDIES = {
-    r"nobody|no one": "name who is absent: `no node answered`",
-    r"(nothing|none|what|much|little) of (it|them|this|that|what)": "name the thing and what is true of it",
-    r"(takes?|took|knows?|knew|says?|said|claims?|proves?|left|leaves?) nothing": "say what is true instead",
-    r"whoever|whomever": "name the person or the part: `the user`, `the caller`",
-    r"whatever|wherever|however (long|many|much)": "name the cases: `if …`, `every …`",
-    r"as good as": "say `counts as`, or what is the same",
-    r"among (it|them|these|those)": "say `including …`, or begin another sentence",
-    r"besides": "say `also`, or name the second thing",
-    r"(so|as) (long|many|much|few|often)(?! as)": "write the number, or the name of the constant",
-    r"raises \w+ where": "`where` is a place: write `if`",
-    r"(none|null|empty|false|true|0|unknown|nothing) where": "`where` is a place: write `if`",
-    r"where (there (is|are|was|were)|nothing|no|none|neither)": "`where` is a place: write `if`",
-    r"of which|about which": "make it two sentences",
-    r"(which|that) is (said|told|named)": "say who says it, and where",
-    r"is (called|named) like": "say `has the same name as`",
-    r"stands? (in|for|below|above|beside)": "say `is`",
-    r"comes? to (nothing|what|something)": "say what the result is",
-    r"what (becomes|became) of": "say `what happened to`",
-    r"no more than that|nothing else than": "say `only`",
-    r"there is any": "name the thing",
-}
+REMEDIES: dict[str, str] = yaml.safe_load((ROOT / "tools" / "hard_phrases.yaml").read_text(encoding="utf-8"))
 _PHRASES = [
     (re.compile(r"\b(?:" + pattern.replace(" ", r"\s+") + r")(?!\w)", re.IGNORECASE), remedy)
     for pattern, remedy in REMEDIES.items()
 ]
+# A string of at least this many words is a message to people.
+_MESSAGE_WORDS = 3
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_MARKUP = re.compile(r"<style.*?</style>|<script.*?</script>|\{%.*?%\}|\{\{.*?\}\}|<[^>]*>", re.DOTALL)
 _CODE = re.compile(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->", re.DOTALL)
 
 
@@ -59,18 +42,25 @@ def find_phrases(path: Path) -> Iterator[str]:
 
 
 def _read_python(source: str) -> Iterator[tuple[int, str]]:
-    """(first line, text) of each docstring and of each block of comments."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node, clean=False)
-            if text is not None:
-                yield node.body[0].lineno, text
+    """(first line, text) of each docstring, message and block of comments."""
+    parents = {child: node for node in ast.walk(ast.parse(source)) for child in ast.iter_child_nodes(node)}
+    for node, parent in parents.items():
+        text = _join_parts(node)
+        if text is not None and not isinstance(parent, ast.JoinedStr) and len(text.split()) >= _MESSAGE_WORDS:
+            yield node.lineno, text  # type: ignore[attr-defined]
     comments = [
         (token.start[0], token.string)
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
     ]
     yield from _join_comments(comments, "#")
+
+
+def _join_parts(node: ast.AST) -> str | None:
+    """Return the text of a string, with `x` for each value in it; None for other nodes."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) else "`x`" for part in node.values)  # type: ignore[misc]
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def _read_sql(source: str) -> Iterator[tuple[int, str]]:
@@ -93,7 +83,11 @@ def _read_markdown(source: str) -> Iterator[tuple[int, str]]:
     yield 1, _FENCE.sub(lambda fence: re.sub(r"[^\n]", " ", fence[0]), source)
 
 
-_READERS = {".py": _read_python, ".sql": _read_sql, ".md": _read_markdown}
+def _read_page(source: str) -> Iterator[tuple[int, str]]:
+    yield 1, _MARKUP.sub(lambda markup: re.sub(r"[^\n]", " ", markup[0]), source)
+
+
+_READERS = {".py": _read_python, ".sql": _read_sql, ".md": _read_markdown, ".j2": _read_page}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -205,7 +205,7 @@ def _check_leader(scenario: Scenario, topology: Topology, cluster: str | None) -
     names = list_nodes_that(coordinates, topology, asked)
     if len(names) < 2:
         raise InputError(
-            f"nobody leads where {names[0] if names else 'no node'} alone coordinates `{asked}`",
+            f"no node leads if only {names[0] if names else 'no node'} coordinates `{asked}`",
             field="targets.now",
             remedy=f"{otherwise}, or use a topology with three such nodes, such as `sync_ensemble_witness`",
         )

@@ -22,7 +22,7 @@ _EPILOG = """
 examples:
   brokerproof doctor                         is everything here that a run needs?
   brokerproof scenarios                      the scenarios, and the verdict that each expects
-  brokerproof run sync_datacenter_loss       destroy a datacenter under load, prove what became of it
+  brokerproof run sync_datacenter_loss       destroy a datacenter under load, and prove the result
   brokerproof run sync_datacenter_loss --set workload.rate=5000 --set phases.impact_s=120
   brokerproof run sync_datacenter_loss --json > result.json
   brokerproof watch <run id>                 show a run again that goes on
@@ -31,9 +31,11 @@ examples:
                                              what happened to one message: each attempt, copy, delivery and anomaly,
                                              and the faults around it
   brokerproof history sync_datacenter_loss   its earlier runs, and what got worse
-  brokerproof history --compare RUN RUN      two runs side by side, and what of it is more than noise
+  brokerproof history --compare RUN RUN      two runs side by side, with the differences that
+                                             are larger than noise
   brokerproof history sync_datacenter_loss --by version
-                                             its versions side by side, and what of it is more than noise
+                                             its versions side by side, with the differences that
+                                             are larger than noise
   brokerproof prune --dry-run                what is older than $BROKERPROOF_KEEP_TABLES_DAYS, and could go
   brokerproof report var/runs/<run id>       its page, JUnit XML, JSON and badge, as files
   brokerproof metrics --output brokerproof.prom
@@ -52,8 +54,8 @@ Ctrl-C under `run` and `watch` asks whether to stop the run and its cluster, or 
 terminal, it stops the run, as SIGTERM does. Both commands say within 15 s that Airflow does not answer, or that nothing
 of the run moves.
 
-exit status: 0 the verdict is what the scenario expects, 1 it is not, 2 unknown or no data, 3 unusable input, 130 nobody
-watches the run any longer
+exit status: 0 the verdict is what the scenario expects, 1 it is not, 2 unknown or no data, 3 unusable input, 130 after
+Ctrl-C, if the run goes on and this command does not watch it
 """
 
 _EXPLAIN_EPILOG = """
@@ -66,8 +68,8 @@ examples:
   brokerproof explain var/runs/<run id> mycluster-p0 4711 --json | jq .sentence
   brokerproof explain s3://bucket/runs/<run id> mycluster-p0 4711
 
-exit status: 0 all that is recorded of the message is shown, 2 evidence about it is missing or damaged, which is said, 3
-the run, the producer or the message does not exist
+exit status: 0 all that is recorded of the message is shown, 2 evidence about it is missing or damaged, and the output
+names it, 3 the run, the producer or the message does not exist
 """
 
 
@@ -135,7 +137,7 @@ def build_parser() -> argparse.ArgumentParser:
     history.add_argument(
         "scenarios", nargs="*", metavar="SCENARIO", help="only the runs of this one, or of several side by side"
     )
-    history.add_argument("--limit", type=_parse_positive, default=20, metavar="N", help="at most so many runs (20)")
+    history.add_argument("--limit", type=_parse_positive, default=20, metavar="N", help="at most N runs (20)")
 
     history.add_argument(
         "--compare", nargs=2, metavar="RUN_ID", help="two runs: different settings and different results"

@@ -23,7 +23,7 @@ def conclude(
     `no_data`, but only if the instrument was whole.
     """
     if not counts.publishes and instrument.is_whole:
-        return Verdict.NO_DATA, "Nobody published anything."
+        return Verdict.NO_DATA, "No message was published."
     verdicts = [suite.verdict for suite in suites.values()]
     verdict = merge_verdicts([*verdicts, *([Verdict.UNKNOWN] if problems or not instrument.is_whole else [])])
     if verdict is Verdict.PASSED:
@@ -35,7 +35,7 @@ def conclude(
         reasons = [*problems, *reasons] if instrument.is_whole else list(instrument.problems or problems) or reasons
         reasons.append(f"what is proven nevertheless: {_describe_proven(counts, suites, instrument)}")
     elif verdict is Verdict.FAILED and problems:
-        reasons.append(f"what is not known besides: {'; '.join(_strip(problem) for problem in problems)}")
+        reasons.append(f"also not known: {'; '.join(_strip(problem) for problem in problems)}")
     if not reasons:
         return verdict, "No suite gave a reason."
     return verdict, "; ".join(_strip(reason) for reason in reasons) + "."

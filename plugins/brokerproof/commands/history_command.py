@@ -23,7 +23,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
     """
     if options.compare and options.scenarios:
         raise InputError(
-            "two runs are compared whatever their scenarios", field="--compare", remedy="leave out the scenarios"
+            "two runs are compared even if their scenarios differ", field="--compare", remedy="leave out the scenarios"
         )
     if options.by and (options.compare or not options.scenarios):
         raise InputError("the runs of one scenario are grouped", field="--by", remedy="name one scenario, and no run")

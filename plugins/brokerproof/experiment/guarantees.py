@@ -152,7 +152,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     Anomaly.PHANTOM: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="is stored or was delivered, and was never published",
-        demand="No phantom: whatever is stored or was delivered was published.",
+        demand="No phantom: every message that is stored or was delivered was published.",
         illegal_under=_ALWAYS,
         outcomes=(),
         at_subscriptions=True,

@@ -312,7 +312,7 @@ METRICS: Mapping[str, Metric] = {
         unit="share",
         subject="phase",
         meaning="acked messages of the phase's schedule, as a share of the schedule",
-        demand="As much of the schedule was acknowledged as the scenario demands.",
+        demand="The share of the schedule that was acknowledged is within the scenario's bound.",
         worse=Worse.LOWER,
     ),
     # Not compared: Brokerproof, not the messaging system, determines how often it samples.

@@ -42,7 +42,7 @@ _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 GROUP_RULE = (
     "Two groups differ in a measurement if their medians are further apart than the tolerance of the scenario (usually "
     f"10 %), than {SPREADS:g} standard errors of the difference of two such medians, and than the smallest difference "
-    f"that counts in its unit. With under {ENOUGH_TO_SUSPECT} judged runs in one of them, nobody knows."
+    f"that counts in its unit. With under {ENOUGH_TO_SUSPECT} judged runs in one of them, the difference is not known."
 )
 
 

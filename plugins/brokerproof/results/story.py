@@ -18,9 +18,9 @@ _MOST_FAULTS = 3
 _WORDS = {
     Anomaly.NOT_REPLICATED: "not replicated",
     Anomaly.UNDELIVERED: "not delivered",
-    Anomaly.UNPROVEN: "of which nobody knows what became of them",
+    Anomaly.UNPROVEN: "without proof of what happened to them",
     Anomaly.UNREADABLE: "in a part of the log that cannot be read",
-    Anomaly.PHANTOM: "that nobody had published",
+    Anomaly.PHANTOM: "that no producer had published",
     Anomaly.FAILED_BUT_STORED: "stored although they had failed",
     Anomaly.FAILED_BUT_DELIVERED: "delivered although they had failed",
     Anomaly.DELIVERED_FROM_ELSEWHERE: "delivered from a position that the log does not have for them",
@@ -41,7 +41,7 @@ def tell_story(faults: Sequence[DescribedFault], judgement: Judgement | None) ->
     """
     parts = [*_tell_faults(faults)]
     if judgement is None:
-        parts.append("the run was not judged, so nobody knows what became of its messages")
+        parts.append("the run was not judged, so what happened to its messages is not known")
     else:
         parts += [_tell_pause(faults, judgement), _tell_interruption(judgement), _tell_messages(judgement)]
     text = "; ".join(part for part in parts if part)
@@ -124,7 +124,7 @@ def _tell_messages(judgement: Judgement) -> str:
 def _tell_anomaly(counts: Counts, anomaly: Anomaly, words: str) -> str:
     count, legal = counts.count_anomaly(anomaly), counts.legal.get(anomaly, 0)
     if anomaly is Anomaly.LOST and not count and counts.count_anomaly(Anomaly.UNPROVEN):
-        return "none of them proven to be lost"
+        return "no message proven to be lost"
     return _tell_count(count, 0 if anomaly is Anomaly.UNPROVEN else legal, words)
 
 

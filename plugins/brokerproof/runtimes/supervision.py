@@ -116,7 +116,7 @@ class Supervision:
     def _describe_log(self, lines: int = 15) -> str:
         log = self._nodes / _LOG
         tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:] if log.exists() else []
-        return "\n".join(["its log ends with", *tail]) if tail else "its log says nothing"
+        return "\n".join(["its log ends with", *tail]) if tail else "its log is empty"
 
 
 def find_supervisors(below: Path | None = None) -> Iterator[psutil.Process]:

@@ -63,7 +63,7 @@ def _write_index(title: str, pages: Sequence[ValidationPage]) -> str:
 {_STYLE}</style></head>
 <body><main class="container-fluid"><h1>{escape(title)}</h1>
 <p>What Great Expectations validated. Whether a suite counts as passed is Brokerproof's own decision, which asks for
-more: it stands in the report of the run.</p>
+more. The report of the run has it.</p>
 <table class="table">
 <thead><tr><th scope="col">suite</th><th scope="col">Great Expectations says</th><th></th></tr></thead>
 <tbody>

@@ -93,7 +93,7 @@ def judgement(
             [fault("3 nodes", "stop")],
             judgement(gap(None), illegal={Anomaly.UNPROVEN: 7}, ordering=Verdict.UNKNOWN),
             "3 nodes were stopped at 00:31:07; the longest time without an ack is not known; 123,950 messages acked, "
-            "none of them proven to be lost, 7 of which nobody knows what became of them, "
+            "no message proven to be lost, 7 without proof of what happened to them, "
             "whether order held is not known.",
         ),
         (
@@ -121,7 +121,7 @@ def judgement(
         (
             [fault()],
             None,
-            "eu was destroyed at 00:31:07; the run was not judged, so nobody knows what became of its messages.",
+            "eu was destroyed at 00:31:07; the run was not judged, so what happened to its messages is not known.",
         ),
         (
             [fault(name=name) for name in "abcde"] + [fault("x", "start", name="help")],

@@ -207,7 +207,7 @@ def test_a_supervisor_that_was_killed_leaves_nothing_that_starts_nodes_and_is_mi
 
 def test_without_a_supervisor_nobody_is_there(runtime: ProcessRuntime, make_spec: MakeSpec) -> None:
     start(runtime, make_spec())
-    with pytest.raises(NodeError, match="does not run; its log says nothing"):
+    with pytest.raises(NodeError, match="does not run; its log is empty"):
         runtime.check_supervision()
     runtime.end_supervision()
     assert runtime.list_restart_events() == []
