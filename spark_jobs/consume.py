@@ -38,6 +38,7 @@ from brokerproof.run.records import (
 )
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import Batches
+from brokerproof.systems.destinations import find_replication_drains
 from brokerproof.systems.registry import make_observation, name_topic
 from pyspark import BarrierTaskContext
 from spark_session import SparkTasks, open_run
@@ -99,7 +100,8 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
         if ended_at is None and time.monotonic() < deadline:
             continue
         # Ask about replication first. Else a message could be replicated after its subscription counted as drained.
-        behind = [f"{way.sender} to {way.receiver}" for way in observation.find_replication_drains() if not way.drained]
+        ways = find_replication_drains(run.topology, observation)
+        behind = [f"{way.sender} to {way.receiver}" for way in ways if not way.drained]
         drains = observation.find_subscription_drains()
         is_late = ended_at is None or time.monotonic() > ended_at + settle_s
         if is_late or (drains and not behind and all(drain.drained for drain in drains)):

@@ -20,7 +20,6 @@ from typing import Any
 from brokerproof import clock
 from brokerproof.clients.closing import close_clients
 from brokerproof.errors import BrokerproofError, DeadlineError, RunError
-from brokerproof.experiment.abilities import Ability
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.run.directory import Run
 from brokerproof.run.fault_course import read_fault_courses
@@ -40,11 +39,11 @@ from brokerproof.run.records import (
 )
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import Batches, make_batch
+from brokerproof.systems.abilities import LocatesCopies, ReadsFromDisk
 from brokerproof.systems.clients import Clients, Position, Reader, Received
-from brokerproof.systems.destinations import list_clusters_reached
+from brokerproof.systems.destinations import find_replication_drains, list_clusters_reached
 from brokerproof.systems.protocols import Administration, Observation, TopicLog
 from brokerproof.systems.registry import (
-    list_abilities,
     make_administration,
     make_clients,
     make_observation,
@@ -111,7 +110,7 @@ def read_log(run: Run, task: ReadTask) -> Batches:
 def _receive_all(run: Run, log: TopicLog, clients: Clients, reading: _Reading) -> Iterator[Received]:
     """Yield the messages of a log, skip its unreadable parts, and note the progress in `reading`."""
     # If the system does not say where parts begin, no part is skipped, and one reader waits as long as two.
-    has_parts = Ability.COPIES in list_abilities(run)
+    has_parts = isinstance(make_observation(run), LocatesCopies)
     patience_s = _STALLED_S if has_parts else 2 * _STALLED_S
     reader, progressed, is_second = clients.reader(log.partition), time.monotonic(), not has_parts
     # Where the next reader begins: at the last entry that was read, because its batch may hold more messages, or behind
@@ -171,7 +170,8 @@ def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> Un
     Raises BrokerproofError with the reason if something other than the log may be the cause: a fault in force, or a
     node that is not healthy. It also raises it if the system does not say where parts of a log begin.
     """
-    if Ability.COPIES not in list_abilities(run):
+    observation = make_observation(run)
+    if not isinstance(observation, LocatesCopies):
         raise RunError("the system does not say on which nodes the parts of a log are")
     undone = read_record(run, FaultsUndone)
     if undone is None or not (undone.undone and undone.undisturbed):
@@ -180,7 +180,7 @@ def find_unreadable_part(run: Run, log: TopicLog, passed: Position | None) -> Un
     ill = [name for name in _list_running(run) if not provisioning.is_healthy(provisioning.specs()[name])]
     if ill:
         raise RunError(f"{', '.join(ill)} did not say that they are healthy")
-    parts = make_observation(run).find_parts(log.cluster, log.partition)
+    parts = observation.find_parts(log.cluster, log.partition)
     left = [part for part in parts if passed is None or not passed.reaches(part[1])]
     if left:
         (start, end), *others = left
@@ -261,7 +261,7 @@ def await_replication(run: Run, observation: Observation) -> None:
 
     def has_drained() -> bool:
         nonlocal drains
-        drains = observation.find_replication_drains()
+        drains = find_replication_drains(run.topology, observation)
         return all(drain.drained for drain in drains)
 
     settle_s = run.scenario.settle_s
@@ -276,11 +276,15 @@ def await_replication(run: Run, observation: Observation) -> None:
 
 
 def close_topic(run: Run, observation: Observation, administration: Administration) -> list[TopicLog]:
-    """Close the topic in every cluster, and return the logs to read. A log that cannot be read has a `why`."""
+    """Close the topic in every cluster that serves reads from a cache, and return the logs to read.
+
+    A log that cannot be read has a `why`.
+    """
     logs = observation.find_logs()
     for cluster in list_clusters_reached(run.topology, run.scenario.workload):
         try:
-            administration.unload(cluster)
+            if isinstance(administration, ReadsFromDisk):
+                administration.unload(cluster)
         except BrokerproofError as error:
             logs = [replace(log, why=log.why or str(error)) if log.cluster == cluster else log for log in logs]
     return logs

@@ -27,7 +27,8 @@ from brokerproof.runtimes.registry import RUNTIMES, load_runtime, runtimes_that_
 from brokerproof.settings import variable
 from brokerproof.suites.suite_file import read_suite
 from brokerproof.suites.suite_names import ENDING
-from brokerproof.systems.destinations import list_clusters_reached
+from brokerproof.systems.abilities import find_abilities
+from brokerproof.systems.destinations import list_clusters_reached, list_reached
 from brokerproof.systems.protocols import System
 from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import check_roles, coordinates, list_nodes_that
@@ -143,6 +144,7 @@ def check(scenario: Scenario, topology: Topology) -> None:
     if issubclass(load_runtime(scenario.runtime), RunsImages):
         _check_able(system, Ability.IMAGES, "runtime", remedy="use `runtime: process`")
     if topology.links:
+        _check_able(system, Ability.LINKS, "topology", remedy="use a topology without `links`")
         _check_runtime(scenario, EmulatesLinks, field="runtime", otherwise="a topology without `links`")
     if topology.restarted_after_s:
         _check_runtime(scenario, SupervisesNodes, field="runtime", otherwise="a topology without `restart`")
@@ -194,7 +196,8 @@ def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
             remedy="leave one of them out",
         )
     if fault.when and fault.when.rereplicated:
-        _check_able(system, Ability.REPAIR, "when.rereplicated", remedy="leave it out, or wait with `at_s`")
+        for ability in (Ability.REPAIR, Ability.UNDER_REPLICATION):
+            _check_able(system, ability, "when.rereplicated", remedy="leave it out, or wait with `at_s`")
 
 
 def _check_leader(scenario: Scenario, topology: Topology, cluster: str | None) -> None:
@@ -218,6 +221,8 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
     for index, subscription in enumerate(workload.subscriptions):
         at = f"workload.subscriptions.{index}"
         fields = [f"{at}.cluster", f"{at}.moves.to"]
+        if subscription.moves:
+            _check_able(system, Ability.MOVING_SUBSCRIPTIONS, f"{at}.moves", remedy="leave it out")
         for cluster, field in zip(subscription.list_clusters(topology), fields, strict=False):
             _check_known(cluster, topology.clusters, "cluster", field)
             if cluster not in reached:
@@ -234,10 +239,9 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
         if subscription.moves:
             faults = [fault.name for fault in scenario.faults]
             _check_known(subscription.moves.after, faults, "fault", f"{at}.moves.after")
-            _check_able(system, Ability.MOVING_SUBSCRIPTIONS, f"{at}.moves", remedy="leave it out")
         if subscription.replicated:
             _check_able(system, Ability.REPLICATED_SUBSCRIPTIONS, f"{at}.replicated", remedy="leave it out")
-            if not system.list_reached(topology, subscription.find_home(topology), topic)[1:]:
+            if not list_reached(system, topology, subscription.find_home(topology), topic)[1:]:
                 raise InputError(
                     f"`{topic}` is replicated to no other cluster",
                     field=f"{at}.replicated",
@@ -325,7 +329,7 @@ def _judged(scenario: Scenario) -> Iterator[tuple[str, Ability | None]]:
 
 
 def _check_able(system: System, ability: Ability, field: str, *, remedy: str) -> None:
-    if ability not in system.abilities:
+    if ability not in find_abilities(system):
         raise InputError(f"{system.name} cannot {ability.meaning}", field=field, remedy=remedy)
 
 

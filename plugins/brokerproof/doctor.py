@@ -19,6 +19,7 @@ from brokerproof.machine.disk_space import NEEDED_GB, measure_usable_gb
 from brokerproof.machine.finding import Finding
 from brokerproof.settings import Settings
 from brokerproof.suites.suite_names import list_suites
+from brokerproof.systems.abilities import ExaminesMachine
 from brokerproof.systems.registry import list_systems, load_system
 
 # Measured: a cluster of nine nodes takes 3 GB, Airflow takes 0.5 GB, three Spark drivers with Python workers take 2 GB.
@@ -30,11 +31,12 @@ _REQUIRED_PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expecta
 def examine_machine(settings: Settings) -> list[Finding]:
     """Return a finding for each thing that runs need, for every messaging system in the registry. Changes nothing."""
     systems = [load_system(name) for name in list_systems()]
+    examining = [system for system in systems if isinstance(system, ExaminesMachine)]
     return [
         _check_python(),
         _check_packages(_REQUIRED_PACKAGES.union(*(system.packages for system in systems))),
         _check_java(),
-        *(finding for system in systems for finding in system.examine(system.default_version)),
+        *(finding for system in examining for finding in system.examine(system.default_version)),
         _check_memory(),
         _check_disk("disk for runs", settings.var),
         _check_disk("temporary files", Path(tempfile.gettempdir())),

@@ -39,7 +39,7 @@ from brokerproof.runtimes.registry import (
 )
 from brokerproof.runtimes.supervision import find_supervisors
 from brokerproof.settings import from_environment
-from brokerproof.systems.protocols import Provisioning
+from brokerproof.systems.abilities import LearnsFromNodes, RoutesLinks, require
 from brokerproof.systems.registry import find_system, make_administration, make_observation, make_provisioning
 
 log = logging.getLogger(__name__)
@@ -135,10 +135,11 @@ def provision(run: Run) -> None:
         for name in specs:
             runtime.prepare(specs[name])
         if run.topology.links:
-            require_links(runtime).start_links(Plan(routes=provisioning.routes(), shapes=make_shapes(run.topology)))
+            routes = require(provisioning, RoutesLinks).routes()
+            require_links(runtime).start_links(Plan(routes=routes, shapes=make_shapes(run.topology)))
         for number, group in enumerate(provisioning.start_order()):
             first = [specs[name] for name in group if not run.topology.nodes[name].standby]
-            _start(provisioning, provisioning.is_ready, runtime, first, status)
+            _start(provisioning.is_ready, runtime, first, status)
             if number == 0:
                 provisioning.initialize(runtime.execute)
         if after_s := run.topology.restarted_after_s:
@@ -163,7 +164,7 @@ def configure(run: Run) -> None:
     # No message is published yet, so killing a node, which is the fastest way to end it, loses no data.
     with ThreadPoolExecutor(max_workers=len(restart) or 1) as pool:
         list(pool.map(runtime.kill, restart))
-    _start(provisioning, provisioning.is_healthy, runtime, [specs[name] for name in restart], status)
+    _start(provisioning.is_healthy, runtime, [specs[name] for name in restart], status)
     administration.check_configuration()
     write_record(run, ClustersConfigured(at=clock.now_us(), restarted=tuple(restart)))
 
@@ -206,7 +207,9 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
     slot = slots.take_back(run.directory, timeout_s=monitor_timeout_s)
     try:
         if read_record(run, ClustersConfigured) is not None and isinstance(runtime, RunsProcesses):
-            make_provisioning(run).learn(runtime.pids())
+            provisioning = make_provisioning(run)
+            if isinstance(provisioning, LearnsFromNodes):
+                provisioning.learn(runtime.pids())
         ended = end_run(run.directory)
         # If the monitor did not end by itself, `end_run` has ended it, and its slot is free now.
         slot = slot or slots.take_back(run.directory, timeout_s=0)
@@ -267,7 +270,6 @@ def _end_marked_processes(below: Path | None) -> list[str]:
 
 
 def _start(
-    provisioning: Provisioning,
     healthy: Callable[[NodeSpec], bool],
     runtime: Runtime,
     specs: list[NodeSpec],
@@ -291,8 +293,7 @@ def _start(
             spec = next(iter(waiting.values()))
             raise NodeError(
                 f"node {spec.name} was not healthy after {spec.start_timeout_s:.0f} s "
-                f"({provisioning.describe_health(spec)}); "
-                f"its log ends with\n{runtime.log_tail(spec.name)}"
+                f"({spec.health_source}); its log ends with\n{runtime.log_tail(spec.name)}"
             )
         if waiting:
             time.sleep(0.2)

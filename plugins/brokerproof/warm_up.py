@@ -19,6 +19,7 @@ from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import LivesElsewhere
 from brokerproof.runtimes.registry import load_runtime
+from brokerproof.systems.abilities import FetchesVersions
 from brokerproof.systems.registry import load_system, make_clients
 
 log = logging.getLogger(__name__)
@@ -43,8 +44,11 @@ def prepare(system: str, version: str, say: Callable[[str], None]) -> None:
 
     Raises InputError for a version that is not pinned, MachineError if it cannot be fetched.
     """
-    warm_up = load_system(system).warm_up(version)
-    if warm_up is None or warm_up.done():
+    found = load_system(system)
+    if not isinstance(found, FetchesVersions):
+        return
+    warm_up = found.warm_up(version)
+    if warm_up.done():
         return
     say(f"fetching {system} {version}, if it is not here yet, and keeping what Java learns of it (a minute, once)")
     warm_up.fetch()

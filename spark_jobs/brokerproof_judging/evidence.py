@@ -27,7 +27,7 @@ from brokerproof.run.records import (
     UnreadablePart,
     read_record,
 )
-from brokerproof.systems.destinations import list_clusters_reached
+from brokerproof.systems.destinations import list_clusters_reached, list_reached
 from brokerproof.systems.registry import find_system, name_topic
 
 from brokerproof_judging.database import make_small_table
@@ -105,7 +105,7 @@ def list_replicas(topology: Topology, topics: Iterable[str]) -> list[tuple[str, 
         (home, topic, other)
         for topic in topics
         for home in topology.clusters
-        for other in system.list_reached(topology, home, topic)
+        for other in list_reached(system, topology, home, topic)
         if other != home
     ]
 

@@ -29,6 +29,7 @@ from brokerproof.faults.kind import FaultKind
 from brokerproof.faults.on_network import LinkFaultKind
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.runtimes.registry import runtimes_that_can
+from brokerproof.systems.abilities import find_abilities
 from brokerproof.systems.protocols import System
 from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import coordinates
@@ -251,7 +252,7 @@ class _Maker:
 
     def _is_able(self, kind: FaultKind) -> bool:
         """Whether the system, the topology and a runtime can do a kind of fault."""
-        if kind.needs is not None and kind.needs not in self._system.abilities:
+        if kind.needs is not None and kind.needs not in self._abilities:
             return False
         if kind.needs_of_runtime is not None and not runtimes_that_can(kind.needs_of_runtime):
             return False
@@ -294,9 +295,9 @@ class _Maker:
             {"cluster": self._choose_cluster(), "now": "topic_owner"},
             {"region": rng.choice(self._list_regions()), "role": rng.choice(list(self._system.roles))},
         ]
-        if Ability.COPIES in self._system.abilities:
+        if Ability.COPIES in self._abilities:
             ways += [{"now": "topic_holders"}]
-        if Ability.COORDINATORS in self._system.abilities:
+        if Ability.COORDINATORS in self._abilities:
             ways += [{"now": "coordination_leader"}, {"now": "coordination_followers"}]
         targets = rng.choice(ways)
         if targets.get("now") != "topic_owner" and rng.random() < 0.8:
@@ -322,7 +323,7 @@ class _Maker:
 
     def _make_condition(self, earlier: str) -> dict[str, Any]:
         within_s = round(self._impact_s / 2, 1)
-        if Ability.REPAIR in self._system.abilities and self._rng.random() < 0.5:
+        if Ability.REPAIR in self._abilities and self._rng.random() < 0.5:
             return {"rereplicated": earlier, "within_s": within_s}
         return {"unhealthy": earlier, "for_s": self._rng.choice([0.3, 1]), "within_s": within_s}
 
@@ -375,9 +376,9 @@ class _Maker:
             subscription["cluster"] = self._choose_cluster()
         if self._topology.links and rng.random() < 0.3:
             subscription["region"] = rng.choice(self._list_regions())
-        if Ability.REPLICATED_SUBSCRIPTIONS in self._system.abilities and rng.random() < 0.2:
+        if Ability.REPLICATED_SUBSCRIPTIONS in self._abilities and rng.random() < 0.2:
             subscription["replicated"] = True
-        if Ability.MOVING_SUBSCRIPTIONS in self._system.abilities and faults and rng.random() < 0.3:
+        if Ability.MOVING_SUBSCRIPTIONS in self._abilities and faults and rng.random() < 0.3:
             after = rng.choice([fault["name"] for fault in faults])
             subscription["moves"] = {"to": self._choose_cluster(), "after": after, "after_s": rng.choice([0, 2, 5])}
         return subscription
@@ -402,7 +403,7 @@ class _Maker:
 
     @property
     def _abilities(self) -> frozenset[Ability]:
-        return frozenset(self._system.abilities)
+        return find_abilities(self._system)
 
     def _choose_guarantee(self) -> Guarantee:
         able = [Guarantee.AT_MOST_ONCE, *[Guarantee.AT_LEAST_ONCE] * 4]

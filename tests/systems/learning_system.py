@@ -8,7 +8,6 @@ from pathlib import Path
 
 from brokerproof.errors import MachineError
 from brokerproof.machine.java import locate_cache
-from brokerproof.run.directory import Run
 from brokerproof.systems.protocols import WarmUp
 from brokerproof.systems.registry import make_observation
 from testlog_system.provisioning import TestlogProvisioning
@@ -38,11 +37,9 @@ class LearningProvisioning(TestlogProvisioning):
 class Learning(Testlog):
     """One of its nodes is enough to learn from."""
 
-    def provisioning(self, run: Run) -> LearningProvisioning:
-        """Python processes that leave what they learned."""
-        return LearningProvisioning(run)
+    provisioning = LearningProvisioning
 
-    def warm_up(self, version: str) -> WarmUp:  # type: ignore[override]
+    def warm_up(self, version: str) -> WarmUp:
         """One server and one topic."""
         return WarmUp(
             fetch=_fetch,

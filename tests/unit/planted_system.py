@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from brokerproof.experiment.abilities import Ability
 from brokerproof.run.directory import Run
+from brokerproof.systems.pulsar.administration import PulsarAdministration
+from brokerproof.systems.pulsar.observation import PulsarObservation
+from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 from brokerproof.systems.pulsar.system import Pulsar
 
 # Has a scenario run on it: `load_scenario(file, topologies, {**ON_PLANTED, …})`.
@@ -27,27 +29,24 @@ class PlantedSystem(Pulsar):
         clients: Callable[[str], Any] | None = None,
         cluster: object = None,
         nodes: object = None,
-        abilities: Collection[Ability] = tuple(Ability),
     ) -> None:
         """`clients` makes those of a cluster by its name; `cluster` is asked and administered, `nodes` provisioned."""
-        self._clients, self._cluster, self._nodes = clients, cluster, nodes
-        self.abilities = frozenset(abilities)
+        self._clients = clients
+        self.provisioning = make_part(PulsarProvisioning, nodes)
+        self.administration = make_part(PulsarAdministration, cluster)
+        self.observation = make_part(PulsarObservation, cluster)
 
-    def warm_up(self, version: str) -> None:  # type: ignore[override]
-        """Nothing has to be done before a machine's first run."""
-
-    def provisioning(self, run: Run) -> Any:
-        return self._nodes
-
-    def administration(self, run: Run) -> Any:
-        return self._cluster
-
-    def observation(self, run: Run, *, patience_s: float = 10.0) -> Any:
-        return self._cluster
+    # Nothing has to be done before a machine's first run.
+    warm_up = None  # type: ignore[assignment]
 
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Any:
         assert self._clients is not None, "the test plants no clients"
         return self._clients(cluster)
+
+
+def make_part(pulsar: type, part: object) -> Any:
+    """A class with the methods of Pulsar's part, so that scenarios may need them. Its only instance is `part`."""
+    return type("PlantedPart", (pulsar,), {"__new__": lambda *_, **__: part})
 
 
 def plant_system(monkeypatch: pytest.MonkeyPatch, system: object, name: str = "planted") -> None:

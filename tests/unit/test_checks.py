@@ -21,11 +21,17 @@ from brokerproof.systems.registry import list_systems, load_system
 TOPOLOGIES = Path(__file__).parents[2] / "topologies"
 
 
+class Bare:
+    """A part without any method that only some systems have."""
+
+
 class Plain(Pulsar):
     """A system with Pulsar's topologies and none of the abilities that a system may have."""
 
     name = "plain"
-    abilities: frozenset[Ability] = frozenset()
+    declared_abilities: frozenset[Ability] = frozenset()
+    provisioning = administration = observation = Bare  # type: ignore[assignment]
+    list_images = list_reached = None  # type: ignore[assignment]
 
 
 class OneRole(Pulsar):
@@ -33,7 +39,7 @@ class OneRole(Pulsar):
 
     name = "one_role"
     roles = {"node": RoleTraits(serves=True, stores=True, coordinates=True)}  # noqa: RUF012
-    abilities: frozenset[Ability] = frozenset()
+    declared_abilities: frozenset[Ability] = frozenset()
 
     def validate(self, topology: Topology) -> Topology:
         return topology
@@ -72,6 +78,7 @@ def test_what_every_system_can_do_is_accepted(tmp_path: Path) -> None:
     ("settings", "field", "problem"),
     [
         ({"runtime": "docker"}, "runtime", "be started from an image"),
+        ({"topology": "geo_replication_wan"}, "topology", "use links between regions"),
         (
             {"faults.0.kind": "unload", "faults.0.targets": {"now": "topic_owner"}},
             "faults.0.kind",
@@ -137,7 +144,7 @@ def test_a_node_that_coordinates_alone_neither_leads_nor_follows(tmp_path: Path,
     ("settings", "field", "problem"),
     [
         ({"faults.0.kind": "pause"}, "faults.0.kind", "cannot freeze nodes"),
-        ({"topology": "geo_replication_wan"}, "runtime", "cannot put links between regions"),
+        ({"topology": "geo_replication_wan", "overrides": {}}, "runtime", "cannot put links between regions"),
         (
             {"overrides.restart": {"bookie": {"after_s": 10}}},
             "runtime",

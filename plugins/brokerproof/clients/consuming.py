@@ -21,16 +21,15 @@ from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliv
 from brokerproof.clients.process import Parent
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment, name_client
 from brokerproof.errors import AdminError
-from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.workload import Subscription
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
 from brokerproof.run.tables import Batches, make_batch
 from brokerproof.run.time_axis import follow_time_axis, note_wall_clock
+from brokerproof.systems.abilities import ConfirmsAcks
 from brokerproof.systems.clients import Clients, Consumer
-from brokerproof.systems.protocols import Observation
-from brokerproof.systems.registry import list_abilities, make_clients, make_observation, name_topic
+from brokerproof.systems.registry import make_clients, make_observation, name_topic
 
 _SHOW_EVERY_S = 1.0
 _CONFIRM_EVERY_S = 1.0
@@ -94,7 +93,6 @@ class MovingConsumer:
         self._first_incarnation = task.find_incarnations(run, epoch).start
         # The cluster that it is on now.
         self.cluster = task.cluster
-        self.confirms_acks = Ability.CONFIRMED_ACKS in list_abilities(run)
         self.deliveries = Deliveries()
         self.leaving = threading.Event()
         # `stopping` ends it after the messages that are there, `hurrying` ends it at once.
@@ -120,7 +118,7 @@ class MovingConsumer:
         if effective is not None and clock.now_us() >= effective.at + moves.after_s * 1e6:
             self.leaving.set()
 
-    def confirm_acks(self, observation: Observation) -> None:
+    def confirm_acks(self, observation: ConfirmsAcks) -> None:
         """Ask the cluster every second which acks it has, because the client gets no receipt for an ack.
 
         If the cluster does not answer, it is asked again. Any other error is kept in `error`.
@@ -199,8 +197,8 @@ def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Eve
 
     receiving = threading.Thread(target=consumer.receive_all, name="receive", daemon=True)
     receiving.start()
-    if consumer.confirms_acks:
-        observation = make_observation(run)
+    observation = make_observation(run)
+    if isinstance(observation, ConfirmsAcks):
         threading.Thread(target=consumer.confirm_acks, args=(observation,), name="confirm", daemon=True).start()
     shown_at, hurry_at = 0.0, float("inf")
     standstills: list[tuple[int, int]] = []

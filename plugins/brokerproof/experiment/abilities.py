@@ -1,6 +1,7 @@
 """Abilities: things that some messaging systems can do and others cannot.
 
-A system declares its abilities, and metrics and anomalies name the ability that they need.
+Metrics, anomalies and kinds of faults name the ability that they need. `systems/abilities.py` finds the abilities that
+a system shows by its methods. The system declares the others.
 
 A metric or an anomaly whose ability the system lacks is neither waited for nor measured. Every report shows it as "not
 applicable", never as `passed`. A scenario that names it is refused before the run.
@@ -27,6 +28,7 @@ class Ability(StrEnum):
     MOVING_SUBSCRIPTIONS = "moving_subscriptions"
     DEDUPLICATION = "deduplication"
     IMAGES = "images"
+    LINKS = "links"
 
     @property
     def meaning(self) -> str:
@@ -48,4 +50,5 @@ _MEANINGS = {
     Ability.MOVING_SUBSCRIPTIONS: "let a subscription go on in another cluster",
     Ability.DEDUPLICATION: "store a message once that its producer sends again",
     Ability.IMAGES: "be started from an image",
+    Ability.LINKS: "use links between regions",
 }

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable
 
 from brokerproof.errors import AdminError, DeadlineError
-from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault, When
 from brokerproof.faults.courses import Course
 from brokerproof.faults.injections import Injections
 from brokerproof.faults.stage import Stage
 from brokerproof.run.tables import FaultState
+from brokerproof.systems.abilities import CountsMissingCopies, LocatesCopies, require
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +54,11 @@ def _is_rereplicated(stage: Stage, nodes: list[str]) -> bool:
 
     It checks both, because a system may notice a dead node only when its session ends, 30 s later.
     """
+    observation = stage.observation
     dead = {name for name in nodes if not stage.runtime.is_alive(name)}
     try:
-        segments = stage.observation.find_copies() if dead and Ability.COPIES in stage.system.abilities else []
+        segments = observation.find_copies() if dead and isinstance(observation, LocatesCopies) else []
         named = any(dead.intersection(segment.holders) for segment in segments)
-        return not named and stage.observation.count_under_replicated() == 0
+        return not named and require(observation, CountsMissingCopies).count_under_replicated() == 0
     except AdminError:
         return False

@@ -7,11 +7,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from brokerproof.errors import AdminError
-from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault
 from brokerproof.faults.courses import Course
 from brokerproof.faults.injections import Injections
 from brokerproof.faults.stage import Stage
+from brokerproof.systems.abilities import LocatesCopies
 from brokerproof.systems.protocols import SegmentCopies
 from brokerproof.systems.registry import name_topic
 from brokerproof.systems.roles import list_nodes_that, serves, stores
@@ -81,9 +81,9 @@ class CopiesRecorder:
         ]
 
     def _find(self, without: Collection[str] = ()) -> Copies:
-        """Return the copies in every cluster except `without`. Empty if the system lacks `Ability.COPIES`."""
+        """Return the copies in every cluster except `without`. Empty if the system does not locate copies."""
         at, stage = self._stage.clock.now_us(), self._stage
-        if Ability.COPIES not in stage.system.abilities:
+        if not isinstance(stage.observation, LocatesCopies):
             return Copies(segments=[], at=at)
         return Copies(segments=stage.observation.find_copies(without=without), at=at)
 

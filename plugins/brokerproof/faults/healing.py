@@ -17,6 +17,7 @@ from brokerproof.faults.stage import Stage
 from brokerproof.run.tables import FaultState
 from brokerproof.runtimes.protocols import SeesOthersActs
 from brokerproof.runtimes.registry import require_supervision
+from brokerproof.systems.abilities import CountsMissingCopies, find_abilities
 
 log = logging.getLogger(__name__)
 
@@ -133,8 +134,9 @@ class Healing:
             attempt(
                 require_supervision(self._stage.runtime).check_supervision, "nodes have no service manager any more: "
             )
-        if self._expects_repair():
-            attempt(self._await_repair, "")
+        observation = self._stage.observation
+        if isinstance(observation, CountsMissingCopies) and self._expects_repair():
+            attempt(lambda: self._await_repair(observation), "")
         attempt(self._copies.record_end, "where the copies are in the end is unknown: ")
         return errors
 
@@ -148,10 +150,10 @@ class Healing:
                 return [error]
         return []
 
-    def _await_repair(self) -> None:
+    def _await_repair(self, observation: CountsMissingCopies) -> None:
         def is_repaired() -> bool:
             try:
-                return self._stage.observation.count_under_replicated() == 0
+                return observation.count_under_replicated() == 0
             except AdminError as error:
                 log.info("%s", error)
                 return False
@@ -165,11 +167,8 @@ class Healing:
 
     def _expects_repair(self) -> bool:
         """Return whether missing copies come back, because the system makes new ones or no fault keeps nodes down."""
-        if Ability.REPAIR in self._stage.system.abilities:
-            return True
-        return (
-            Ability.UNDER_REPLICATION in self._stage.system.abilities and not self._injections.list_targets_in_force()
-        )
+        repairs = Ability.REPAIR in find_abilities(self._stage.system)
+        return repairs or not self._injections.list_targets_in_force()
 
 
 def _describe(error: Exception) -> str:

@@ -134,7 +134,7 @@ class FaultKind(ABC):
         more = {"started_again": around.started_again, "kept_down": sorted(around.kept_down.intersection(targets))}
         return json.dumps(
             {
-                "healthy": [around.provisioning.describe_health(spec) for spec in mine],
+                "healthy": [spec.health_source for spec in mine],
                 **{what: names for what, names in more.items() if names},
             }
         )

@@ -13,6 +13,7 @@ from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.faults.kind import FaultKind, Surroundings, register
 from brokerproof.runtimes.protocols import MEANINGS, PausesNodes
+from brokerproof.systems.abilities import ReassignsTopics, require
 
 if TYPE_CHECKING:
     from brokerproof.experiment.fault import Fault
@@ -141,7 +142,7 @@ class Unload(FaultKind):
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
         """Take the topic from its owner. Raises AdminError without the system's answer that the owner has closed it."""
-        around.administration.reassign()
+        require(around.administration, ReassignsTopics).reassign()
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         try:

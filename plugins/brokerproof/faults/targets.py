@@ -11,6 +11,7 @@ from brokerproof.faults.courses import Course
 from brokerproof.faults.stage import Stage
 from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultTargets, read_record, record_keys, write_record
+from brokerproof.systems.abilities import FindsCoordinators, LocatesCopies, require
 from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import coordinates, list_nodes_that, serves, stores
@@ -48,10 +49,10 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
         owner = observation.find_owner(targets.cluster)
         names = [owner] if owner else []
     elif targets.asks_who_leads:
-        coordinators = observation.find_coordinators(targets.cluster)
+        coordinators = require(observation, FindsCoordinators).find_coordinators(targets.cluster)
         names = [coordinators.leader] if targets.now == "coordination_leader" else list(coordinators.followers)
     elif targets.now is not None:
-        names = observation.find_holders(targets.cluster)
+        names = require(observation, LocatesCopies).find_holders(targets.cluster)
     else:
         names = list(topology.nodes)
     names = _select(names, targets, topology)[: targets.count]

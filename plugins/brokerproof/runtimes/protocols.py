@@ -40,6 +40,8 @@ class NodeSpec:
     # A program with exit status 0 if the node is healthy, for runtimes that check health themselves. The process
     # runtime ignores it.
     health: tuple[str, ...] = ()
+    # How the system asks the node for its health, such as a URL, for errors and evidence.
+    health_source: str = "its health check"
     # The node's limit of memory in MiB; the process runtime ignores it.
     memory_mb: int | None = None
     # The port and path of its metrics in Prometheus' format; None if it has no metrics.

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
+from brokerproof.run.records import ReplicationDrain
+from brokerproof.systems.abilities import ObservesReplication, ReplicatesClusters, require
+from brokerproof.systems.protocols import Observation, System
 from brokerproof.systems.registry import find_system
+
+
+def list_reached(system: System, topology: Topology, home: str, topic: str) -> list[str]:
+    """Return the clusters whose logs must hold the messages published to a topic in `home`, `home` first."""
+    return system.list_reached(topology, home, topic) if isinstance(system, ReplicatesClusters) else [home]
 
 
 def list_clusters_reached(topology: Topology, workload: Workload) -> list[str]:
@@ -12,7 +20,7 @@ def list_clusters_reached(topology: Topology, workload: Workload) -> list[str]:
     system = find_system(topology)
     topic = system.topic(workload)
     homes = workload.list_homes(topology)
-    return list(dict.fromkeys(name for home in homes for name in system.list_reached(topology, home, topic)))
+    return list(dict.fromkeys(name for home in homes for name in list_reached(system, topology, home, topic)))
 
 
 def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[str, str]]:
@@ -22,6 +30,16 @@ def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[
     return [
         (home, other)
         for home in workload.list_homes(topology)
-        for other in system.list_reached(topology, home, topic)
+        for other in list_reached(system, topology, home, topic)
         if other != home
     ]
+
+
+def find_replication_drains(topology: Topology, observation: Observation) -> list[ReplicationDrain]:
+    """Return whether replication has drained, for each (sender, receiver). Empty if the system replicates nothing.
+
+    Raises RunError if the system replicates but cannot be asked for it, because an empty list would prove a drain.
+    """
+    if not isinstance(find_system(topology), ReplicatesClusters):
+        return []
+    return require(observation, ObservesReplication).find_replication_drains()

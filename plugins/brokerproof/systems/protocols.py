@@ -1,12 +1,13 @@
 """The seam between the core and each messaging system: the protocols that a system implements.
 
 A `System` is one object in the registry and holds no state of a run. For each run it makes four independent parts: the
-provisioning of its nodes, the administration of its clusters, their observation, and its clients.
+provisioning of its nodes, the administration of its clusters, their observation, and its clients. Every member here is
+mandatory. A member that only some systems can have is in a protocol of `systems/abilities.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,11 +16,9 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
 from brokerproof.experiment.yaml_models import FrozenModel
-from brokerproof.machine.finding import Finding
-from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample
-from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
+from brokerproof.run.records import SubscriptionDrain
 from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.systems.clients import Clients, Position
 
@@ -95,11 +94,11 @@ class TopicLog:
 class Provisioning(Protocol):
     """The nodes of a run's clusters: how each is started, and whether it is healthy."""
 
+    def __init__(self, run: Run) -> None:
+        """Make the part for one run."""
+
     def specs(self) -> Mapping[str, NodeSpec]:
         """Return {name: spec} of every node of the topology."""
-
-    def routes(self) -> list[Route]:
-        """Return the routes between regions that nodes and clients use. Empty if the topology has no links."""
 
     def start_order(self) -> list[list[str]]:
         """Return groups of nodes. The nodes of a group start in parallel, once the group before is ready."""
@@ -116,15 +115,12 @@ class Provisioning(Protocol):
     def is_ready(self, spec: NodeSpec) -> bool:
         """Return whether the node serves. Before the cluster is configured, a start waits for this, not for health."""
 
-    def describe_health(self, spec: NodeSpec) -> str:
-        """Return how the node is asked for its health, such as a URL, for errors and evidence."""
-
-    def learn(self, pids: Mapping[str, int]) -> None:
-        """Keep data of running nodes, {name: pid}, that makes later starts of such nodes faster."""
-
 
 class Administration(Protocol):
     """Changes a run's clusters while they run."""
+
+    def __init__(self, run: Run) -> None:
+        """Make the part for one run."""
 
     def configure(self) -> list[str]:
         """Set everything that the topology asks for. Returns the nodes that have to restart for it.
@@ -135,15 +131,6 @@ class Administration(Protocol):
     def check_configuration(self) -> None:
         """Read everything back that `configure` set. Raises AdminError, naming the settings that were not accepted."""
 
-    def reassign(self, cluster: str | None = None) -> None:
-        """Take the topic from its owner, so that the cluster chooses an owner again.
-
-        `cluster` is by default the first one that is published to. Needs `Ability.REASSIGNMENT`.
-        """
-
-    def unload(self, cluster: str) -> None:
-        """Make the next reader of the topic in a cluster read from disks and not from a cache."""
-
 
 class Observation(Protocol):
     """Asks a run's clusters about themselves.
@@ -152,19 +139,13 @@ class Observation(Protocol):
     says otherwise. A broken node may answer anything. `cluster` is by default the first one that is published to.
     """
 
+    def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
+        """Make the part for one run. It waits `patience_s` seconds for a node's answer before it asks the next one."""
+
     def find_owner(self, cluster: str | None = None) -> str | None:
         """Return the node that owns the topic now, or its first partition; None if no node owns it.
 
         Raises AdminError if no node answers who owns it.
-        """
-
-    def find_holders(self, cluster: str | None = None) -> list[str]:
-        """Return the nodes that store the newest messages of the topic. Needs `Ability.COPIES`."""
-
-    def find_coordinators(self, cluster: str | None = None) -> Coordinators:
-        """Return the node that leads the coordinating nodes of a cluster, and its followers.
-
-        Raises AdminError unless exactly one leads. Needs `Ability.COORDINATORS`.
         """
 
     def list_alive(self) -> dict[str, list[str]]:
@@ -174,21 +155,6 @@ class Observation(Protocol):
         """Return {name: function that takes one observation}. The functions run in parallel, so none delays another.
 
         A function raises AdminError as a method does, and its error is recorded.
-        """
-
-    def count_under_replicated(self) -> int:
-        """Return how many segments lack a copy, in all clusters. Needs `Ability.UNDER_REPLICATION`."""
-
-    def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
-        """Return the copies of every segment of the topic, in every cluster except those `without`.
-
-        Needs `Ability.COPIES`.
-        """
-
-    def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
-        """Return the parts of a log in order, as (first position, position behind the last one).
-
-        All entries of a part have their copies on the same nodes. Needs `Ability.COPIES`.
         """
 
     def count_published(self) -> int:
@@ -202,18 +168,6 @@ class Observation(Protocol):
 
         A subscription that moves counts on the cluster that it moves to. If a cluster does not answer, its
         subscriptions have not drained, and `why` says so.
-        """
-
-    def find_replication_drains(self) -> list[ReplicationDrain]:
-        """Return whether replication has drained, for each (sender, receiver) of the topic.
-
-        If the sender does not answer, it has not drained.
-        """
-
-    def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
-        """Return {partition: position before which the cluster knows every message to be acknowledged}.
-
-        Needs `Ability.CONFIRMED_ACKS`.
         """
 
     def find_logs(self) -> list[TopicLog]:
@@ -232,8 +186,8 @@ class System(Protocol):
         """{role, as a topology names it: its traits}, in the order in which nodes start."""
 
     @property
-    def abilities(self) -> frozenset[Ability]:
-        """The abilities that this system has and others may lack."""
+    def declared_abilities(self) -> frozenset[Ability]:
+        """The abilities that no method shows: those without a protocol in `systems/abilities.py`."""
 
     @property
     def policies(self) -> type[FrozenModel]:
@@ -262,32 +216,17 @@ class System(Protocol):
     def topic(self, workload: Workload) -> str:
         """Return the full name of the workload's topic."""
 
-    def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
-        """Return the clusters whose logs must hold the messages published to a topic in `home`, `home` first."""
+    @property
+    def provisioning(self) -> type[Provisioning]:
+        """The class of the part that starts a run's nodes."""
 
-    def warm_up(self, version: str) -> WarmUp | None:
-        """Return the steps that make the first run of a version as fast as the next; None if there are none.
+    @property
+    def administration(self) -> type[Administration]:
+        """The class of the part that changes a run's clusters."""
 
-        Raises InputError for an unknown version.
-        """
-
-    def examine(self, version: str) -> list[Finding]:
-        """Return whether this machine has everything that a version needs. Changes nothing."""
-
-    def list_images(self, version: str) -> list[str]:
-        """Return the images of a version's nodes, by name and tag. Empty without `Ability.IMAGES`."""
-
-    def provisioning(self, run: Run) -> Provisioning:
-        """Return the part that starts the run's nodes."""
-
-    def administration(self, run: Run) -> Administration:
-        """Return the part that changes the run's clusters."""
-
-    def observation(self, run: Run, *, patience_s: float = 10.0) -> Observation:
-        """Return the part that asks the run's clusters.
-
-        It waits `patience_s` seconds for a node's answer before it asks the next one.
-        """
+    @property
+    def observation(self) -> type[Observation]:
+        """The class of the part that asks a run's clusters."""
 
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Clients:
         """Return connections to a cluster of the run from a region; without a region, directly, across no link."""

@@ -11,6 +11,7 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.run.directory import Run
 from brokerproof.settings import systems_from_environment
+from brokerproof.systems.abilities import find_abilities
 from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, System
 
@@ -46,7 +47,7 @@ def find_system(topology: Topology) -> System:
 
 
 def list_abilities(run: Run) -> frozenset[Ability]:
-    return find_system(run.topology).abilities
+    return find_abilities(find_system(run.topology))
 
 
 def name_topic(run: Run) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled
+from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.system import Pulsar
 
 
@@ -43,19 +44,21 @@ class EndlessClients:
         time.sleep(float(os.environ.get("ENDLESS_CLOSE_S", "0")))
 
 
+class EndlessObservation(PulsarObservation):
+    """Knows that the first 100 messages are acknowledged."""
+
+    def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+        return {-1: Position(1, 100)}
+
+
 class EndlessSystem(Pulsar):
     """Has Pulsar's roles and topologies, and none of its servers."""
 
     name = "endless"
+    observation = EndlessObservation
 
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Any:
         return EndlessClients()
-
-    def observation(self, run: Run, *, patience_s: float = 10.0) -> Any:
-        return self
-
-    def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
-        return {-1: Position(1, 100)}
 
 
 SYSTEM = EndlessSystem()

@@ -38,9 +38,6 @@ class TestlogAdministration:
         with admin_errors("take the topic from its owner"):
             self._admin.reassign()
 
-    def unload(self, cluster: str) -> None:
-        """Nothing: a reader gets what the servers have on disk, and no cache stands before it."""
-
 
 @contextmanager
 def admin_errors(purpose: str) -> Iterator[None]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from brokerproof import clock
 from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample, SampledMetric, Source, format_names, make_topic_source
-from brokerproof.run.records import ReplicationDrain, SubscriptionDrain
+from brokerproof.run.records import SubscriptionDrain
 from brokerproof.systems.clients import Position
-from brokerproof.systems.protocols import Coordinators, SegmentCopies, TopicLog
+from brokerproof.systems.protocols import TopicLog
 from testlog.client import LogAdmin, PartitionStatus
 
 from testlog_system.administration import admin_errors
@@ -34,14 +34,6 @@ class TestlogObservation:
             raise AdminError("no server of this run says that it leads")
         return leader
 
-    def find_holders(self, cluster: str | None = None) -> list[str]:
-        """Not asked of a system without `Ability.COPIES`."""
-        raise AdminError("the log server does not say who holds a message")
-
-    def find_coordinators(self, cluster: str | None = None) -> Coordinators:
-        """Not asked of a system without `Ability.COORDINATORS`."""
-        raise AdminError("no server of the log server does nothing but coordinate")
-
     def list_alive(self) -> dict[str, list[str]]:
         """The leader, and the servers that it finds in sync."""
         leader, partitions = self._leader()
@@ -50,18 +42,6 @@ class TestlogObservation:
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
         """One for what the leader says, one for the subscriptions."""
         return {"leader": self._sample_leader, "subscriptions": self._sample_subscriptions}
-
-    def count_under_replicated(self) -> int:
-        """Not asked of a system without `Ability.UNDER_REPLICATION`."""
-        raise AdminError("the log server does not say what lacks a copy")
-
-    def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
-        """Not asked of a system without `Ability.COPIES`."""
-        raise AdminError("the log server does not say where copies are")
-
-    def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
-        """Not asked of a system without `Ability.COPIES`."""
-        raise AdminError("the log server does not say where copies are")
 
     def count_published(self) -> int:
         """What the leader took in since it leads."""
@@ -94,10 +74,6 @@ class TestlogObservation:
                 for number, backlog in zip(partition_numbers(self._run), backlogs, strict=True)
             ]
         return drains
-
-    def find_replication_drains(self) -> list[ReplicationDrain]:
-        """Nothing: there is one cluster."""
-        return []
 
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
         """The committed offset, which is that of the next message."""

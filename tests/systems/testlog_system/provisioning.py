@@ -9,7 +9,6 @@ from pathlib import Path
 
 import testlog
 from brokerproof.errors import AdminError
-from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Program
 from testlog.client import LogAdmin
@@ -52,15 +51,12 @@ class TestlogProvisioning:
                     )
                 },
                 ports=(PORT,),
+                health_source=f"`status` asked of {addresses[name]}:{PORT}",
                 start_timeout_s=30,
             )
             for cluster in self._run.topology.clusters.values()
             for name, node in cluster.nodes.items()
         }
-
-    def routes(self) -> list[Route]:
-        """None: the topology has no links."""
-        return []
 
     def start_order(self) -> list[list[str]]:
         """All at once: the leader is elected by a majority."""
@@ -80,10 +76,3 @@ class TestlogProvisioning:
     def is_ready(self, spec: NodeSpec) -> bool:
         """The same: asking has no side effect."""
         return self.is_healthy(spec)
-
-    def describe_health(self, spec: NodeSpec) -> str:
-        """The request, and whom it is sent to."""
-        return f"`status` asked of {spec.address}:{PORT}"
-
-    def learn(self, pids: Mapping[str, int]) -> None:
-        """Nothing makes the next start faster."""

@@ -9,10 +9,9 @@ from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Cluster, Topology
 from brokerproof.experiment.workload import Workload
-from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
-from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits
+from brokerproof.systems.protocols import RoleTraits
 
 from testlog_system.administration import TestlogAdministration
 from testlog_system.clients import TestlogClients
@@ -27,21 +26,22 @@ class Testlog:
 
     name = "testlog"
     roles: Mapping[str, RoleTraits] = {ROLE: RoleTraits(serves=True, stores=True)}
-    abilities = frozenset({Ability.POSITIONS, Ability.REASSIGNMENT, Ability.CONFIRMED_ACKS})
+    declared_abilities = frozenset({Ability.POSITIONS})
     policies = ServerPolicies
     packages: Sequence[str] = ()
     default_version = "1"
+    provisioning = TestlogProvisioning
+    administration = TestlogAdministration
+    observation = TestlogObservation
 
     def versions(self) -> Sequence[str]:
         """The one in this checkout."""
         return [self.default_version]
 
     def validate(self, topology: Topology) -> Topology:
-        """One cluster, in one region that no link leads to, with its policies."""
+        """One cluster with its policies."""
         if len(topology.clusters) > 1:
             raise InputError("holds more than one cluster", field="clusters", remedy="keep one")
-        if topology.links:
-            raise InputError("servers find each other without links only", field="links", remedy="leave it out")
         clusters: dict[str, Cluster] = {}
         for name, cluster in topology.clusters.items():
             try:
@@ -70,33 +70,6 @@ class Testlog:
     def topic(self, workload: Workload) -> str:
         """As the workload calls it."""
         return workload.topic
-
-    def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
-        """The home alone: nothing is replicated to another cluster."""
-        return [home]
-
-    def warm_up(self, version: str) -> None:
-        """Nothing has to be learned before the first run."""
-
-    def examine(self, version: str) -> list[Finding]:
-        """It needs nothing that Brokerproof does not need."""
-        return []
-
-    def list_images(self, version: str) -> list[str]:
-        """None."""
-        return []
-
-    def provisioning(self, run: Run) -> Provisioning:
-        """Python processes."""
-        return TestlogProvisioning(run)
-
-    def administration(self, run: Run) -> Administration:
-        """Over the servers' own protocol."""
-        return TestlogAdministration(run)
-
-    def observation(self, run: Run, *, patience_s: float = 10.0) -> Observation:
-        """Over the servers' own protocol."""
-        return TestlogObservation(run, patience_s=patience_s)
 
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Clients:
         """The library of the log server."""

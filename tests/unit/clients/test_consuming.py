@@ -155,7 +155,7 @@ def test_a_consumer_that_may_still_receive_at_its_end_leaves_no_count(
         def close(self) -> None:
             pass
 
-    plant_system(monkeypatch, PlantedSystem(clients=ThreeMessages, abilities=[]))
+    plant_system(monkeypatch, PlantedSystem(clients=ThreeMessages))
     monkeypatch.setattr(consuming, "_EARLY_CLOSE_S", 0.1 if hangs else 10.0)
     consume(run, task)
     end = read_record(run, ConsumerEnd, task.number)
@@ -186,7 +186,7 @@ def test_a_consumer_that_itself_did_nothing_says_when(
         def close(self) -> None:
             pass
 
-    plant_system(monkeypatch, PlantedSystem(clients=Silent, abilities=[]))
+    plant_system(monkeypatch, PlantedSystem(clients=Silent))
     monkeypatch.setattr(consuming, "LiveStatus", Slow)
     monkeypatch.setattr(consuming, "clock", SimpleNamespace(now_us=lambda: clock.now_us() + passed_us[0]))
     # No machine is so slow that a wait of half a second takes half a minute.

@@ -36,6 +36,7 @@ class Spec:
     name: str
     role: str
     region: str
+    health_source = "its health check"
 
 
 class Nodes:
@@ -49,9 +50,6 @@ class Nodes:
 
     def is_healthy(self, spec: Spec) -> bool:
         return spec.name not in self.ill
-
-    def describe_health(self, spec: Spec) -> str:
-        return f"http://{spec.name}/health"
 
     def is_alive(self, name: str) -> bool:
         return name not in self.dead

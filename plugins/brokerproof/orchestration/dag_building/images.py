@@ -17,6 +17,7 @@ from brokerproof.run.directory import Run
 from brokerproof.runtimes.engine import SOCKET, provide_image, translate_errors
 from brokerproof.runtimes.protocols import RunsImages
 from brokerproof.runtimes.registry import load_runtime
+from brokerproof.systems.abilities import HasImages, require
 from brokerproof.systems.registry import find_system
 
 CONNECTION = "docker_default"
@@ -41,7 +42,7 @@ def fetch_images(run: Run) -> None:
         used = f"the engine at {host}" + (f" with Airflow's connection {connection}" if connection else "")
         raise MachineError(f"{used} cannot be used: {error}") from error
     with translate_errors("the images cannot be fetched"):
-        for image in find_system(run.topology).list_images(run.scenario.version):
+        for image in require(find_system(run.topology), HasImages).list_images(run.scenario.version):
             provide_image(client, image)
 
 

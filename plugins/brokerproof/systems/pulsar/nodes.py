@@ -99,6 +99,7 @@ Configuration:
 
 class _Watch(TypedDict):
     health: tuple[str, ...]
+    health_source: str
     memory_mb: int
     metrics: tuple[int, str]
 
@@ -354,9 +355,10 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
 
 
 def _watch(role: str, address: str, heap_mb: int, *, direct_mb: int) -> _Watch:
-    """Return the spec's fields for runtimes and monitoring: the health program, the memory limit, the metrics page."""
+    """Return the spec's fields for runtimes and monitoring: its health, the memory limit, the metrics page."""
     return {
         "health": ("curl", "--fail", "--silent", "--show-error", _READY[role].format(address)),
+        "health_source": _HEALTH[role].format(address),
         "memory_mb": heap_mb + direct_mb + _BESIDE_HEAP_MB,
         "metrics": (_METRICS_PORTS[role], "/metrics"),
     }

@@ -78,9 +78,6 @@ class PulsarProvisioning:
         """Return whether the node's ready endpoint answers with status 200 and the expected body."""
         return self._is_well(spec.role, nodes.make_ready_url(spec))
 
-    def describe_health(self, spec: NodeSpec) -> str:
-        return nodes.make_health_url(spec)
-
     def learn(self, pids: Mapping[str, int]) -> None:
         """Make the class data archive of each role that lacks one, unless nodes are containers."""
         if not isinstance(self._software, LocalSoftware):

@@ -13,12 +13,16 @@ from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
-from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits, WarmUp
-from brokerproof.systems.pulsar import topology_rules
+from brokerproof.systems.protocols import RoleTraits, WarmUp
+from brokerproof.systems.pulsar import topology_rules, warm_up
+from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.distribution import CHECKSUMS, examine, provide_distribution
+from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
+from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
+from brokerproof.systems.pulsar.software import name_image
 from brokerproof.systems.pulsar.topic import make_full_name, parse_namespace
 
 
@@ -27,10 +31,22 @@ class Pulsar:
 
     name = "pulsar"
     roles: Mapping[str, RoleTraits] = TRAITS
-    abilities = frozenset(Ability)
+    declared_abilities = frozenset(
+        {
+            Ability.POSITIONS,
+            Ability.REPAIR,
+            Ability.READ_COUNTERS,
+            Ability.REPLICATED_SUBSCRIPTIONS,
+            Ability.MOVING_SUBSCRIPTIONS,
+            Ability.DEDUPLICATION,
+        }
+    )
     policies = ClusterPolicies
     packages = ("pulsar-client",)
     default_version = "4.0.8"
+    provisioning = PulsarProvisioning
+    administration = PulsarAdministration
+    observation = PulsarObservation
 
     def versions(self) -> Sequence[str]:
         return list(CHECKSUMS)
@@ -58,12 +74,8 @@ class Pulsar:
     def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         return list_clusters_reached(topology, home, parse_namespace(topic))
 
-    # The parts are imported when a run needs them, so that a scenario can be checked without importing Pulsar's client.
-
     def warm_up(self, version: str) -> WarmUp:
         """Return the warm-up: a cluster with one node of each role, from which Java learns its classes."""
-        from brokerproof.systems.pulsar import warm_up
-
         return WarmUp(
             fetch=lambda: provide_distribution(version),
             done=lambda: warm_up.is_warm(version),
@@ -75,26 +87,10 @@ class Pulsar:
         return [examine(version)]
 
     def list_images(self, version: str) -> list[str]:
-        from brokerproof.systems.pulsar.software import name_image
-
         return [name_image(version)]
 
-    def provisioning(self, run: Run) -> Provisioning:
-        from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
-
-        return PulsarProvisioning(run)
-
-    def administration(self, run: Run) -> Administration:
-        from brokerproof.systems.pulsar.administration import PulsarAdministration
-
-        return PulsarAdministration(run)
-
-    def observation(self, run: Run, *, patience_s: float = 10.0) -> Observation:
-        from brokerproof.systems.pulsar.observation import PulsarObservation
-
-        return PulsarObservation(run, patience_s=patience_s)
-
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Clients:
+        # Imported when a run needs it, so that a scenario can be checked without importing Pulsar's client.
         from brokerproof.systems.pulsar.client import PulsarClients
 
         return PulsarClients(run, cluster, region)

@@ -29,6 +29,7 @@ from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT, BROKER_HTTP_
 from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
+from seam import list_methods
 
 ROOT = Path(__file__).parents[4]
 # Addresses of a slot that no run on this machine has, and no other test.
@@ -238,14 +239,14 @@ def nodes(run: Run, servers: list[Nodes]) -> Nodes:
 
 @pytest.fixture(scope="module")
 def calls(run: Run) -> dict[str, Call]:
-    """Everything that can be asked, by name: the methods of both protocols, the samplers, the health of each role."""
+    """Everything that can be asked, by name: the methods of both parts, the samplers, the health of each role."""
     observation, provisioning = PulsarObservation(run, patience_s=2.0), PulsarProvisioning(run)
     parts: list[tuple[type, object]] = [(Administration, PulsarAdministration(run)), (Observation, observation)]
     found = {
         name: bind(getattr(part, name))
         for protocol, part in parts
-        for name in vars(protocol)
-        if not name.startswith("_") and name != "samplers"
+        for name in list_methods(part, protocol)
+        if name != "samplers"
     }
     found |= {f"sampler {name}": sampler for name, sampler in observation.samplers().items()}
     for name in ("metadata-1", "bookie-eu-1", "broker-eu-1"):

@@ -1,0 +1,182 @@
+"""The protocols of things that only some messaging systems can do, and the abilities that a system has.
+
+A part of a system has an ability if it has the methods of its protocol. So the core asks with `isinstance`, or with
+`require` if the scenario was checked for the ability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol, TypeVar, runtime_checkable
+
+from brokerproof.errors import RunError
+from brokerproof.experiment.abilities import Ability
+from brokerproof.experiment.topology import Topology
+from brokerproof.machine.finding import Finding
+from brokerproof.network import Route
+from brokerproof.run.records import ReplicationDrain
+from brokerproof.systems.clients import Position
+from brokerproof.systems.protocols import Coordinators, SegmentCopies, System, WarmUp
+
+T = TypeVar("T")
+
+
+@runtime_checkable
+class HasImages(Protocol):
+    """A system whose nodes can be started from images."""
+
+    def list_images(self, version: str) -> list[str]:
+        """Return the images of a version's nodes, by name and tag."""
+
+
+@runtime_checkable
+class FetchesVersions(Protocol):
+    """A system whose versions have to be fetched before their first run, or whose first run takes longer."""
+
+    def warm_up(self, version: str) -> WarmUp:
+        """Return the steps that make the first run of a version as fast as the next.
+
+        Raises InputError for an unknown version.
+        """
+
+
+@runtime_checkable
+class ExaminesMachine(Protocol):
+    """A system that needs things of this machine which Brokerproof itself does not need."""
+
+    def examine(self, version: str) -> list[Finding]:
+        """Return whether this machine has everything that a version needs. Changes nothing."""
+
+
+@runtime_checkable
+class ReplicatesClusters(Protocol):
+    """A system that can send what is published in one cluster to another one."""
+
+    def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
+        """Return the clusters whose logs must hold the messages published to a topic in `home`, `home` first."""
+
+
+@runtime_checkable
+class RoutesLinks(Protocol):
+    """A provisioning whose nodes and clients can use links between regions."""
+
+    def routes(self) -> list[Route]:
+        """Return the routes between regions that nodes and clients use. Empty if the topology has no links."""
+
+
+@runtime_checkable
+class LearnsFromNodes(Protocol):
+    """A provisioning that makes later starts of nodes faster."""
+
+    def learn(self, pids: Mapping[str, int]) -> None:
+        """Keep data of running nodes, {name: pid}, that makes later starts of such nodes faster."""
+
+
+@runtime_checkable
+class ReassignsTopics(Protocol):
+    """An administration that can take a topic from its owner."""
+
+    def reassign(self, cluster: str | None = None) -> None:
+        """Take the topic from its owner, so that the cluster chooses an owner again.
+
+        `cluster` is by default the first one that is published to.
+        """
+
+
+@runtime_checkable
+class ReadsFromDisk(Protocol):
+    """An administration of clusters that serve reads from a cache, which it can empty."""
+
+    def unload(self, cluster: str) -> None:
+        """Make the next reader of the topic in a cluster read from disks and not from a cache."""
+
+
+# The errors of an observation's methods, and their default for `cluster`, are those of `Observation`.
+
+
+@runtime_checkable
+class LocatesCopies(Protocol):
+    """An observation that knows which nodes hold the copies of a topic's log."""
+
+    def find_holders(self, cluster: str | None = None) -> list[str]:
+        """Return the nodes that store the newest messages of the topic."""
+
+    def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
+        """Return the copies of every segment of the topic, in every cluster except those `without`."""
+
+    def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
+        """Return the parts of a log in order, as (first position, position behind the last one).
+
+        All entries of a part have their copies on the same nodes.
+        """
+
+
+@runtime_checkable
+class CountsMissingCopies(Protocol):
+    """An observation that knows how much of the data lacks a copy."""
+
+    def count_under_replicated(self) -> int:
+        """Return how many segments lack a copy, in all clusters."""
+
+
+@runtime_checkable
+class FindsCoordinators(Protocol):
+    """An observation that knows which of the nodes that coordinate a cluster leads the others."""
+
+    def find_coordinators(self, cluster: str | None = None) -> Coordinators:
+        """Return the node that leads the coordinating nodes of a cluster, and its followers.
+
+        Raises AdminError unless exactly one leads.
+        """
+
+
+@runtime_checkable
+class ConfirmsAcks(Protocol):
+    """An observation that knows up to which position a subscription has acknowledged."""
+
+    def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
+        """Return {partition: position before which the cluster knows every message to be acknowledged}."""
+
+
+@runtime_checkable
+class ObservesReplication(Protocol):
+    """An observation that knows whether messages still have to be sent to another cluster."""
+
+    def find_replication_drains(self) -> list[ReplicationDrain]:
+        """Return whether replication has drained, for each (sender, receiver) of the topic.
+
+        If the sender does not answer, it has not drained.
+        """
+
+
+# {ability: the protocol whose methods show it}. All other abilities are declared.
+PROTOCOLS: Mapping[Ability, type] = {
+    Ability.IMAGES: HasImages,
+    Ability.REPLICATION: ReplicatesClusters,
+    Ability.LINKS: RoutesLinks,
+    Ability.REASSIGNMENT: ReassignsTopics,
+    Ability.COPIES: LocatesCopies,
+    Ability.UNDER_REPLICATION: CountsMissingCopies,
+    Ability.COORDINATORS: FindsCoordinators,
+    Ability.CONFIRMED_ACKS: ConfirmsAcks,
+}
+
+
+def find_abilities(system: System) -> frozenset[Ability]:
+    """Return the abilities that a system declares, and those whose protocol it or one of its parts implements.
+
+    A declaration does not count for an ability that has a protocol.
+    """
+    parts = (type(system), system.provisioning, system.administration, system.observation)
+    found = {ability for ability, protocol in PROTOCOLS.items() if any(issubclass(part, protocol) for part in parts)}
+    return frozenset(found | (system.declared_abilities - PROTOCOLS.keys()))
+
+
+def require(part: object, protocol: type[T]) -> T:
+    """Return the same part, typed as one that implements the protocol. Raises RunError if it does not."""
+    if not isinstance(part, protocol):
+        raise RunError(
+            f"{type(part).__name__} does not implement {protocol.__name__}, which this run needs; "
+            "use a scenario without it, or a system that implements it"
+        )
+    return part
