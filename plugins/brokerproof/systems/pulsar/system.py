@@ -15,10 +15,10 @@ from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits, WarmUp
 from brokerproof.systems.pulsar import topology_rules
-from brokerproof.systems.pulsar.distribution import CHECKSUMS, examine, provide_distribution
 from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
+from brokerproof.systems.pulsar.software import CHECKSUMS, find_distribution, name_image
 from brokerproof.systems.pulsar.topic import make_full_name, parse_namespace
 
 
@@ -65,18 +65,16 @@ class Pulsar:
         from brokerproof.systems.pulsar import warm_up
 
         return WarmUp(
-            fetch=lambda: provide_distribution(version),
+            fetch=lambda: find_distribution(version).fetch(),
             done=lambda: warm_up.is_warm(version),
             topology=warm_up.TOPOLOGY,
             workload={"namespace": warm_up.NAMESPACE},
         )
 
     def examine(self, version: str) -> list[Finding]:
-        return [examine(version)]
+        return [find_distribution(version).examine()]
 
     def list_images(self, version: str) -> list[str]:
-        from brokerproof.systems.pulsar.software import name_image
-
         return [name_image(version)]
 
     def provisioning(self, run: Run) -> Provisioning:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from brokerproof.machine.java import find_java_home
-from brokerproof.systems.pulsar import class_data_archive
-from brokerproof.systems.pulsar.distribution import is_cached
+from brokerproof.systems.jvm.software import LocalSoftware
 from brokerproof.systems.pulsar.roles import TRAITS, Role
+from brokerproof.systems.pulsar.software import find_distribution
 
 TOPOLOGY: dict[str, Any] = {
     "title": "Rehearsal",
@@ -33,8 +32,7 @@ NAMESPACE = "warm-up/here"
 
 def is_warm(version: str) -> bool:
     """Return whether the cache holds the version and, for each role with its default heap, a class data archive."""
-    java = find_java_home() / "bin" / "java"
-    return is_cached(version) and all(
-        class_data_archive.archive(role, java=java, version=version, heap_mb=traits.heap_mb or 0).exists()
-        for role, traits in TRAITS.items()
+    distribution = find_distribution(version)
+    return distribution.home.is_dir() and all(
+        LocalSoftware(distribution).find_archive(role, traits.heap_mb or 0).exists() for role, traits in TRAITS.items()
     )
