@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
-from brokerproof.experiment.workload import Workload
+from brokerproof.experiment.workload import ClientSettings, Workload
 from brokerproof.experiment.yaml_models import FrozenModel
 from brokerproof.machine.finding import Finding
 from brokerproof.network import Route
@@ -238,6 +238,10 @@ class System(Protocol):
     @property
     def policies(self) -> type[FrozenModel]:
         """The model of the fields that a cluster has next to `nodes` in a topology's file."""
+
+    @property
+    def client_settings(self) -> type[ClientSettings]:
+        """The model of `workload.client` in a scenario."""
 
     @property
     def packages(self) -> Sequence[str]:

@@ -15,6 +15,7 @@ from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits, WarmUp
 from brokerproof.systems.pulsar import topology_rules
+from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
@@ -29,6 +30,7 @@ class Pulsar:
     roles: Mapping[str, RoleTraits] = TRAITS
     abilities = frozenset(Ability)
     policies = ClusterPolicies
+    client_settings = PulsarClientSettings
     packages = ("pulsar-client",)
     default_version = "4.0.8"
 
