@@ -33,8 +33,8 @@ class PlantedSystem(Pulsar):
         self._clients, self._cluster, self._nodes = clients, cluster, nodes
         self.abilities = frozenset(abilities)
 
-    def warm_up(self, version: str) -> None:  # type: ignore[override]
-        """Nothing has to be done before a machine's first run."""
+    def fetch(self, version: str, say: Callable[[str], None]) -> None:
+        """Nothing."""
 
     def provisioning(self, run: Run) -> Any:
         return self._nodes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
@@ -38,19 +38,6 @@ class RoleTraits:
     may_stand_by: bool = False
     # Default heap of a node in MiB; None if the role has no heap of a fixed size.
     heap_mb: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class WarmUp:
-    """The steps that are needed once for a version of a system, before its first run: see warm_up.py."""
-
-    # Fetches the version to this machine.
-    fetch: Callable[[], object]
-    # Returns whether the version is fetched and nodes have nothing left to learn from a run of `topology`.
-    done: Callable[[], bool]
-    # The smallest topology with every role, and its workload, as their YAML files would hold them.
-    topology: Mapping[str, Any]
-    workload: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,10 +256,10 @@ class System(Protocol):
     def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         """Return the clusters whose logs must hold the messages published to a topic in `home`, `home` first."""
 
-    def warm_up(self, version: str) -> WarmUp | None:
-        """Return the steps that make the first run of a version as fast as the next; None if there are none.
+    def fetch(self, version: str, say: Callable[[str], None]) -> None:
+        """Fetch everything to this machine that the nodes of a version need. `say` gets a sentence if it is slow.
 
-        Raises InputError for an unknown version.
+        Raises InputError for an unknown version, MachineError if it cannot be fetched.
         """
 
     def examine(self, version: str) -> list[Finding]:

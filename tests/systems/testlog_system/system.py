@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
@@ -71,8 +71,8 @@ class Testlog:
         """The home alone: nothing is replicated to another cluster."""
         return [home]
 
-    def warm_up(self, version: str) -> None:
-        """Nothing has to be learned before the first run."""
+    def fetch(self, version: str, say: Callable[[str], None]) -> None:
+        """Nothing: it is in this checkout."""
 
     def examine(self, version: str) -> list[Finding]:
         """It needs nothing that Brokerproof does not need."""

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import shutil
 import tarfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,8 +48,8 @@ class Distribution:
         """Return the text of a file in conf/, as shipped."""
         return (self.home / "conf" / name).read_text(encoding="utf-8")
 
-    def fetch(self) -> None:
-        """Fetch and unpack it, unless the cache has it.
+    def fetch(self, say: Callable[[str], None] = log.info) -> None:
+        """Fetch and unpack it, unless the cache has it. `say` gets a sentence before that.
 
         Raises MachineError if it cannot be fetched, has another checksum, or does not fit on the disk.
         """
@@ -58,6 +59,7 @@ class Distribution:
         home.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(home.with_name(f"{home.name}.lock")):
             if not home.is_dir():
+                say(f"fetching the distribution of {self.system} {self.version} ({self.size_mb} MB, once)")
                 archive = self._download(home.parent / "repository")
                 verify_checksum(archive, self.sha512)
                 _unpack(archive, home)
@@ -92,7 +94,6 @@ class Distribution:
         from jgo.maven import MavenContext  # slow to import, and needed once
 
         repository.mkdir(parents=True, exist_ok=True)
-        log.info("fetching the distribution of %s %s (%d MB, once)", self.system, self.version, self.size_mb)
         try:
             component = MavenContext(repo_cache=repository).project(self.group, self.artifact).at_version(self.version)
             return Path(component.artifact(classifier="bin", packaging="tar.gz").resolve())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
@@ -13,7 +13,7 @@ from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
-from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits, WarmUp
+from brokerproof.systems.protocols import Administration, Observation, Provisioning, RoleTraits
 from brokerproof.systems.pulsar import topology_rules
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
@@ -60,18 +60,10 @@ class Pulsar:
     def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         return list_clusters_reached(topology, home, parse_namespace(topic))
 
+    def fetch(self, version: str, say: Callable[[str], None]) -> None:
+        find_distribution(version).fetch(say)
+
     # The parts are imported when a run needs them, so that a scenario can be checked without importing Pulsar's client.
-
-    def warm_up(self, version: str) -> WarmUp:
-        """Return the warm-up: a cluster with one node of each role, from which Java learns its classes."""
-        from brokerproof.systems.pulsar import warm_up
-
-        return WarmUp(
-            fetch=lambda: find_distribution(version).fetch(),
-            done=lambda: warm_up.is_warm(version),
-            topology=warm_up.TOPOLOGY,
-            workload={"namespace": warm_up.NAMESPACE},
-        )
 
     def examine(self, version: str) -> list[Finding]:
         return [find_distribution(version).examine()]

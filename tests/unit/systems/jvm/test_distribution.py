@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,41 @@ SERVER = Distribution(
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path))
     return tmp_path
+
+
+class ServerAtHand(Distribution):
+    """Its archive does not come from the network."""
+
+    def _download(self, repository: Path) -> Path:
+        (repository / "server-1.0" / "conf").mkdir(parents=True)
+        (repository / "server-1.0" / "conf" / "server.properties").write_text("a=1\n")
+        archive = repository / "server-1.0-bin.tar"
+        with tarfile.open(archive, "w") as tar:
+            # The checksum must not depend on the time.
+            tar.add(repository / "server-1.0", "server-1.0", filter=lambda each: each.replace(mtime=0, uid=0, gid=0))
+        return archive
+
+
+def make_server_at_hand(tmp_path: Path) -> ServerAtHand:
+    server = ServerAtHand(**vars(SERVER))
+    archive = server._download(tmp_path / "elsewhere")
+    return replace(server, sha512=hashlib.sha512(archive.read_bytes()).hexdigest())
+
+
+def test_a_distribution_is_fetched_verified_and_unpacked_once(cache: Path) -> None:
+    server = make_server_at_hand(cache)
+    said: list[str] = []
+    for _ in range(2):
+        server.fetch(said.append)
+    assert said == ["fetching the distribution of server 1.0 (1 MB, once)"]
+    assert server.read_shipped("server.properties") == "a=1\n"
+
+
+def test_a_distribution_with_another_checksum_is_not_unpacked(cache: Path) -> None:
+    server = replace(make_server_at_hand(cache), sha512="ab" * 64)
+    with pytest.raises(MachineError, match="not the pinned release"):
+        server.fetch()
+    assert not server.home.exists()
 
 
 def test_a_distribution_in_the_cache_is_not_fetched_again(cache: Path) -> None:
