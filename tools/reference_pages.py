@@ -95,7 +95,9 @@ RECORDS: Sequence[type[Record]] = (
 def write_pages() -> dict[str, str]:
     """Return the text of each page by file name."""
     return {
-        "scenario-reference.md": _write_page("Fields of a scenario", _describe_model(Scenario.model_json_schema())),
+        "scenario-reference.md": _write_page(
+            "Fields of a scenario", chain(_describe_model(Scenario.model_json_schema()), _describe_client_settings())
+        ),
         "topology-reference.md": _write_page(
             "Fields of a topology",
             chain(_describe_extends(), _describe_model(Topology.model_json_schema()), _describe_policies()),
@@ -125,6 +127,13 @@ def _describe_extends() -> Iterator[str]:
     yield "`topologies/settings/NAME.yaml`.\n"
     yield "Both are searched in all directories of `BROKERPROOF_TOPOLOGIES`, so a topology of yours can extend a"
     yield "shipped one.\n"
+
+
+def _describe_client_settings() -> Iterator[str]:
+    for name in list_systems():
+        yield f"# Settings of the clients of `{name}`\n"
+        yield "They are the fields of `workload.client`.\n"
+        yield from _describe_model(load_system(name).client_settings.model_json_schema())
 
 
 def _describe_policies() -> Iterator[str]:

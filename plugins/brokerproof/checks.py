@@ -19,6 +19,7 @@ from brokerproof.experiment.layered_file import extend_field
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import DEFAULT_VERSION, Scenario
 from brokerproof.experiment.topology import Topology, read_topology
+from brokerproof.experiment.workload import Client
 from brokerproof.experiment.yaml_models import apply_overrides, parse, read_yaml, suggest_name
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.targets import list_possible_targets
@@ -30,7 +31,7 @@ from brokerproof.suites.suite_names import ENDING
 from brokerproof.systems.abilities import find_abilities
 from brokerproof.systems.destinations import list_clusters_reached, list_reached
 from brokerproof.systems.protocols import System
-from brokerproof.systems.registry import find_system
+from brokerproof.systems.registry import find_system, parse_client_settings
 from brokerproof.systems.roles import check_roles, coordinates, list_nodes_that
 
 # The ids of the DAGs that do not run a scenario. No scenario may have one of these names.
@@ -80,6 +81,7 @@ def load_scenario(
         )
         if scenario.version == DEFAULT_VERSION:
             scenario = scenario.model_copy(update={"version": system.default_version})
+        scenario = _fill_client_settings(scenario, system)
         check(scenario, topology)
         for index, suite in enumerate(scenario.expect.failed_suites if suites is not None else ()):
             _check_known(suite, suites or (), "suite", f"expect.failed_suites.{index}")
@@ -164,6 +166,13 @@ def check(scenario: Scenario, topology: Topology) -> None:
     for phase, region in scenario.owner.by_phase.items():
         _check_known(region, topology.regions, "region", f"owner.{phase}")
     _check_judgement(scenario, topology, system)
+
+
+def _fill_client_settings(scenario: Scenario, system: System) -> Scenario:
+    """Return the scenario with the system's defaults for the settings of clients. Raises InputError for a wrong one."""
+    settings = parse_client_settings(system, scenario.workload)
+    client = Client.model_validate(settings.model_dump(mode="json"))
+    return scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"client": client})})
 
 
 def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:

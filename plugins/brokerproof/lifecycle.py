@@ -1,4 +1,4 @@
-"""The steps of a run that do not use Spark: reserve, provision, configure, break_it and release. Also `down`."""
+"""The steps of a run that do not use Spark: prepare, reserve, provision, configure, break_it, release. Also `down`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from brokerproof.run.live_status import LiveStatus
 from brokerproof.run.records import ClustersConfigured, RunReleased, TimelineProcess, read_record, write_record
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.time_axis import follow_time_axis, make_time_axis
-from brokerproof.runtimes.protocols import NodeSpec, RunsProcesses, Runtime, SupervisesNodes
+from brokerproof.runtimes.protocols import LivesElsewhere, NodeSpec, RunsProcesses, Runtime, SupervisesNodes
 from brokerproof.runtimes.registry import (
     load_runtime,
     make_all_runtimes,
@@ -39,7 +39,7 @@ from brokerproof.runtimes.registry import (
 )
 from brokerproof.runtimes.supervision import find_supervisors
 from brokerproof.settings import from_environment
-from brokerproof.systems.abilities import LearnsFromNodes, RoutesLinks, require
+from brokerproof.systems.abilities import FetchesVersions, LearnsFromNodes, RoutesLinks, require
 from brokerproof.systems.registry import find_system, make_administration, make_observation, make_provisioning
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,21 @@ log = logging.getLogger(__name__)
 _SLOT_TIMEOUT_S = 1800.0
 _MONITOR_TIMEOUT_S = 10.0
 _STARTS_AT_ONCE = 8
+
+
+def prepare(scenario: Scenario, topology: Topology, say: Callable[[str], None]) -> None:
+    """Fetch what the nodes of a run need, or check the place where they live if that is not this machine.
+
+    `say` gets a sentence before a slow part. Raises InputError for an unknown version, MachineError if something is
+    missing.
+    """
+    runtime = load_runtime(scenario.runtime)
+    if issubclass(runtime, LivesElsewhere):
+        runtime.require(topology)
+        return
+    system = find_system(topology)
+    if isinstance(system, FetchesVersions):
+        system.fetch(scenario.version, say)
 
 
 def reserve(

@@ -20,7 +20,7 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.faults.registry import FAULT_KINDS, list_destroying_faults, list_harmful_faults
 from brokerproof.systems.destinations import list_clusters_reached, list_replication_ways
-from brokerproof.systems.registry import find_system
+from brokerproof.systems.registry import find_system, parse_client_settings
 from brokerproof.systems.roles import list_nodes_that, list_roles_that, serves
 
 
@@ -41,7 +41,7 @@ def list_warnings(scenario: Scenario, topology: Topology) -> list[RunWarning]:
     """Return the warnings about a scenario that `load_scenario` accepted."""
     flaws = (_list_flaws(key, bound, scenario, topology) for key, bound in scenario.bounds.items())
     return [
-        *_list_batching_warnings(scenario),
+        *_list_batching_warnings(scenario, topology),
         *_list_condition_warnings(scenario),
         # One warning for each bound: the first flaw.
         *(flaw for each in flaws if (flaw := next(each, None)) is not None),
@@ -49,10 +49,11 @@ def list_warnings(scenario: Scenario, topology: Topology) -> list[RunWarning]:
     ]
 
 
-def _list_batching_warnings(scenario: Scenario) -> Iterator[RunWarning]:
+def _list_batching_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
     """Yield a warning for each Key_Shared subscription with several consumers if batches mix keys."""
-    workload, client = scenario.workload, scenario.workload.client
-    if not client.batches or client.batch_by_key or workload.keys <= workload.producer_count:
+    workload = scenario.workload
+    remedy = parse_client_settings(find_system(topology), workload).mixed_keys_remedy
+    if remedy is None or workload.keys <= workload.producer_count:
         return
     if Anomaly.DELIVERED_OUT_OF_ORDER in scenario.loosen:
         return
@@ -62,7 +63,7 @@ def _list_batching_warnings(scenario: Scenario) -> Iterator[RunWarning]:
                 field=f"workload.subscriptions.{index}.type",
                 what=f"a batch mixes keys and goes whole to one of the {subscription.consumers} consumers that share "
                 f"`{subscription.name}` by key, so that messages of a key arrive out of order",
-                remedy="set workload.client.batch_by_key to true, or workload.client.batching_delay_ms to 0",
+                remedy=remedy,
             )
 
 

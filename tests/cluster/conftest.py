@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof import lifecycle, warm_up
+from brokerproof import lifecycle
 from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.run.directory import Run
@@ -17,6 +17,7 @@ from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
+from brokerproof.systems.pulsar.software import find_distribution
 from brokerproof.systems.registry import make_clients
 
 ROOT = Path(__file__).parents[2]
@@ -50,8 +51,8 @@ class ConfiguredRun:
 
 @pytest.fixture(scope="session")
 def prepared() -> None:
-    """As `run` does before its first scenario on a machine: every JVM then starts in half the time."""
-    warm_up.prepare("pulsar", "4.0.8", print)
+    """As `run` does before its first scenario on a machine."""
+    find_distribution("4.0.8").fetch(print)
 
 
 @pytest.fixture

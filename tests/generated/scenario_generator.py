@@ -362,6 +362,10 @@ class _Maker:
             "batch_by_key": rng.random() < 0.3,
             "receiver_queue": rng.choice([1, 10, 1000]),
         }
+        known = self._system.client_settings.model_fields
+        if "answer_timeout_s" in known:
+            values["answer_timeout_s"] = rng.choice([1, 2, 5])
+        values = {field: value for field, value in values.items() if field in known}
         return {field: values[field] for field in rng.sample(list(values), rng.randint(1, len(values)))}
 
     def _make_subscription(self, number: int, faults: Sequence[dict[str, Any]]) -> dict[str, Any]:

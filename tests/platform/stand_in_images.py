@@ -19,8 +19,7 @@ from typing import Any
 
 import docker
 import yaml
-from brokerproof import warm_up
-from brokerproof.settings import from_environment
+from brokerproof.systems.pulsar.software import find_distribution
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent / "stand_ins"
@@ -42,9 +41,9 @@ def make_stand_ins(client: docker.APIClient) -> None:
     _make_base(client)
     for name, tag in tags.items():
         _build(client, tag, HERE / name, {"ca-certificates.crt": _CERTIFICATES})
-    warm_up.prepare("pulsar", PULSAR, print)
-    distribution = from_environment().cache / f"apache-pulsar-{PULSAR}"
-    _build(client, f"apachepulsar/pulsar:{PULSAR}", HERE / "pulsar", {"distribution": distribution})
+    distribution = find_distribution(PULSAR)
+    distribution.fetch(print)
+    _build(client, f"apachepulsar/pulsar:{PULSAR}", HERE / "pulsar", {"distribution": distribution.home})
 
 
 def make_own_image(host: str) -> None:

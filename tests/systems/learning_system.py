@@ -1,25 +1,19 @@
-"""The log server as a system whose nodes start faster after a warm-up, or would: a directory is what it learns in."""
+"""The log server as a system that has to be fetched, and whose nodes leave a file with what they learned."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from brokerproof.errors import MachineError
 from brokerproof.machine.java import locate_cache
-from brokerproof.systems.protocols import WarmUp
 from brokerproof.systems.registry import make_observation
 from testlog_system.provisioning import TestlogProvisioning
 from testlog_system.system import Testlog
 
 
-def distribution() -> Path:
-    """What has to be there to be fetched."""
-    return locate_cache() / "distribution"
-
-
-def learned() -> Path:
+def locate_learned() -> Path:
     """The nodes that ran, and where the log ended."""
     return locate_cache() / "learned.json"
 
@@ -28,34 +22,21 @@ class LearningProvisioning(TestlogProvisioning):
     """Its nodes leave what they learned."""
 
     def learn(self, pids: Mapping[str, int]) -> None:
-        """Keep the nodes' names and the end of the log."""
+        """Keep the nodes' names and the end of the log, which only nodes that still serve can name."""
         (log,) = make_observation(self._run).find_logs()
         assert log.end is not None
-        learned().write_text(json.dumps({"nodes": sorted(pids), "end": log.end.offset}))
+        locate_learned().parent.mkdir(parents=True, exist_ok=True)
+        locate_learned().write_text(json.dumps({"nodes": sorted(pids), "end": log.end.offset}))
 
 
 class Learning(Testlog):
-    """One of its nodes is enough to learn from."""
+    """No network leads to its distribution."""
 
     provisioning = LearningProvisioning
 
-    def warm_up(self, version: str) -> WarmUp:
-        """One server and one topic."""
-        return WarmUp(
-            fetch=_fetch,
-            done=lambda: learned().exists(),
-            topology={
-                "title": "One server",
-                "description": "The smallest cluster.",
-                "system": self.name,
-                "clusters": {"log": {"nodes": {"server-1": {"role": "server", "region": "here"}}}},
-            },
-            workload={},
-        )
-
-
-def _fetch() -> None:
-    if not distribution().exists():
+    def fetch(self, version: str, say: Callable[[str], None]) -> None:
+        """It says so, and fails."""
+        say(f"fetching testlog {version}")
         raise MachineError("the distribution cannot be fetched: no network")
 
 

@@ -57,7 +57,10 @@ def load_changed(**overrides: Any) -> None:
     ("path", "value", "problem"),
     [
         ("workload.subscriptions", [{"name": "audit", "consumers": 2}], "has one consumer"),
-        ("workload.client", {"batch_by_key": True}, "workload.client.batch_by_key: a batch .* may hold any keys"),
+        ("workload.client.batch_by_key", True, r"nominal\.yaml: workload\.client\.batch_by_key: unknown field"),
+        ("workload.client.answer_timeout", 1, r"workload\.client\.answer_timeout: .* did you mean `answer_timeout_s`"),
+        ("workload.client.answer_timeout_s", 0, r"workload\.client\.answer_timeout_s: .*greater than 0.*, not 0"),
+        ("workload.client.max_pending", 0, r"workload\.client\.max_pending: .*greater than or equal to 1.*, not 0"),
         ("guarantee", "effectively_once", "testlog cannot store a message once that its producer sends again"),
         ("overrides", {"clusters.log.misbehaviour": "sleep"}, "clusters.log.misbehaviour"),
         ("overrides", {"clusters.log.misbehavior": "lose"}, "did you mean `misbehaviour`"),
@@ -73,6 +76,17 @@ def load_changed(**overrides: Any) -> None:
 def test_what_the_system_cannot_do_is_refused_before_the_run(path: str, value: Any, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         load_changed(**{path: value})
+
+
+def test_a_scenario_has_the_settings_of_its_systems_clients_with_their_defaults() -> None:
+    scenario, _ = load_scenario(
+        SYSTEMS / "scenarios" / "nominal.yaml", SYSTEMS / "topologies", {"workload.client.answer_timeout_s": 3}
+    )
+    assert scenario.workload.client.model_dump() == {
+        "operation_timeout_s": 30,
+        "max_pending": 10_000,
+        "answer_timeout_s": 3.0,
+    }
 
 
 def test_messages_come_back_with_their_identity_and_the_log_is_read_to_its_exclusive_end(run: Run) -> None:

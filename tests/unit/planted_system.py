@@ -36,8 +36,8 @@ class PlantedSystem(Pulsar):
         self.administration = make_part(PulsarAdministration, cluster)
         self.observation = make_part(PulsarObservation, cluster)
 
-    # Nothing has to be done before a machine's first run.
-    warm_up = None  # type: ignore[assignment]
+    # Nothing has to be fetched.
+    fetch = None  # type: ignore[assignment]
 
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Any:
         assert self._clients is not None, "the test plants no clients"

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from brokerproof import clock
+from brokerproof import clock, lifecycle
 from brokerproof.checks import check_suites, load_scenario
 from brokerproof.commands.output import print_warning
 from brokerproof.commands.run_watch import print_end, watch_run
@@ -26,7 +26,6 @@ from brokerproof.results.held_rates import list_rate_warnings, read_held_shares
 from brokerproof.run_warnings import list_warnings
 from brokerproof.settings import Settings
 from brokerproof.suites.suite_names import list_suites
-from brokerproof.warm_up import prepare_for
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
@@ -47,7 +46,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         print_warning(str(warning))
     console = Console(stderr=True)
     with Progress(console, scenario.title) as progress:
-        prepare_for(scenario, topology, progress.print_sentence)
+        lifecycle.prepare(scenario, topology, progress.print_sentence)
         airflow = EmbeddedAirflow(settings, progress.print_sentence)
         url = airflow.start()
         client = airflow.connect()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import SubscriptionType
@@ -12,33 +12,29 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import IDENTIFIER, FrozenModel
 
 
-class Client(FrozenModel):
-    """Settings of the messaging system's client that decide how it behaves when something fails."""
+class ClientSettings(FrozenModel):
+    """The settings that the clients of every messaging system have. A system's own model adds its further settings."""
 
-    send_timeout_s: float = Field(
-        0, ge=0, description="the client gives an unanswered message up after this time; 0: never"
-    )
     operation_timeout_s: int = Field(
         30, ge=1, description="the client gives a lookup, a subscribe or the creation of a producer up after this time"
     )
-    connection_timeout_s: float = Field(10, gt=0)
     max_pending: int = Field(
         10_000,
         ge=1,
         description="unanswered messages at which a producer waits; messages that wait until the end are `not_sent`",
     )
-    batching_delay_ms: int = Field(5, ge=0, description="longest wait for a batch to fill; 0: no batches")
-    batching_messages: int = Field(100, ge=1)
-    batch_by_key: bool = Field(
-        False,
-        description="each batch holds messages of one key, as a subscription that shares by key needs it; "
-        "batches fill more slowly then",
-    )
-    receiver_queue: int = Field(1000, ge=1, description="messages that a consumer fetches in advance")
 
     @property
-    def batches(self) -> bool:
-        return self.batching_delay_ms > 0 and self.batching_messages > 1
+    def mixed_keys_remedy(self) -> str | None:
+        """How to keep messages of different keys in different batches. None if they never share a batch."""
+        return None
+
+
+class Client(ClientSettings):
+    """Settings of the clients. The messaging system defines further fields."""
+
+    # The system reads and checks the other fields.
+    model_config = ConfigDict(frozen=True, extra="allow")
 
 
 class Move(FrozenModel):

@@ -24,8 +24,8 @@ class Route(FrozenModel):
     redial_s: float = Field(
         0,
         ge=0,
-        description="a target that refuses is called again for this many seconds before the viewer is reset; for a viewer that "
-        "would try again by itself if it were refused, but not after it was connected",
+        description="seconds for which a target that refuses is called again before the viewer is reset; for a viewer "
+        "that would try again by itself if it were refused, but not after it was connected",
     )
 
     @field_validator("listen_address", "target_address")

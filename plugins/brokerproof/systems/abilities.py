@@ -6,7 +6,7 @@ A part of a system has an ability if it has the methods of its protocol. So the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar, runtime_checkable
 
 from brokerproof.errors import RunError
@@ -16,7 +16,7 @@ from brokerproof.machine.finding import Finding
 from brokerproof.network import Route
 from brokerproof.run.records import ReplicationDrain
 from brokerproof.systems.clients import Position
-from brokerproof.systems.protocols import Coordinators, SegmentCopies, System, WarmUp
+from brokerproof.systems.protocols import Coordinators, SegmentCopies, System
 
 T = TypeVar("T")
 
@@ -31,12 +31,12 @@ class HasImages(Protocol):
 
 @runtime_checkable
 class FetchesVersions(Protocol):
-    """A system whose versions have to be fetched before their first run, or whose first run takes longer."""
+    """A system whose versions have to be fetched before their first run."""
 
-    def warm_up(self, version: str) -> WarmUp:
-        """Return the steps that make the first run of a version as fast as the next.
+    def fetch(self, version: str, say: Callable[[str], None]) -> None:
+        """Fetch everything to this machine that the nodes of a version need. `say` gets a sentence if it is slow.
 
-        Raises InputError for an unknown version.
+        Raises InputError for an unknown version, MachineError if it cannot be fetched.
         """
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
-from brokerproof.experiment.workload import Workload
+from brokerproof.experiment.workload import ClientSettings, Workload
 from brokerproof.experiment.yaml_models import FrozenModel
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import Sample
@@ -37,19 +37,6 @@ class RoleTraits:
     may_stand_by: bool = False
     # Default heap of a node in MiB; None if the role has no heap of a fixed size.
     heap_mb: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class WarmUp:
-    """The steps that are needed once for a version of a system, before its first run: see warm_up.py."""
-
-    # Fetches the version to this machine.
-    fetch: Callable[[], object]
-    # Returns whether the version is fetched and nodes have nothing left to learn from a run of `topology`.
-    done: Callable[[], bool]
-    # The smallest topology with every role, and its workload, as their YAML files would hold them.
-    topology: Mapping[str, Any]
-    workload: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +179,10 @@ class System(Protocol):
     @property
     def policies(self) -> type[FrozenModel]:
         """The model of the fields that a cluster has next to `nodes` in a topology's file."""
+
+    @property
+    def client_settings(self) -> type[ClientSettings]:
+        """The model of `workload.client` in a scenario."""
 
     @property
     def packages(self) -> Sequence[str]:

@@ -8,7 +8,8 @@ from importlib import import_module
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.topology import Topology
-from brokerproof.experiment.yaml_models import suggest_name
+from brokerproof.experiment.workload import ClientSettings, Workload
+from brokerproof.experiment.yaml_models import parse, suggest_name
 from brokerproof.run.directory import Run
 from brokerproof.settings import systems_from_environment
 from brokerproof.systems.abilities import find_abilities
@@ -44,6 +45,15 @@ def load_system(name: str) -> System:
 def find_system(topology: Topology) -> System:
     """Return the system that a topology names. Raises InputError as `load_system` does."""
     return load_system(topology.system)
+
+
+def parse_client_settings(system: System, workload: Workload) -> ClientSettings:
+    """Return the workload's settings of clients as the system's model. Raises InputError, its field in the scenario."""
+    try:
+        return parse(system.client_settings, workload.client.model_dump(), file="")
+    except InputError as error:
+        field = ".".join(filter(None, ("workload.client", error.field)))
+        raise InputError(error.problem, field=field, remedy=error.remedy) from None
 
 
 def list_abilities(run: Run) -> frozenset[Ability]:

@@ -114,7 +114,7 @@ def _evaluate_messages(file: SuiteFile, library: Library, tables: JudgedTables, 
 def _evaluate_measurements(file: SuiteFile, library: Library, tables: JudgedTables, run: Run) -> SuiteJudgement:
     measurements, suites = tables.measurements, list_suites_measured(file)
     if not any(row["suite"] in suites for row in measurements):
-        return _make_no_data(file, f"`measurements` holds no row of {' or '.join(suites)}, so this suite has no measured value.")
+        return _make_no_data(file, f"`measurements` holds no row of {' or '.join(suites)}, so no value was measured.")
     answers = read_answers(file, library.validate(file, tables.select_measurements(suites)))
     tallies = collect_tallies(answers)
     doubts = list(doubt_measurements(file, tallies, measurements, run)) if len(tallies) == len(answers) else []

@@ -10,6 +10,7 @@ import psutil
 import pulsar
 import pytest
 import read_back
+from brokerproof import lifecycle
 from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError
 from brokerproof.experiment.fault import Fault, Targets
@@ -25,8 +26,7 @@ from brokerproof.systems.pulsar.metadata_store import UNDER_REPLICATION
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
-from brokerproof.systems.registry import load_system, make_clients, name_topic
-from brokerproof.warm_up import prepare
+from brokerproof.systems.registry import make_clients, name_topic
 from kazoo.client import KazooClient
 
 from .. import conftest
@@ -38,13 +38,9 @@ def publish(stretched: ConfiguredRun, count: int) -> list[Settled]:
     return conftest.publish(stretched.run, "mycluster", f"test-{count}-{time.monotonic_ns()}", count)
 
 
-def test_a_machine_is_prepared_once(stretched: ConfiguredRun) -> None:
-    warmed = load_system("pulsar").warm_up(stretched.run.scenario.version)
-    assert warmed.done()
-
+def test_a_version_is_fetched_once(stretched: ConfiguredRun) -> None:
     said: list[str] = []
-    prepare("pulsar", stretched.run.scenario.version, said.append)
-
+    lifecycle.prepare(stretched.run.scenario, stretched.run.topology, said.append)
     assert said == []
 
 

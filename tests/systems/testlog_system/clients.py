@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from brokerproof.errors import AdminError
 from brokerproof.experiment.workload import Subscription
+from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled, hash_payload
 from testlog.client import Delivery, LogCluster, LogConsumer, LogProducer, LogReader, Settlement
 
+from testlog_system.client_settings import LogClientSettings
 from testlog_system.cluster import cluster_name, cluster_of, partition_numbers
 from testlog_system.policies import parse_policies
 
@@ -20,9 +22,10 @@ class TestlogClients:
 
     def __init__(self, run: Run) -> None:
         workload = run.scenario.workload
-        self._cluster: LogCluster = cluster_of(run)
+        settings = parse(LogClientSettings, workload.client.model_dump(), file="")
+        self._cluster: LogCluster = cluster_of(run, answer_timeout_s=settings.answer_timeout_s)
         self._topic, self._numbers = workload.topic, partition_numbers(run)
-        self._timeout_s = float(workload.client.operation_timeout_s)
+        self._timeout_s = float(settings.operation_timeout_s)
         self._policies = parse_policies(run.topology.clusters[cluster_name(run)])
 
     def producer(self, name: str) -> TestlogProducer:

@@ -14,6 +14,7 @@ from brokerproof.systems.clients import Clients
 from brokerproof.systems.protocols import RoleTraits
 
 from testlog_system.administration import TestlogAdministration
+from testlog_system.client_settings import LogClientSettings
 from testlog_system.clients import TestlogClients
 from testlog_system.cluster import ROLE
 from testlog_system.observation import TestlogObservation
@@ -28,6 +29,7 @@ class Testlog:
     roles: Mapping[str, RoleTraits] = {ROLE: RoleTraits(serves=True, stores=True)}
     declared_abilities = frozenset({Ability.POSITIONS})
     policies = ServerPolicies
+    client_settings = LogClientSettings
     packages: Sequence[str] = ()
     default_version = "1"
     provisioning = TestlogProvisioning
@@ -52,13 +54,7 @@ class Testlog:
         return topology.model_copy(update={"clusters": clusters})
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
-        """A subscription has one consumer, and a batch may hold any keys."""
-        if scenario.workload.client.batch_by_key:
-            raise InputError(
-                "a batch of the log server's clients may hold any keys",
-                field="workload.client.batch_by_key",
-                remedy="leave it out",
-            )
+        """A subscription has one consumer."""
         for number, subscription in enumerate(scenario.workload.subscriptions):
             if subscription.consumers > 1:
                 raise InputError(

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 import write_scenarios
+import yaml
 from brokerproof.checks import load_scenario
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.faults.registry import FAULT_KINDS
+from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from scenario_generator import QUICK, SLOW, GeneratedScenario, generate_scenario, list_fields
+from testlog_system.client_settings import LogClientSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 # A system whose faults are those of nodes; and one with everything, on topologies with links and without.
@@ -36,6 +39,11 @@ def generate(
     pace = QUICK if on is TESTLOG else SLOW
     made = [generate_scenario(seed, topologies, directories, directory, pace=pace, written=WRITTEN) for seed in seeds]
     return [(one, load_scenario(directory / f"{one.name}.yaml", directories)[0]) for one in made]
+
+
+def list_client_settings(made: list[tuple[GeneratedScenario, Scenario]]) -> set[str]:
+    """The settings of clients in the files. A loaded scenario has every setting."""
+    return set().union(*(yaml.safe_load(one.text)["workload"].get("client", {}) for one, _ in made))
 
 
 @pytest.mark.parametrize("on", [TESTLOG, PULSAR], ids=["testlog", "pulsar"])
@@ -64,12 +72,12 @@ def test_a_small_system_gets_every_kind_of_fault_of_nodes_and_every_way_to_choos
     fields = set().union(*(list_fields(scenario) for _, scenario in made))
     assert fields >= {
         "overrides", "guarantee", "tighten", "loosen", "workload.partitions", "workload.produce_on", "destroyed",
-        "workload.client.max_pending", "workload.client.send_timeout_s", "workload.client.batching_delay_ms",
         "workload.subscriptions.type", "workload.subscriptions.cluster", "faults.when.unhealthy", "faults.heal_at_s",
         "faults.permanent", "bounds", "owner.steady", "owner.recovery", "settle_s", "tags",
         "late_after_s",
         "regression.tolerance", "regression.window", "regression.tolerances",
     }  # fmt: skip
+    assert list_client_settings(made) == set(LogClientSettings.model_fields)
     workloads = [scenario.workload for _, scenario in made]
     assert min(one.rate for one in workloads) < 60 < 490 < max(one.rate for one in workloads)
     assert {len(one.subscriptions) for one in workloads} == {0, 1, 2, 3}
@@ -89,8 +97,9 @@ def test_a_large_system_gets_every_kind_of_fault_and_several_clusters(tmp_path: 
     assert fields >= {
         "faults.link.delay_ms", "faults.link.bandwidth_mbit", "faults.link.direction", "faults.link.regions",
         "faults.when.rereplicated", "workload.region", "workload.subscriptions.region",
-        "workload.subscriptions.consumers", "workload.subscriptions.moves.to", "workload.client.batch_by_key",
+        "workload.subscriptions.consumers", "workload.subscriptions.moves.to",
     }  # fmt: skip
+    assert list_client_settings(made) == set(PulsarClientSettings.model_fields)
     assert {len(scenario.workload.produce_on) for _, scenario in made} >= {0, 1, 2}
 
 

@@ -89,8 +89,7 @@ def test_an_anomaly_that_complete_evidence_proves_stays_failed_though_a_step_bro
     verdict, why = conclude(counts(), BROKEN_STEP.problems, suites, BROKEN_STEP)
     assert verdict is Verdict.FAILED
     assert why == (
-        "completeness: 3 are; uniqueness: 3 are; ordering: 3 are; "
-        "also not known: step break_it failed: KeyError: 'x'."
+        "completeness: 3 are; uniqueness: 3 are; ordering: 3 are; also not known: step break_it failed: KeyError: 'x'."
     )
 
 

@@ -81,7 +81,7 @@ def _describe_deliveries(events: Sequence[Event], judged: JudgedMessage | None, 
         return [f"`{subscription}`" + (f" in {cluster}" if has_clusters else "") for cluster, subscription in places]
 
     if not found:
-        return "whether it was delivered is not known" if doubtful else "delivered to no subscription"
+        return "whether it was delivered is not known" if doubtful else "not delivered"
     return f"delivered {_list_places(name(found), name(due), 'to', doubtful)}"
 
 

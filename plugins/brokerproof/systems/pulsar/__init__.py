@@ -1,4 +1,4 @@
-"""Apache Pulsar: its distribution, nodes, configuration, policies, administration and clients.
+"""Apache Pulsar: its releases, nodes, configuration, policies, administration and clients.
 
 Only `systems.registry` may import this package.
 """

@@ -10,12 +10,14 @@ from pulsar import MessageId
 
 from brokerproof.experiment.guarantees import SubscriptionType
 from brokerproof.experiment.topology import name_clients_place
-from brokerproof.experiment.workload import Client, Subscription
+from brokerproof.experiment.workload import Subscription
+from brokerproof.experiment.yaml_models import parse
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled, hash_payload
 from brokerproof.systems.pulsar import topic
 from brokerproof.systems.pulsar.addressing import Addressing, name_listener
+from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.roles import Role
 
 # Properties of each message. They identify it even if its payload is corrupted. The home is the cluster that it was
@@ -44,7 +46,7 @@ class PulsarClients:
     def __init__(self, run: Run, cluster: str, region: str | None = None) -> None:
         self._cluster = cluster
         self._topic = topic.make_full_name(run.scenario.workload)
-        self._settings = run.scenario.workload.client
+        self._settings = parse(PulsarClientSettings, run.scenario.workload.client.model_dump(), file="")
         addressing = Addressing.from_run(run)
         brokers = run.topology.clusters[cluster].names(role=Role.BROKER)
         self._client = pulsar.Client(
@@ -90,7 +92,7 @@ class PulsarClients:
         self._client.close()
 
 
-def make_producer_settings(client: Client) -> dict[str, Any]:
+def make_producer_settings(client: PulsarClientSettings) -> dict[str, Any]:
     """Return the arguments of `create_producer`, except the topic and the producer's name."""
     return {
         "send_timeout_millis": int(client.send_timeout_s * 1000),

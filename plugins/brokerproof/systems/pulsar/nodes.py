@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -11,6 +10,8 @@ from typing import TypedDict
 from brokerproof.experiment.topology import Cluster, Node, Topology
 from brokerproof.machine.disk_space import FULL_SHARE
 from brokerproof.runtimes.protocols import NodeSpec, Program
+from brokerproof.systems.jvm.java_command import BESIDE_HEAP_MB, fill_properties, make_java_command, make_java_files
+from brokerproof.systems.jvm.software import Software
 from brokerproof.systems.pulsar import ensemble, metadata_store
 from brokerproof.systems.pulsar.addressing import (
     BOOKIE_HTTP_PORT,
@@ -25,7 +26,6 @@ from brokerproof.systems.pulsar.addressing import (
 )
 from brokerproof.systems.pulsar.policies import BookiePlacement, RepairPlacement, parse_policies
 from brokerproof.systems.pulsar.roles import Role
-from brokerproof.systems.pulsar.software import Software
 
 _REGION_AWARE = "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy"
 
@@ -40,14 +40,9 @@ _OPENS = (
     "jdk.management/com.sun.management.internal",
 )
 _JVM = (
-    "-Djava.net.preferIPv4Stack=true",
     "-Djute.maxbuffer=10485760",
     "-Dzookeeper.clientTcpKeepAlive=true",
     "-Dio.netty.tryReflectionSetAccessible=true",
-    "-Dlog4j2.is.webapp=false",
-    "-Dlog4j.configurationFile={node}/conf/log4j2.yaml",
-    # RocksDB and Netty unpack libraries there. A node that is killed cannot remove them.
-    "-Djava.io.tmpdir={node}/tmp",
     "--enable-native-access=ALL-UNNAMED",
     *(part for module in _OPENS for part in ("--add-opens", f"{module}=ALL-UNNAMED")),
 )
@@ -55,15 +50,6 @@ _METADATA_DRIVERS = (
     "-Dbookkeeper.metadata.bookie.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver",
     "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
 )
-# Serial garbage collection and one compiler thread, because nine JVMs share two cores.
-_SMALL = (
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:CICompilerCount=1",
-    "-Xss512k",
-    "-XX:+ExitOnOutOfMemoryError",
-)
-
 _HEALTH: Mapping[str, str] = {
     Role.METADATA: f"http://{{}}:{METADATA_ADMIN_PORT}/commands/ruok",
     Role.BOOKIE: f"http://{{}}:{BOOKIE_HTTP_PORT}/api/v1/bookie/is_ready",
@@ -77,24 +63,6 @@ _METRICS_PORTS: Mapping[str, int] = {
     Role.BOOKIE: BOOKIE_HTTP_PORT,
     Role.BROKER: BROKER_HTTP_PORT,
 }
-
-# A JVM's memory outside its heap and its direct memory, in MiB: classes, code, threads, and a bookie's RocksDB.
-_BESIDE_HEAP_MB = 512
-
-_LOG4J = """\
-Configuration:
-  status: ERROR
-  Appenders:
-    Console:
-      name: Console
-      target: SYSTEM_OUT
-      PatternLayout:
-        Pattern: "%d{ISO8601_OFFSET_DATE_TIME_HHMM} [%t] %-5level %logger{36} - %msg%n"
-  Loggers:
-    Root:
-      level: info
-      AppenderRef: {ref: Console}
-"""
 
 
 class _Watch(TypedDict):
@@ -167,13 +135,12 @@ def make_initialization(layout: Layout, cluster_name: str) -> Program:
         *("--web-service-url", layout.addressing.join_web_urls(cluster_name)),
         *("--broker-service-url", layout.service_url(cluster)),
     )
-    # The program is not a node, so its hosts file has no names of nodes.
-    files = {"conf/hosts": "127.0.0.1 localhost\n", "conf/log4j2.yaml": "Configuration:\n  status: ERROR\n"}
     return Program(
         purpose=f"writing the metadata of cluster {cluster_name}",
         image=layout.software.image,
         command=command,
-        files=files,
+        # The program is not a node, so its hosts file has no names of nodes.
+        files=make_java_files(None, {}),
     )
 
 
@@ -359,44 +326,24 @@ def _watch(role: str, address: str, heap_mb: int, *, direct_mb: int) -> _Watch:
     return {
         "health": ("curl", "--fail", "--silent", "--show-error", _READY[role].format(address)),
         "health_source": _HEALTH[role].format(address),
-        "memory_mb": heap_mb + direct_mb + _BESIDE_HEAP_MB,
+        "memory_mb": heap_mb + direct_mb + BESIDE_HEAP_MB,
         "metrics": (_METRICS_PORTS[role], "/metrics"),
     }
 
 
 def _make_java_command(layout: Layout, role: Role, *, heap_mb: int, direct_mb: int = 64) -> tuple[str, ...]:
     """Return the command of a JVM with the class data of a role; its main class follows."""
-    return (
-        layout.software.java,
-        *layout.software.list_class_data_options(role, layout.topology.heap_mb[role]),
-        f"-Xmx{heap_mb}m",
-        f"-XX:MaxDirectMemorySize={direct_mb}m",
-        *_SMALL,
-        *_JVM,
-        # A broker looks up its own region by its local host name. This file maps that name to the node's address.
-        "-Djdk.net.hosts.file={node}/conf/hosts",
-        *("-cp", layout.software.classpath),
+    return make_java_command(
+        layout.software,
+        heap_mb=heap_mb,
+        direct_mb=direct_mb,
+        class_data=layout.software.list_class_data_options(role, layout.topology.heap_mb[role]),
+        options=_JVM,
     )
 
 
 def _make_files(layout: Layout, node: str, name: str, settings: Mapping[str, object]) -> dict[str, str]:
-    hosts = {"localhost": "127.0.0.1", **layout.addressing.map_hosts(node)}
     return {
-        f"conf/{name}": fill_configuration(layout.software.read_shipped(name), settings),
-        # The name of the node's address is looked up too. The first one found must be the machine's host name.
-        "conf/hosts": f"{layout.addresses[node]} {{host}}\n"
-        + "".join(f"{address} {host}\n" for host, address in hosts.items()),
-        "conf/log4j2.yaml": _LOG4J,
+        f"conf/{name}": fill_properties(layout.software.read_shipped(name), settings),
+        **make_java_files(layout.addresses[node], layout.addressing.map_hosts(node)),
     }
-
-
-def fill_configuration(shipped: str, settings: Mapping[str, object]) -> str:
-    """Return a shipped `key=value` file with these settings. Keys that it lacks or comments out are appended."""
-    unwritten = dict(settings)
-
-    def replace(match: re.Match[str]) -> str:
-        key = match[1]
-        return f"{key}={unwritten.pop(key)}" if key in unwritten else match[0]
-
-    text = re.sub(r"^([A-Za-z][\w.]*)=.*$", replace, shipped, flags=re.MULTILINE)
-    return text + "".join(f"\n{key}={value}" for key, value in unwritten.items()) + "\n"

@@ -12,12 +12,13 @@ from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.runtimes.registry import make_runtime
+from brokerproof.systems.jvm.software import ImageSoftware, LocalSoftware
 from brokerproof.systems.pulsar import metadata_store, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.admin import parse_json, parse_text, request
 from brokerproof.systems.pulsar.answers import COMMAND_DONE, HEALTHY
 from brokerproof.systems.pulsar.roles import Role
-from brokerproof.systems.pulsar.software import ImageSoftware, LocalSoftware, provide_software
+from brokerproof.systems.pulsar.software import provide_software
 
 
 class PulsarProvisioning:

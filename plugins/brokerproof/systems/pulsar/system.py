@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
@@ -13,16 +13,16 @@ from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.machine.finding import Finding
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Clients
-from brokerproof.systems.protocols import RoleTraits, WarmUp
-from brokerproof.systems.pulsar import topology_rules, warm_up
+from brokerproof.systems.protocols import RoleTraits
+from brokerproof.systems.pulsar import topology_rules
 from brokerproof.systems.pulsar.administration import PulsarAdministration
-from brokerproof.systems.pulsar.distribution import CHECKSUMS, examine, provide_distribution
+from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.policies import ClusterPolicies, parse_policies
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 from brokerproof.systems.pulsar.replication import list_clusters_reached
 from brokerproof.systems.pulsar.roles import TRAITS
-from brokerproof.systems.pulsar.software import name_image
+from brokerproof.systems.pulsar.software import CHECKSUMS, find_distribution, name_image
 from brokerproof.systems.pulsar.topic import make_full_name, parse_namespace
 
 
@@ -42,6 +42,7 @@ class Pulsar:
         }
     )
     policies = ClusterPolicies
+    client_settings = PulsarClientSettings
     packages = ("pulsar-client",)
     default_version = "4.0.8"
     provisioning = PulsarProvisioning
@@ -74,17 +75,11 @@ class Pulsar:
     def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         return list_clusters_reached(topology, home, parse_namespace(topic))
 
-    def warm_up(self, version: str) -> WarmUp:
-        """Return the warm-up: a cluster with one node of each role, from which Java learns its classes."""
-        return WarmUp(
-            fetch=lambda: provide_distribution(version),
-            done=lambda: warm_up.is_warm(version),
-            topology=warm_up.TOPOLOGY,
-            workload={"namespace": warm_up.NAMESPACE},
-        )
+    def fetch(self, version: str, say: Callable[[str], None]) -> None:
+        find_distribution(version).fetch(say)
 
     def examine(self, version: str) -> list[Finding]:
-        return [examine(version)]
+        return [find_distribution(version).examine()]
 
     def list_images(self, version: str) -> list[str]:
         return [name_image(version)]

@@ -110,7 +110,7 @@ def test_a_message_that_was_lost(tmp_path: Path) -> None:
 
     life = read_message_life(run, "p1", 1)
 
-    assert life.sentence.endswith(", was found in no log, delivered to no subscription; judging found `lost` (illegal).")
+    assert life.sentence.endswith(", was found in no log, not delivered; judging found `lost` (illegal).")
     assert kinds(life) == ["sent", "settled"]
     assert life.judged is not None
     (found,) = life.judged.anomalies
@@ -212,7 +212,7 @@ def test_a_message_that_failed_is_said_to_have_failed(tmp_path: Path) -> None:
     run = judge_well(history.write(tmp_path / "run"), places=log_and_audit(copies=0, deliveries=0))
 
     assert read_message_life(run, "p1", 1).sentence == (
-        "p1/1 failed for certain (message too big), was found in no log, delivered to no subscription; nothing is wrong with it."
+        "p1/1 failed for certain (message too big), was found in no log, not delivered; nothing is wrong with it."
     )
 
 
@@ -229,7 +229,7 @@ def test_a_message_that_was_not_sent_has_no_attempt(tmp_path: Path) -> None:
     assert kinds(life) == ["settled"]
     assert life.sentence == (
         "p1/1 was not sent, because too many messages had no answer until the end of the load, was found in no log, "
-        "delivered to no subscription; nothing is wrong with it."
+        "not delivered; nothing is wrong with it."
     )
     (row,) = tabulate_events(life).rows
     assert (row.event, row.time, row.details) == (
@@ -249,7 +249,7 @@ def test_what_nobody_published_has_a_life_too(tmp_path: Path) -> None:
     life = read_message_life(run, "ghost", 7)
 
     assert life.sentence == (
-        "ghost/7 was never published, stored once in main, delivered to no subscription; judging found `phantom` (illegal)."
+        "ghost/7 was never published, stored once in main, not delivered; judging found `phantom` (illegal)."
     )
     assert [event.payload_matches for event in of_kind(life, Stored)] == [None]
 
@@ -351,7 +351,7 @@ def test_a_message_that_waits_to_be_sent_is_alive(tmp_path: Path) -> None:
     [
         ("publishes", "load", "was never published"),
         ("stored", "read_back", "was found in no log"),
-        ("deliveries", "consume", "delivered to no subscription"),
+        ("deliveries", "consume", "not delivered"),
         ("faults", "break_it", "nothing is wrong"),
     ],
 )

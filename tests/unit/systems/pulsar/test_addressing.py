@@ -11,9 +11,9 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.machine.disk_space import FULL_SHARE
 from brokerproof.network import Plan, make_shapes
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
+from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.pulsar import nodes
 from brokerproof.systems.pulsar.addressing import Addressing
-from brokerproof.systems.pulsar.software import ImageSoftware
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
 
@@ -114,7 +114,7 @@ def test_more_viewers_than_addresses_is_reported(wan: Addressing) -> None:
 
 
 def layout_of(addressing: Addressing) -> nodes.Layout:
-    return nodes.Layout(software=ImageSoftware("4.0.8", lambda image, path: ""), addressing=addressing)
+    return nodes.Layout(software=ImageSoftware("image", "/pulsar", lambda image, path: ""), addressing=addressing)
 
 
 def test_every_node_knows_where_to_find_the_others(wan: Addressing) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pulsar
 import pytest
 from brokerproof.clock import wait_until
-from brokerproof.experiment.workload import Client
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.client import PulsarProducer, make_producer_settings
+from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 
 from .accepting_broker import LEDGER, AcceptingBroker
 
@@ -25,7 +25,7 @@ def broker() -> Iterator[AcceptingBroker]:
         broker.shutdown()
 
 
-def publish(broker: AcceptingBroker, settings: Client) -> list[Settled]:
+def publish(broker: AcceptingBroker, settings: PulsarClientSettings) -> list[Settled]:
     """Publish messages of several keys in turn; the results, by the messages' order."""
     client = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     producer = PulsarProducer(
@@ -41,12 +41,14 @@ def publish(broker: AcceptingBroker, settings: Client) -> list[Settled]:
 
 
 def test_a_batch_mixes_keys_by_default(broker: AcceptingBroker) -> None:
-    publish(broker, Client(batching_delay_ms=500, batching_messages=MESSAGES))
+    publish(broker, PulsarClientSettings(batching_delay_ms=500, batching_messages=MESSAGES))
     assert broker.entries == [[*KEYS] * 4]
 
 
 def test_a_batch_by_key_holds_one_key_and_every_ack_names_the_place_in_its_batch(broker: AcceptingBroker) -> None:
-    results = publish(broker, Client(batching_delay_ms=500, batching_messages=MESSAGES, batch_by_key=True))
+    results = publish(
+        broker, PulsarClientSettings(batching_delay_ms=500, batching_messages=MESSAGES, batch_by_key=True)
+    )
     assert broker.entries == [[key] * 4 for key in KEYS]
     assert {each.outcome for each in results} == {AttemptOutcome.ACKED}
     assert [each.position for each in results] == [
@@ -56,8 +58,8 @@ def test_a_batch_by_key_holds_one_key_and_every_ack_names_the_place_in_its_batch
 
 @pytest.mark.parametrize("settings", [{"batching_delay_ms": 0}, {"batching_messages": 1}], ids=str)
 def test_a_client_without_batches_sends_every_message_alone(broker: AcceptingBroker, settings: dict[str, int]) -> None:
-    assert not Client(**settings).batches
-    assert not make_producer_settings(Client(**settings))["batching_enabled"]
+    assert not PulsarClientSettings(**settings).batches
+    assert not make_producer_settings(PulsarClientSettings(**settings))["batching_enabled"]
     client = pulsar.Client(broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-    client.create_producer("orders", producer_name="p", **make_producer_settings(Client(**settings)))
+    client.create_producer("orders", producer_name="p", **make_producer_settings(PulsarClientSettings(**settings)))
     client.close()

@@ -13,12 +13,12 @@ from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import assign_addresses
 from brokerproof.systems.clients import Position
+from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.protocols import TopicLog
 from brokerproof.systems.pulsar import client, configuration, nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation
-from brokerproof.systems.pulsar.software import ImageSoftware
 from pydantic import TypeAdapter
 
 ROOT = Path(__file__).parents[4]
@@ -247,7 +247,7 @@ def test_only_the_topic_of_the_cluster_named_is_closed(run: Run) -> None:
 def layout(topology_name: str) -> nodes.Layout:
     topology = load_topology(topology_name, ROOT / "topologies")
     return nodes.Layout(
-        software=ImageSoftware("4.0.8", lambda image, path: ""),
+        software=ImageSoftware("image", "/pulsar", lambda image, path: ""),
         addressing=Addressing(topology=topology, addresses=assign_addresses(topology, 0), views={}),
     )
 

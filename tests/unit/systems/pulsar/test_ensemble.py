@@ -19,12 +19,12 @@ from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec
+from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.protocols import Coordinators
 from brokerproof.systems.pulsar import nodes
 from brokerproof.systems.pulsar.addressing import Addressing
 from brokerproof.systems.pulsar.answers import SESSIONS
 from brokerproof.systems.pulsar.observation import PulsarObservation
-from brokerproof.systems.pulsar.software import ImageSoftware
 
 ROOT = Path(__file__).parents[4]
 TOPOLOGIES = ROOT / "topologies"
@@ -34,7 +34,7 @@ NOT_SERVING = {"command": "leader", "error": "This ZooKeeper instance is not cur
 
 def layout_of(topology: Topology, slot: int = 0) -> nodes.Layout:
     return nodes.Layout(
-        software=ImageSoftware("4.0.8", lambda image, path: ""),
+        software=ImageSoftware("image", "/pulsar", lambda image, path: ""),
         addressing=Addressing(
             topology=topology, addresses=assign_addresses(topology, slot), views=assign_views(topology, slot)
         ),

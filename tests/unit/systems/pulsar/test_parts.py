@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import re
 import threading
@@ -14,16 +13,16 @@ from typing import Any
 
 import pytest
 from brokerproof.checks import load_scenario, load_topology
-from brokerproof.errors import AdminError, InputError, MachineError
+from brokerproof.errors import AdminError, InputError
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.addresses import assign_addresses
-from brokerproof.systems.pulsar import configuration, distribution
+from brokerproof.systems.pulsar import configuration
 from brokerproof.systems.pulsar.answers import SETTINGS
 from brokerproof.systems.pulsar.bookie_metrics import parse_bookie_counters
-from brokerproof.systems.pulsar.nodes import fill_configuration
 from brokerproof.systems.pulsar.observation import PulsarObservation
+from brokerproof.systems.pulsar.software import find_distribution
 from pydantic import TypeAdapter
 
 TOPOLOGIES = Path(__file__).parents[4] / "topologies"
@@ -159,13 +158,6 @@ def test_those_beside_the_metadata_store_are_asked_first(tmp_path: Path, store: 
     assert len(brokers) == 4
 
 
-def test_shipped_configuration_is_replaced_key_by_key() -> None:
-    shipped = "# a comment\na=1\n# b=2\nb.c=\n"
-    text = fill_configuration(shipped, {"a": 5, "b.c": "x", "new": True})
-    assert text.splitlines()[:4] == ["# a comment", "a=5", "# b=2", "b.c=x"]
-    assert "new=True" in text.splitlines()
-
-
 def test_a_bookies_counters_are_read_from_its_metrics() -> None:
     page = (
         'bookie_WRITE_BYTES 18937\nbookie_READ_BYTES{x="y"} 5.95E2\nbookie_READ_BYTES_total 7\njournal_WRITE_BYTES 9\n'
@@ -190,21 +182,6 @@ def test_a_page_without_a_bookies_counters_is_no_count(page: str, why: str) -> N
         parse_bookie_counters(page)
 
 
-def test_a_corrupt_download_is_reported_and_removed(tmp_path: Path) -> None:
-    archive = tmp_path / "x.tar.gz"
-    archive.write_bytes(b"half of it")
-    with pytest.raises(MachineError, match="corrupt or not the pinned release: 10 bytes"):
-        distribution.verify_checksum(archive, "ab" * 64)
-    assert not archive.exists()
-
-
-def test_a_whole_download_is_accepted(tmp_path: Path) -> None:
-    archive = tmp_path / "x.tar.gz"
-    archive.write_bytes(b"all of it")
-    distribution.verify_checksum(archive, hashlib.sha512(b"all of it").hexdigest())
-    assert archive.exists()
-
-
 def test_a_version_without_a_checksum_is_refused() -> None:
     with pytest.raises(InputError, match="no checksum of Pulsar 9"):
-        distribution.provide_distribution("9.9.9")
+        find_distribution("9.9.9")

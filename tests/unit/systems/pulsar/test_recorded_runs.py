@@ -12,8 +12,6 @@ from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.registry import name_topic
 
 RECORDED = Path(__file__).parent / "recorded_runs"
-# What clients can be told since then, with the values that mean what they did then.
-LATER_CLIENT_SETTINGS = {"batch_by_key": False}
 # The rule for regressions was the same for every scenario, and what is loosened was a list of names.
 LATER_SCENARIO_FIELDS = {
     "late_after_s": 1.0,
@@ -34,7 +32,6 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
 
 def test_its_scenario_and_topology_are_what_they_were(run: Run) -> None:
     recorded = json.loads(run.read_text("run.json"))
-    recorded["scenario"]["workload"]["client"] |= LATER_CLIENT_SETTINGS
     recorded["scenario"] |= LATER_SCENARIO_FIELDS
     recorded["topology"] |= LATER_TOPOLOGY_FIELDS
     clusters = recorded["topology"]["clusters"].values()

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from brokerproof.errors import MachineError
 from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.pulsar.roles import Role
-from brokerproof.systems.pulsar.software import ImageSoftware, provide_software
+from brokerproof.systems.pulsar.software import provide_software
 
 
 class Images(ProcessRuntime):

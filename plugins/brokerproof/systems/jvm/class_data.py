@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 _DUMP_TIMEOUT_S = 120.0
 
 
-def archive(role: str, *, java: Path, version: str, heap_mb: int) -> Path:
-    """Return the path of a role's archive, which need not exist."""
+def archive(name: str, *, java: Path, heap_mb: int) -> Path:
+    """Return the path of an archive, which need not exist. `name` says the system, its version and the role."""
     identity = f"{java.resolve()}|{(java.parents[1] / 'release').read_text(encoding='utf-8')}|{heap_mb}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    return locate_cache() / "class-data" / f"pulsar-{version}-{role}-{digest}.jsa"
+    return locate_cache() / "class-data" / f"{name}-{digest}.jsa"
 
 
 def dump(path: Path, *, java: Path, pid: int, timeout_s: float = _DUMP_TIMEOUT_S) -> bool:

@@ -1,0 +1,83 @@
+"""The command of a node's JVM, the files that the command names, and the form of Java's configuration files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from brokerproof.systems.jvm.software import Software
+
+# A JVM's memory outside its heap and its direct memory, in MiB: classes, code, threads and native libraries.
+BESIDE_HEAP_MB = 512
+
+# Serial garbage collection and one compiler thread, because nine JVMs share two cores.
+_SMALL = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:CICompilerCount=1",
+    "-Xss512k",
+    "-XX:+ExitOnOutOfMemoryError",
+)
+
+_LOG4J = """\
+Configuration:
+  status: ERROR
+  Appenders:
+    Console:
+      name: Console
+      target: SYSTEM_OUT
+      PatternLayout:
+        Pattern: "%d{ISO8601_OFFSET_DATE_TIME_HHMM} [%t] %-5level %logger{36} - %msg%n"
+  Loggers:
+    Root:
+      level: info
+      AppenderRef: {ref: Console}
+"""
+_LOG4J_ERRORS = "Configuration:\n  status: ERROR\n"
+
+
+def make_java_command(
+    software: Software, *, heap_mb: int, direct_mb: int, class_data: tuple[str, ...], options: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the command of a JVM with these options; its main class follows. The JVM reads `make_java_files`."""
+    return (
+        software.java,
+        *class_data,
+        f"-Xmx{heap_mb}m",
+        f"-XX:MaxDirectMemorySize={direct_mb}m",
+        *_SMALL,
+        "-Djava.net.preferIPv4Stack=true",
+        "-Dlog4j2.is.webapp=false",
+        "-Dlog4j.configurationFile={node}/conf/log4j2.yaml",
+        # RocksDB and Netty unpack libraries there. A node that is killed cannot remove them.
+        "-Djava.io.tmpdir={node}/tmp",
+        # It maps the local host name to the node's address, for nodes that look up their own place by that name.
+        "-Djdk.net.hosts.file={node}/conf/hosts",
+        *options,
+        *("-cp", software.classpath),
+    )
+
+
+def make_java_files(address: str | None, hosts: Mapping[str, str]) -> dict[str, str]:
+    """Return {path: text} of the hosts file and the log's configuration that `make_java_command` names.
+
+    `hosts` is {host: address}. `address` is a node's own; None for a program, which only logs errors.
+    """
+    known = {"localhost": "127.0.0.1", **hosts}
+    lines = [f"{each} {host}\n" for host, each in known.items()]
+    if address is not None:
+        # The name of the node's address is looked up too. The first one found must be the machine's host name.
+        lines.insert(0, f"{address} {{host}}\n")
+    return {"conf/hosts": "".join(lines), "conf/log4j2.yaml": _LOG4J_ERRORS if address is None else _LOG4J}
+
+
+def fill_properties(shipped: str, settings: Mapping[str, object]) -> str:
+    """Return a shipped `key=value` file with these settings. Keys that it lacks or comments out are appended."""
+    unwritten = dict(settings)
+
+    def replace(match: re.Match[str]) -> str:
+        key = match[1]
+        return f"{key}={unwritten.pop(key)}" if key in unwritten else match[0]
+
+    text = re.sub(r"^([A-Za-z][\w.]*)=.*$", replace, shipped, flags=re.MULTILINE)
+    return text + "".join(f"\n{key}={value}" for key, value in unwritten.items()) + "\n"

@@ -1,0 +1,120 @@
+"""The programs of a node: a distribution unpacked on this machine, or an official image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from brokerproof.machine.java import find_java_home
+from brokerproof.runtimes.protocols import RunsImages, Runtime
+from brokerproof.systems.jvm import class_data
+from brokerproof.systems.jvm.distribution import Distribution
+
+
+class Software(Protocol):
+    """The programs and shipped files that a node is started from."""
+
+    @property
+    def java(self) -> str:
+        """The program that starts a JVM."""
+
+    @property
+    def classpath(self) -> str:
+        """The class path: a wildcard for every jar."""
+
+    @property
+    def image(self) -> str:
+        """The image that holds them; empty if they are on this machine."""
+
+    def read_shipped(self, name: str) -> str:
+        """Return the text of a file in conf/, as shipped."""
+
+    def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
+        """Return the JVM's options for the class data archive of a role whose nodes have this heap, if there is one."""
+
+
+@dataclass(frozen=True)
+class LocalSoftware:
+    """A distribution in the cache, and the Java of the locked requirements."""
+
+    distribution: Distribution
+
+    @property
+    def java(self) -> str:
+        return str(find_java_home() / "bin" / "java")
+
+    @property
+    def classpath(self) -> str:
+        return self.distribution.classpath
+
+    @property
+    def image(self) -> str:
+        return ""
+
+    def read_shipped(self, name: str) -> str:
+        return self.distribution.read_shipped(name)
+
+    def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
+        """Return the option for the role's archive, if there is one. A JVM with another heap size can use it too."""
+        archive = self.find_archive(role, heap_mb)
+        return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
+
+    def learn(self, role: str, heap_mb: int, pid: int) -> None:
+        """Make the archive of a role from a running node, if the role has none yet."""
+        archive = self.find_archive(role, heap_mb)
+        if not archive.exists():
+            class_data.dump(archive, java=Path(self.java), pid=pid)
+
+    def find_archive(self, role: str, heap_mb: int) -> Path:
+        """Return the path of a role's archive, which need not exist."""
+        name = f"{self.distribution.system}-{self.distribution.version}-{role}"
+        return class_data.archive(name, java=Path(self.java), heap_mb=heap_mb)
+
+
+@dataclass(frozen=True)
+class ImageSoftware:
+    """An official image."""
+
+    image: str
+    # The distribution's directory in the image.
+    home: str
+    # The function (image, path) -> text of the file at this path in the image.
+    read: Callable[[str, str], str]
+
+    @property
+    def java(self) -> str:
+        """The program that starts a JVM; it is on the image's PATH."""
+        return "java"
+
+    @property
+    def classpath(self) -> str:
+        return f"{self.home}/lib/*"
+
+    def read_shipped(self, name: str) -> str:
+        if name not in self._shipped:
+            self._shipped[name] = self.read(self.image, f"{self.home}/conf/{name}")
+        return self._shipped[name]
+
+    @cached_property
+    def _shipped(self) -> dict[str, str]:
+        return {}
+
+    def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
+        """Return no options, because containers have no archive: it fits only one Java and one distribution."""
+        return ()
+
+
+def provide_software(
+    distribution: Distribution, *, image: str, home_in_image: str, runtime: Runtime
+) -> LocalSoftware | ImageSoftware:
+    """Return the programs of a runtime's nodes: the image, or the distribution, fetched if the cache lacks it.
+
+    Raises MachineError if it cannot be fetched.
+    """
+    if isinstance(runtime, RunsImages):
+        return ImageSoftware(image, home_in_image, runtime.read_image_file)
+    distribution.fetch()
+    return LocalSoftware(distribution)

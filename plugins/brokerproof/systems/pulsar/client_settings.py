@@ -1,0 +1,34 @@
+"""The settings of Pulsar's clients: the fields of `workload.client` in a scenario of Pulsar."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from brokerproof.experiment.workload import ClientSettings
+
+
+class PulsarClientSettings(ClientSettings):
+    """Settings of Pulsar's client that decide how it behaves when something fails."""
+
+    send_timeout_s: float = Field(
+        0, ge=0, description="the client gives an unanswered message up after this time; 0: never"
+    )
+    connection_timeout_s: float = Field(10, gt=0)
+    batching_delay_ms: int = Field(5, ge=0, description="longest wait for a batch to fill; 0: no batches")
+    batching_messages: int = Field(100, ge=1)
+    batch_by_key: bool = Field(
+        False,
+        description="each batch holds messages of one key, as a subscription that shares by key needs it; "
+        "batches fill more slowly then",
+    )
+    receiver_queue: int = Field(1000, ge=1, description="messages that a consumer fetches in advance")
+
+    @property
+    def batches(self) -> bool:
+        return self.batching_delay_ms > 0 and self.batching_messages > 1
+
+    @property
+    def mixed_keys_remedy(self) -> str | None:
+        if not self.batches or self.batch_by_key:
+            return None
+        return "set workload.client.batch_by_key to true, or workload.client.batching_delay_ms to 0"

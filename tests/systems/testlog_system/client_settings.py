@@ -1,0 +1,12 @@
+"""What a scenario may say about the clients of the log server."""
+
+from __future__ import annotations
+
+from brokerproof.experiment.workload import ClientSettings
+from pydantic import Field
+
+
+class LogClientSettings(ClientSettings):
+    """Settings of the log server's client."""
+
+    answer_timeout_s: float = Field(2, gt=0, description="a node that owes an answer for this time counts as gone")
