@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -30,23 +30,25 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@dataclass(frozen=True, kw_only=True)
 class ServerAtHand(Distribution):
     """Its archive does not come from the network."""
 
+    archive: Path
+
     def _download(self, repository: Path) -> Path:
-        (repository / "server-1.0" / "conf").mkdir(parents=True)
-        (repository / "server-1.0" / "conf" / "server.properties").write_text("a=1\n")
-        archive = repository / "server-1.0-bin.tar"
-        with tarfile.open(archive, "w") as tar:
-            # The checksum must not depend on the time.
-            tar.add(repository / "server-1.0", "server-1.0", filter=lambda each: each.replace(mtime=0, uid=0, gid=0))
-        return archive
+        return self.archive
 
 
 def make_server_at_hand(tmp_path: Path) -> ServerAtHand:
-    server = ServerAtHand(**vars(SERVER))
-    archive = server._download(tmp_path / "elsewhere")
-    return replace(server, sha512=hashlib.sha512(archive.read_bytes()).hexdigest())
+    shipped = tmp_path / "elsewhere" / "conf" / "server.properties"
+    shipped.parent.mkdir(parents=True)
+    shipped.write_text("a=1\n")
+    archive = tmp_path / "server-1.0-bin.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(tmp_path / "elsewhere", "server-1.0")
+    content = vars(SERVER) | {"sha512": hashlib.sha512(archive.read_bytes()).hexdigest()}
+    return ServerAtHand(**content, archive=archive)
 
 
 def test_a_distribution_is_fetched_verified_and_unpacked_once(cache: Path) -> None:
