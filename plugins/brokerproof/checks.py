@@ -80,7 +80,7 @@ def load_scenario(
             }
         )
         if scenario.version == DEFAULT_VERSION:
-            scenario = scenario.model_copy(update={"version": system.default_version})
+            scenario = scenario.model_copy(update={"version": system.versions[0]})
         scenario = _fill_client_settings(scenario, system)
         check(scenario, topology)
         for index, suite in enumerate(scenario.expect.failed_suites if suites is not None else ()):
@@ -141,7 +141,7 @@ def check_topology(topology: Topology) -> Topology:
 def check(scenario: Scenario, topology: Topology) -> None:
     """Raises InputError if the scenario asks for something that does not exist or cannot be done."""
     system = find_system(topology)
-    _check_known(scenario.version, system.versions(), "pinned version", "version")
+    _check_known(scenario.version, system.versions, "pinned version", "version")
     _check_known(scenario.runtime, RUNTIMES, "runtime", "runtime")
     if issubclass(load_runtime(scenario.runtime), RunsImages):
         _check_able(system, Ability.IMAGES, "runtime", remedy="use `runtime: process`")

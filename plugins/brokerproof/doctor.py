@@ -36,7 +36,7 @@ def examine_machine(settings: Settings) -> list[Finding]:
         _check_python(),
         _check_packages(_REQUIRED_PACKAGES.union(*(system.packages for system in systems))),
         _check_java(),
-        *(finding for system in examining for finding in system.examine(system.default_version)),
+        *(finding for system in examining for finding in system.examine(system.versions[0])),
         _check_memory(),
         _check_disk("disk for runs", settings.var),
         _check_disk("temporary files", Path(tempfile.gettempdir())),

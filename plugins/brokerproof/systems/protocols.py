@@ -189,11 +189,8 @@ class System(Protocol):
         """The Python packages of its clients, whose versions every run records."""
 
     @property
-    def default_version(self) -> str:
-        """The version for scenarios that give none."""
-
     def versions(self) -> Sequence[str]:
-        """Return the versions that can be run."""
+        """The versions that can be run, at least one. The first one is for scenarios that give none."""
 
     def validate(self, topology: Topology) -> Topology:
         """Return the topology with the defaults of its policies filled in. Its roles are checked already.

@@ -31,14 +31,10 @@ class Testlog:
     policies = ServerPolicies
     client_settings = LogClientSettings
     packages: Sequence[str] = ()
-    default_version = "1"
+    versions: Sequence[str] = ("1",)
     provisioning = TestlogProvisioning
     administration = TestlogAdministration
     observation = TestlogObservation
-
-    def versions(self) -> Sequence[str]:
-        """The one in this checkout."""
-        return [self.default_version]
 
     def validate(self, topology: Topology) -> Topology:
         """One cluster with its policies."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from brokerproof.errors import InputError
 from brokerproof.experiment.abilities import Ability
@@ -44,13 +44,10 @@ class Pulsar:
     policies = ClusterPolicies
     client_settings = PulsarClientSettings
     packages = ("pulsar-client",)
-    default_version = "4.0.8"
+    versions = tuple(CHECKSUMS)
     provisioning = PulsarProvisioning
     administration = PulsarAdministration
     observation = PulsarObservation
-
-    def versions(self) -> Sequence[str]:
-        return list(CHECKSUMS)
 
     def validate(self, topology: Topology) -> Topology:
         return topology_rules.validate(topology)
