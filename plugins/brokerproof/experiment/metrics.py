@@ -114,8 +114,8 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="s",
         subject="fault",
-        meaning="from the effect until other brokers owned every partition of the topic that the failed nodes had",
-        demand="Another broker owns the topic in the time that the scenario allows.",
+        meaning="from the effect until other nodes owned every partition of the topic that the failed nodes had",
+        demand="Another node owns the topic in the time that the scenario allows.",
     ),
     "first_ack_s": Metric(
         suite=Suite.RECOVERY,

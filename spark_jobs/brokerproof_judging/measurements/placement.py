@@ -98,7 +98,7 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
     """Yield, by phase and for the read-back, the share of bytes read from disks by nodes in the owner's region.
 
     The bytes that a node read between two samples count for the phase that the later sample is in. They count for the
-    read-back if the time between the samples touches it. The owner is the last one sampled by then. If brokers of two
+    read-back if the time between the samples touches it. The owner is the last one sampled by then. If nodes of two
     regions own topics of a cluster, the reader is unknown, and the bytes are not counted.
     """
     spans = dict(times.phases)

@@ -163,7 +163,7 @@ def test_a_cluster_with_all_its_brokers_gone_has_a_metadata_store_that_says_so(t
 
 
 def test_a_cluster_with_all_its_brokers_and_its_metadata_store_gone_has_nobody_to_say_so(tmp_path):
-    why = "neither a broker of main nor its metadata store was left to say who lives"
+    why = "no broker of main and no node that coordinates it was left to say who lives"
     assert detected(tmp_path, gone=[Role.BROKER, Role.METADATA]) == Reading(value=None, evidence=why)
 
 
