@@ -3,7 +3,7 @@
 Usage: spark-submit read_back.py RUN_DIR
 
 It reads every cluster that messages had to reach. It begins when replication has drained, or at a deadline, and
-records which of the two. The topic is closed first, so that messages come from disks and not from a broker's cache.
+records which of the two. The topic is closed first, so that messages come from disks and not from a node's cache.
 Each log has a Spark task, which records how far it was read. A reader skips a part of a log that cannot be read if only
 the log itself can be the cause.
 """
@@ -227,8 +227,8 @@ def _make_row(received: Received) -> dict[str, Any]:
         "seq": received.seq,
         "key": received.key,
         "payload_hash": received.payload_hash,
-        "ledger_id": segment,
-        "entry_id": offset,
+        "segment": segment,
+        "offset": offset,
         "batch_index": index,
         "published_at": received.published_at,
         "replicated_from": received.replicated_from,

@@ -214,7 +214,7 @@ def _format_rereplication(run: MeasuredRun) -> str:
     by_fault = run.read_metric("rereplicate_s")
     if not by_fault:
         return _NOTHING_FAILS
-    left = run.values.get(("under_replicated_ledgers", "end_of_run"))
+    left = run.values.get(("under_replicated_segments", "end_of_run"))
     last = list(by_fault)[-1]
     texts = {fault: _format_seconds(value) for fault, value in by_fault.items() if value is not None}
     if left and by_fault[last] is None:

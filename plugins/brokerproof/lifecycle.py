@@ -205,7 +205,7 @@ def break_it(run: Run) -> None:
     try:
         timeline.execute()
     finally:
-        seal_tables(run, "faults", "ledgers")
+        seal_tables(run, "faults", "copies")
 
 
 def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[str]:

@@ -116,7 +116,7 @@ class Settings(BaseSettings):
     )
     container_ports: int = Field(
         21_000,
-        description="the first port of this machine's loopback at which brokers in containers are published, 500 for "
+        description="the first port of this machine's loopback at which nodes in containers are published, 500 for "
         "each cluster",
         json_schema_extra={"default": "`21000`"},
     )

@@ -207,17 +207,17 @@ class Evidence:
         return EvidenceTables(
             logs=make_small_table(
                 "cluster string, topic string, partition int32, read_to_end bool, read_why string, "
-                "passed_ledger_id int64, passed_entry_id int64",
+                "passed_segment int64, passed_offset int64",
                 [(*log, proof.given, proof.why, *(proof.passed or _NOWHERE)) for log, proof in self.logs.items()],
             ),
             unreadable=make_small_table(
-                "cluster string, topic string, partition int32, ledger_id int64, entry_id int64, end_ledger_id int64, "
-                "end_entry_id int64",
+                "cluster string, topic string, partition int32, segment int64, offset int64, end_segment int64, "
+                "end_offset int64",
                 [(*log, *part.start, *part.end) for log, proof in self.logs.items() for part in proof.unreadable],
             ),
             drains=make_small_table(
                 "cluster string, topic string, partition int32, subscription string, drained bool, drained_why string, "
-                "end_ledger_id int64, end_entry_id int64",
+                "end_segment int64, end_offset int64",
                 [(*place, proof.given, proof.why, *(proof.end or _NOWHERE)) for place, proof in self.drains.items()],
             ),
             replication=make_small_table(
@@ -225,7 +225,7 @@ class Evidence:
                 [(*path, proof.given, proof.why) for path, proof in self.replication.items()],
             ),
             replication_ends=make_small_table(
-                "topic string, home string, cluster string, partition int32, end_ledger_id int64, end_entry_id int64",
+                "topic string, home string, cluster string, partition int32, end_segment int64, end_offset int64",
                 [
                     (*path, partition, *end)
                     for path, proof in self.replication.items()

@@ -18,7 +18,7 @@ from victims import list_candidates
 # Hadoop keeps a checksum beside each file, under a name that begins with a dot too.
 _UNFINISHED = re.compile(r"^\..*\.\d+-\d+$|^_temporary$|^\.part-.*(?<!\.crc)$|\.inprogress$")
 # Everything that a verdict rests on.
-_TABLES = ("publishes", "deliveries", "stored", "faults", "ledgers", "observations")
+_TABLES = ("publishes", "deliveries", "stored", "faults", "copies", "observations")
 
 
 @dataclass(frozen=True, kw_only=True)

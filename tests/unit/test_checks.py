@@ -112,7 +112,7 @@ def test_what_every_system_can_do_is_accepted(tmp_path: Path) -> None:
         ({"workload.subscriptions.0.replicated": True}, "workload.subscriptions.0.replicated", "make what a subsc"),
         ({"guarantee": "effectively_once"}, "guarantee", "store a message once that its producer sends again"),
         ({"bounds": {"rereplicate_s": {"max": 5}}}, "bounds.rereplicate_s", "how much of its data lacks a copy"),
-        ({"bounds": {"ledgers_not_spanning/end": {"max": 0}}}, "bounds.ledgers_not_spanning/end", "hold the copies"),
+        ({"bounds": {"segments_not_spanning/end": {"max": 0}}}, "bounds.segments_not_spanning/end", "hold the copies"),
         ({"tighten": ["stored_twice"]}, "tighten.0", "at which position"),
         ({"loosen": ["position_conflict"]}, "loosen.position_conflict", "at which position"),
         ({"expect.at_least": {"not_replicated": 1}}, "expect.at_least.not_replicated", "to another one"),

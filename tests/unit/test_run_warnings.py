@@ -92,7 +92,7 @@ SLOW = {"faults": [{"name": "slow", "kind": "delay", "targets": {"region": "eu"}
         ({}, "repeated_by_move", {"max": 10}, "there is one value per subscription", "rpo_messages"),
         ({}, "replication_lag_max_ms", {"max": 10}, "there is one value per way and phase", "publish_latency_max_ms"),
         ({}, "link_added_p50_ms/eu>as/steady", {"max": 1}, "called `eu>as/steady`", "link_added_p50_ms/eu>us/steady"),
-        ({}, "ledgers_not_spanning/later", {"max": 1}, "is called `later`", "ledgers_not_spanning/before gone"),
+        ({}, "segments_not_spanning/later", {"max": 1}, "is called `later`", "segments_not_spanning/before gone"),
         # No run meets it.
         ({}, "rate_held", {"min": 1.1}, "every value is from 0 to 1", {"min": 1}),
         ({}, "rto_s", {"max": -1}, "no value is below 0", {"max": 40}),

@@ -62,8 +62,8 @@ class Attempts:
             "outcome": settled.outcome.value,
             "error": settled.error,
             "partition": settled.partition,
-            "ledger_id": segment,
-            "entry_id": offset,
+            "segment": segment,
+            "offset": offset,
             "batch_index": index,
         }
         self.counts[settled.outcome] += 1

@@ -1,4 +1,4 @@
-"""Closes clients that have done their work. A broker that hangs may make a close hang too."""
+"""Closes clients that have done their work. A node that hangs may make a close hang too."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ class Deliveries:
                 "key": received.key,
                 "payload_hash": received.payload_hash,
                 "partition": received.partition,
-                "ledger_id": segment,
-                "entry_id": offset,
+                "segment": segment,
+                "offset": offset,
                 "batch_index": index,
                 "redelivery_count": received.redelivery_count,
                 "published_at": received.published_at,
@@ -116,11 +116,11 @@ class _Waiting:
     def __init__(self, rows: pa.RecordBatch) -> None:
         self._rows = rows
         self._clusters = rows.column("cluster")
-        numbers = {name: _to_numbers(rows.column(name)) for name in ("partition", "ledger_id", "entry_id")}
+        numbers = {name: _to_numbers(rows.column(name)) for name in ("partition", "segment", "offset")}
         self._partitions, self._segments, self._offsets = numbers.values()
         self._received_us = _to_numbers(rows.column("received_at").cast(pa.int64()))
         self._acked_us = np.full(rows.num_rows, _NEVER, dtype=np.int64)
-        self._has_position = ~np.asarray(pc.is_null(rows.column("ledger_id")))
+        self._has_position = ~np.asarray(pc.is_null(rows.column("segment")))
         self.newest_us = int(self._received_us.max())
 
     def confirm(self, answer: ConfirmedAcks) -> None:

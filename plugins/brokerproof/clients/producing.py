@@ -371,7 +371,7 @@ def _make_unknown(run: Run, task: ProducerTask, seq: int, start_at: float) -> di
         "settled_at": None,
         "outcome": AttemptOutcome.UNKNOWN.value,
         "error": "the client was ended before it recorded an outcome",
-        **dict.fromkeys(("partition", "ledger_id", "entry_id", "batch_index")),
+        **dict.fromkeys(("partition", "segment", "offset", "batch_index")),
     }
 
 

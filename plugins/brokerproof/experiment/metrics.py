@@ -14,7 +14,7 @@ from brokerproof.experiment.guarantees import Suite
 
 # By unit, the smallest change that counts when runs are compared. Without it, noise would mark a run after identical
 # ones.
-MINIMUM_CHANGE: Mapping[str, float] = {"s": 1.0, "ms": 5.0, "messages": 1.0, "ledgers": 1.0, "share": 0.05}
+MINIMUM_CHANGE: Mapping[str, float] = {"s": 1.0, "ms": 5.0, "messages": 1.0, "segments": 1.0, "share": 0.05}
 
 # A rate is held if at least this share of the steady phase's schedule was acked.
 HELD_SHARE = 0.9
@@ -60,9 +60,9 @@ class Metric:
 
 
 METRICS: Mapping[str, Metric] = {
-    "ledgers_not_spanning": Metric(
+    "segments_not_spanning": Metric(
         suite=Suite.PLACEMENT,
-        unit="ledgers",
+        unit="segments",
         subject="moment",
         meaning=(
             "segments of a log without a copy in a region that had a node which could take one; "
@@ -73,9 +73,9 @@ METRICS: Mapping[str, Metric] = {
         required=True,
         needs=Ability.COPIES,
     ),
-    "under_replicated_ledgers": Metric(
+    "under_replicated_segments": Metric(
         suite=Suite.PLACEMENT,
-        unit="ledgers",
+        unit="segments",
         subject="end of run",
         meaning="under-replicated segments of logs at the last sample, if it is after the last fault was undone",
         demand="No segment of a log is under-replicated at the end of the run.",
@@ -114,8 +114,8 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="s",
         subject="fault",
-        meaning="from the effect until other brokers owned every partition of the topic that the failed nodes had",
-        demand="Another broker owns the topic in the time that the scenario allows.",
+        meaning="from the effect until other nodes owned every partition of the topic that the failed nodes had",
+        demand="Another node owns the topic in the time that the scenario allows.",
     ),
     "first_ack_s": Metric(
         suite=Suite.RECOVERY,

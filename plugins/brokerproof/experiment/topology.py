@@ -92,7 +92,7 @@ class Topology(FrozenModel):
     clusters: dict[str, Cluster] = Field(min_length=1)
     shared_metadata: dict[str, Node] = Field(
         default_factory=dict,
-        description="nodes of one metadata store for all clusters, which then have none of their own",
+        description="nodes that coordinate all clusters, which then have no such nodes of their own",
     )
     links: list[RegionLink] = Field(
         default_factory=list,
@@ -181,14 +181,14 @@ class Topology(FrozenModel):
     def places(self) -> Mapping[str, str]:
         """By name, the region of each place from which connections lead to other regions.
 
-        `brokers-REGION` are the region's serving nodes when they connect to other serving nodes. `clients-REGION` are
+        `servers-REGION` are the region's serving nodes when they connect to other serving nodes. `clients-REGION` are
         the workload's clients in the region.
         """
-        return {place(region): region for region in self.regions for place in (name_brokers_place, name_clients_place)}
+        return {place(region): region for region in self.regions for place in (name_servers_place, name_clients_place)}
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
-        """All nodes by name: those of the shared metadata store and those of every cluster."""
+        """All nodes by name: those of `shared_metadata` and those of every cluster."""
         own = {name: node for cluster in self.clusters.values() for name, node in cluster.nodes.items()}
         return {**self.shared_metadata, **own}
 
@@ -203,20 +203,20 @@ class Topology(FrozenModel):
 
     @cached_property
     def regions(self) -> list[str]:
-        """All regions in the file's order, those of the shared metadata store first."""
+        """All regions in the file's order, those of `shared_metadata` first."""
         return list(dict.fromkeys(node.region for node in self.nodes.values()))
 
     def cluster_of(self, node: str) -> str:
-        """Return the name of a node's cluster. Raises KeyError for a node of the shared metadata store."""
+        """Return the name of a node's cluster. Raises KeyError for a node of `shared_metadata`."""
         for name, cluster in self.clusters.items():
             if node in cluster.nodes:
                 return name
         raise KeyError(node)
 
 
-def name_brokers_place(region: str) -> str:
+def name_servers_place(region: str) -> str:
     """Return the place from which a region's serving nodes connect to the serving nodes of other regions."""
-    return f"brokers-{region}"
+    return f"servers-{region}"
 
 
 def name_clients_place(region: str) -> str:

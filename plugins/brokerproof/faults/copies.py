@@ -97,13 +97,13 @@ class CopiesRecorder:
                 "partition": segment.partition,
                 "at": copies.at,
                 "moment": moment,
-                "ledger_id": segment.segment,
-                "first_entry": segment.first_offset,
+                "segment": segment.segment,
+                "first_offset": segment.first_offset,
                 "state": segment.state,
-                "bookies": list(segment.holders),
+                "holders": list(segment.holders),
                 "regions": sorted({nodes[name].region for name in segment.in_sync if name in nodes}),
                 "regions_required": list(segment.regions_required),
             }
             for segment in copies.segments
         ]
-        run.append("ledgers", rows)
+        run.append("copies", rows)

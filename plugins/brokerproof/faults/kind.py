@@ -74,7 +74,7 @@ class Surroundings:
     def supervise(self, names: Collection[str]) -> None:
         """Restart nodes that ended by themselves and have no service manager, as one would do in production.
 
-        A node may end because it considers its session with the metadata store lost (seen 45 s after a cut).
+        A node may end because it considers its session with its cluster lost (seen 45 s after a cut).
         """
         for name in names:
             if name not in self.kept_down | self.managed and not self.runtime.is_alive(name):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.fault import Direction, Fault, LinkChange
-from brokerproof.experiment.topology import name_brokers_place, name_clients_place
+from brokerproof.experiment.topology import name_clients_place, name_servers_place
 from brokerproof.faults.kind import FaultKind, Surroundings, register
 from brokerproof.network import Condition, accepts_connection, matches
 from brokerproof.runtimes.protocols import EmulatesLinks
@@ -234,9 +234,9 @@ def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]
         inside = {name: spec.role for name, spec in around.specs.items() if spec.region == region}
         serving = {name for name, role in inside.items() if serves(around.roles[role])}
         if inside.keys() <= set(targets):
-            names |= {name_clients_place(region), name_brokers_place(region)}
+            names |= {name_clients_place(region), name_servers_place(region)}
         elif serving and serving <= set(targets):
-            names.add(name_brokers_place(region))
+            names.add(name_servers_place(region))
     return names
 
 

@@ -47,7 +47,7 @@ def describe_step(step: str, run: Run) -> str | None:
             regions = _join(dict.fromkeys(node.region for node in nodes))
             what = f"starts the {len(nodes)} nodes of topology {scenario.topology} in {regions}, of {topology.system}"
         case "configure":
-            what = f"sets namespaces, placement and replication of {clusters} as in topology {scenario.topology}"
+            what = f"sets the policies of {clusters} as in topology {scenario.topology}"
         case "load":
             what = (
                 f"publishes {workload.rate:,} messages a second of {workload.size:,} bytes from {workload.producers} "

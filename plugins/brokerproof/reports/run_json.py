@@ -37,7 +37,7 @@ class ReportedFacts(StrictModel):
 class RunDocument(StrictModel):
     """The whole report of a run. If a field changes its meaning or is removed, `version` grows; new fields may come."""
 
-    version: Literal[2] = Field(2, description="the version of this document's model")
+    version: Literal[3] = Field(3, description="the version of this document's model")
     outcome: Outcome = Field(description="whether and why the run is what its scenario expects")
     judgement: Judgement | None = Field(
         description="the suites, their expectations with what was observed, and the measurements with their bounds; "

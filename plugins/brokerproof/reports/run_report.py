@@ -126,11 +126,11 @@ def read_run_report(run: Run) -> RunReport:
 def _read_segments(run: Run) -> Iterator[Segments]:
     """Yield the segments at the first and at the last moment at which the cluster was asked where the data is."""
     by_moment: dict[tuple[int, str], tuple[set[tuple[object, ...]], dict[str, set[tuple[object, ...]]]]] = {}
-    for row in iterate_rows(run, "ledgers"):
+    for row in iterate_rows(run, "copies"):
         segments, holders = by_moment.setdefault((row["at"], row["moment"]), (set(), {}))
-        segment = (row["cluster"], row["topic"], row["ledger_id"])
+        segment = (row["cluster"], row["topic"], row["segment"])
         segments.add(segment)
-        for node in row["bookies"] or ():
+        for node in row["holders"] or ():
             holders.setdefault(node, set()).add(segment)
     moments = sorted(by_moment)
     for at, moment in [*moments[:1], *(moments[-1:] if len(moments) > 1 else [])]:

@@ -56,7 +56,7 @@ LARGEST_TELLING_SPREAD = STEP / SPREADS
 _NEAREST = 0.7
 _MEAN_DISTANCE_TO_DEVIATION = 2.111
 # Units of exact counts: after counts that were always 0, any other value is no noise.
-_COUNTED_UNITS = ("messages", "ledgers")
+_COUNTED_UNITS = ("messages", "segments")
 
 
 def describe_rule(rule: RegressionRule = DEFAULT_RULE) -> str:

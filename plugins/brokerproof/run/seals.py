@@ -41,14 +41,14 @@ WRITERS: Mapping[str, tuple[str, type[Record]]] = {
     "deliveries": ("consume", SubscriptionDrains),
     "stored": ("read_back", LogsRead),
     "faults": ("break_it", FaultsUndone),
-    "ledgers": ("break_it", FaultsUndone),
+    "copies": ("break_it", FaultsUndone),
     "observations": ("the monitor", ObservationsWritten),
 }
 # By table: the record that shows that its writer has begun. Without it, a writer that was killed before its first row
 # would leave no trace.
 _BEGUN: Mapping[str, type[Record]] = {
     "faults": TimelineProcess,
-    "ledgers": TimelineProcess,
+    "copies": TimelineProcess,
     "observations": ClustersConfigured,
 }
 _BLOCK = 1 << 20

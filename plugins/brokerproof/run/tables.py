@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from brokerproof.run.measurement import Measurement
 
 _TIME = pa.timestamp("us", tz="UTC")
-_POSITION = [("ledger_id", pa.int64()), ("entry_id", pa.int64()), ("batch_index", pa.int32())]
+_POSITION = [("segment", pa.int64()), ("offset", pa.int64()), ("batch_index", pa.int32())]
 _PLACE = [("run_id", pa.string()), ("cluster", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
 _MESSAGE = [("producer", pa.string()), ("seq", pa.int64()), ("key", pa.string()), ("payload_hash", pa.int64())]
 
@@ -102,15 +102,15 @@ OBSERVATIONS = pa.schema(
 )
 
 # One row per part of a log's segment with the same holders throughout, as the cluster reported it at one moment.
-LEDGERS = pa.schema(
+COPIES = pa.schema(
     [
         *_PLACE,
         ("at", _TIME),
         ("moment", pa.string()),
-        ("ledger_id", pa.int64()),
-        ("first_entry", pa.int64()),
+        ("segment", pa.int64()),
+        ("first_offset", pa.int64()),
         ("state", pa.string()),
-        ("bookies", pa.list_(pa.string())),
+        ("holders", pa.list_(pa.string())),
         ("regions", pa.list_(pa.string())),
         # The regions that the segment has to span: those with a node that could take a copy at that moment.
         ("regions_required", pa.list_(pa.string())),
@@ -185,7 +185,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "stored": STORED,
     "faults": FAULTS,
     "observations": OBSERVATIONS,
-    "ledgers": LEDGERS,
+    "copies": COPIES,
     "messages": MESSAGES,
     "anomalies": ANOMALIES,
     "measurements": MEASUREMENTS,

@@ -16,8 +16,8 @@ class Position(NamedTuple):
     """Where a message is stored. Positions compare only inside one (cluster, topic, partition).
 
     A log is a sequence of segments; if it has only one, that is segment 0. A segment is a sequence of offsets, which
-    may have gaps. Messages that share an offset have an index. The tables call the three fields `ledger_id`, `entry_id`
-    and `batch_index`.
+    may have gaps. Messages that share an offset have an index. The tables have them as
+    `segment`, `offset` and `batch_index`.
     """
 
     segment: int

@@ -49,7 +49,7 @@ class Coordinators:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentCopies:
-    """The nodes with copies of a segment of a topic's log, or of a part of it: a row of the table `ledgers`."""
+    """The nodes with copies of a segment of a topic's log, or of a part of it: a row of the table `copies`."""
 
     cluster: str
     partition: int

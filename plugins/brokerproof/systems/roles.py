@@ -93,7 +93,7 @@ def _check_cluster(cluster: Cluster, system: System, *, at: str, shared: Collect
         _check_some(cluster, coordinating, at, or_else=", or `shared_metadata` for all clusters")
     elif own:
         raise InputError(
-            "a second metadata store beside the shared one",
+            "both this cluster and `shared_metadata` have nodes that coordinate it",
             field=f"{at}.{own[0]}",
             remedy="leave one of the two out",
         )

@@ -25,13 +25,13 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
     if not lists:
         return Reading(value=None, evidence=f"no target is a {' or a '.join(listed)}, and others are listed nowhere")
     for source, metric in lists:
-        # A cluster's nodes list which nodes are alive. If they are gone, its metadata store does. Without both, there
-        # is no list until a node is back.
+        # A cluster's nodes list which nodes are alive. If they are gone, the nodes that coordinate it do. Without
+        # both, there is no list until a node is back.
         cluster, role = split_name(source)[1], split_name(metric)[1]
         nodes = run.topology.clusters[cluster].nodes
         running = {name for name, node in nodes.items() if node.role == role and not node.standby}
         if running.union(list_nodes_that(coordinates, run.topology, cluster)) <= set(fault.targets):
-            why = f"neither a {role} of {cluster} nor its metadata store was left to say who lives"
+            why = f"no {role} of {cluster} and no node that coordinates it was left to say who lives"
             return Reading(value=None, evidence=why)
     after = {name: list_samples(fault, samples.series.get(name, [])) for name in lists}
     gone = {
@@ -70,7 +70,7 @@ def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> R
             else:
                 times.append(at)
     if waiting:
-        return read_absence(fault, waiting, "no other broker owned the topic")
+        return read_absence(fault, waiting, "no other node owned the topic")
     if unknown and owner_known:
         return Reading(value=None, evidence=f"the owner of {min(unknown)} before the effect is not known")
     if times:

@@ -149,7 +149,7 @@ def _find_first_deliveries(deliveries: DataFrame) -> DataFrame:
     identified by its position. A subscription that moved may get a message again in its other cluster.
     """
     named = F.col("producer").isNotNull() & F.col("seq").isNotNull()
-    position = F.when(~named, F.struct("cluster", "ledger_id", "entry_id", "batch_index")).alias("position")
+    position = F.when(~named, F.struct("cluster", "segment", "offset", "batch_index")).alias("position")
     return (
         deliveries.groupBy("topic", "place", "producer", "seq", position)
         .agg(F.min(F.unix_micros("received_at")).alias("at"))

@@ -19,39 +19,39 @@ from brokerproof_judging.measurements.run_times import NEVER_STEADY, RunTimes, S
 from brokerproof_judging.measurements.samples import SILENCE_US, Samples, Series, list_expected_series
 
 _SHOWN = 5
-# In the table `ledgers`, the moment at which all faults are undone.
+# In the table `copies`, the moment at which all faults are undone.
 AT_END = "end"
 
 
 def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
     """Yield, by moment, the number of log segments without a copy in a region that they had to span.
 
-    It reads the table `ledgers`. At the moment `end`, the number is null unless the copies of every log were asked for
+    It reads the table `copies`. At the moment `end`, the number is null unless the copies of every log were asked for
     after the last fault was undone.
     """
     # By moment and segment, whether one of its rows lacks a region, or names no required regions.
     moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(dict)
     # By log, when its copies at the end were first asked for.
     asked: dict[tuple[str, int], int] = {}
-    for row in iterate_rows(run, "ledgers"):
+    for row in iterate_rows(run, "copies"):
         if row["moment"] == AT_END:
             log = (row["cluster"], row["partition"])
             asked[log] = min(row["at"], asked.get(log, row["at"]))
         segments = moments[row["moment"]]
-        segment = tuple(row[name] for name in ("cluster", "topic", "partition", "ledger_id"))
+        segment = tuple(row[name] for name in ("cluster", "topic", "partition", "segment"))
         required = row["regions_required"]
         lacks = required is None or not set(required) <= set(row["regions"] or ())
         segments[segment] = segments.get(segment, False) or lacks
     doubt = _find_doubt_about_copies(run, times, asked)
     if doubt is not None:
         moments.pop(AT_END, None)
-        yield make_measured_value("ledgers_not_spanning", AT_END, None, doubt)
+        yield make_measured_value("segments_not_spanning", AT_END, None, doubt)
     for moment, segments in sorted(moments.items(), key=lambda each: str(each[0])):
         lacking = sorted(segment[-1] for segment, lacks in segments.items() if lacks and segment[-1] is not None)
         some = f", such as {', '.join(map(str, lacking[:_SHOWN]))}" if lacking else ""
         count = sum(segments.values())
         evidence = f"{count} of {len(segments)} segments{some}"
-        yield make_measured_value("ledgers_not_spanning", moment, count, evidence)
+        yield make_measured_value("segments_not_spanning", moment, count, evidence)
 
 
 def _find_doubt_about_copies(run: Run, times: RunTimes, asked: Mapping[tuple[str, int], int]) -> str | None:
@@ -77,7 +77,7 @@ def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> Me
     """
 
     def make(value: float | None, evidence: str) -> MeasuredValue:
-        return make_measured_value("under_replicated_ledgers", END, value, evidence)
+        return make_measured_value("under_replicated_segments", END, value, evidence)
 
     settled_us = times.settled_us
     if settled_us is None:
@@ -98,7 +98,7 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
     """Yield, by phase and for the read-back, the share of bytes read from disks by nodes in the owner's region.
 
     The bytes that a node read between two samples count for the phase that the later sample is in. They count for the
-    read-back if the time between the samples touches it. The owner is the last one sampled by then. If brokers of two
+    read-back if the time between the samples touches it. The owner is the last one sampled by then. If nodes of two
     regions own topics of a cluster, the reader is unknown, and the bytes are not counted.
     """
     spans = dict(times.phases)

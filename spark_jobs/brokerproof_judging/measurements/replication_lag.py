@@ -23,7 +23,7 @@ def measure_replication_lag(run: Run, times: RunTimes, messages: DataFrame) -> I
     """Yield, by way (`HOME>OTHER`) and phase, the time from the ack at home to the first delivery on the other cluster.
 
     A message belongs to the phase in which it was scheduled, and has a lag for each subscription there. The lag
-    includes the delivery, because clients do not learn when a broker stored a replicated message. It is 0 if the
+    includes the delivery, because clients do not learn when a node stored a replicated message. It is 0 if the
     delivery came before the ack. The value is null for a way without a subscription at its end. A consumer that stood
     still may have caused a lag itself.
     """

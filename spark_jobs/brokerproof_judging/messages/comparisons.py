@@ -126,10 +126,9 @@ def _find_highest_before_seconds(events: DataFrame) -> DataFrame:
     some = work_on_parts(
         events.select("kind", *_SECOND, *POSITION),
         _find_highest_by_second,
-        "cluster string, topic string, partition int, second bigint, "
-        "ledger_id bigint, entry_id bigint, batch_index int",
+        "cluster string, topic string, partition int, second bigint, segment bigint, offset bigint, batch_index int",
     )
-    position = F.when(F.col("ledger_id").isNotNull(), F.struct(*POSITION))
+    position = F.when(F.col("segment").isNotNull(), F.struct(*POSITION))
     earlier = Window.partitionBy(*_LOG).orderBy("second").rowsBetween(Window.unboundedPreceding, -1)
     return (
         some.groupBy(*_SECOND)
@@ -146,13 +145,13 @@ def _find_highest_by_second(part: int, connection: DuckDB) -> Batches:
 
 
 def _select_acks_with_position(publishes: DataFrame) -> DataFrame:
-    return name_messages(publishes).filter((F.col("outcome") == AttemptOutcome.ACKED) & F.col("ledger_id").isNotNull())
+    return name_messages(publishes).filter((F.col("outcome") == AttemptOutcome.ACKED) & F.col("segment").isNotNull())
 
 
 def _select_first_copies(compared: ComparisonInput) -> DataFrame:
     """Return the published messages that are stored, with the positions of their first copies."""
     in_log = compared.places.filter(F.col("subscription") == IN_LOG)
-    return in_log.filter("stored_ledger_id IS NOT NULL").select(*_list_order_columns())
+    return in_log.filter("stored_segment IS NOT NULL").select(*_list_order_columns())
 
 
 def _select_first_deliveries(compared: ComparisonInput) -> DataFrame:
@@ -162,7 +161,7 @@ def _select_first_deliveries(compared: ComparisonInput) -> DataFrame:
     """
     return (
         compared.places.filter(F.col("subscription") != IN_LOG)
-        .filter("stored_ledger_id IS NOT NULL AND deliveries > 0")
+        .filter("stored_segment IS NOT NULL AND deliveries > 0")
         .select(
             *_list_order_columns(), "consumer", "incarnation", "arrival", F.col("first_received_at").alias("moment")
         )

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 MESSAGE = ("who", "number", "topic")
 LOG = (*MESSAGE, "cluster")
 PLACE = (*LOG, "subscription")
-POSITION = ("ledger_id", "entry_id", "batch_index")
+POSITION = ("segment", "offset", "batch_index")
 
 # The columns of a place, in intermediate tables.
 PLACE_FIELDS = [(name, pa.int64() if name == "number" else pa.string()) for name in PLACE]
@@ -30,16 +30,16 @@ def name_messages(frame: DataFrame) -> DataFrame:
     `who` and `number` are producer and seq; a message without them gets a name made of its position. The batch index is
     -1 outside a batch. A negative segment, the answer to a deduplicated retry, is no position and becomes null.
     """
-    there = F.col("ledger_id") >= 0
+    there = F.col("segment") >= 0
     positioned = frame.withColumns(
         {
-            "entry_id": F.when(there, F.col("entry_id")),
+            "offset": F.when(there, F.col("offset")),
             "batch_index": F.when(there, F.coalesce(F.col("batch_index"), F.lit(-1))),
-            "ledger_id": F.when(there, F.col("ledger_id")),
+            "segment": F.when(there, F.col("segment")),
         }
     )
     nameless = F.col("producer").isNull() | F.col("seq").isNull()
-    place = F.concat_ws(":", "partition", "ledger_id", "entry_id", "batch_index")
+    place = F.concat_ws(":", "partition", "segment", "offset", "batch_index")
     mark = F.concat(F.lit(_NAMELESS_MARK), place, F.lit(_NAMELESS_MARK), F.coalesce(F.col("producer"), F.lit("")))
     return positioned.withColumns(
         {

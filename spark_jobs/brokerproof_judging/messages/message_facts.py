@@ -45,14 +45,14 @@ PLACES = pa.schema(
         # When the subscription first got it from the position that it got it from last.
         ("last_position_at", pa.int64()),
         # The position of the first copy in a log, or of the first delivery to a subscription.
-        ("ledger_id", pa.int64()),
-        ("entry_id", pa.int64()),
+        ("segment", pa.int64()),
+        ("offset", pa.int64()),
         ("batch_index", pa.int32()),
         ("recovered", pa.bool_()),
         # The position of a published message's first copy by which order is judged, null if there is no order to judge.
         ("stored_partition", pa.int32()),
-        ("stored_ledger_id", pa.int64()),
-        ("stored_entry_id", pa.int64()),
+        ("stored_segment", pa.int64()),
+        ("stored_offset", pa.int64()),
         ("stored_batch_index", pa.int32()),
         ("consumer", pa.string()),
         ("incarnation", pa.int32()),
@@ -64,8 +64,8 @@ PLACES = pa.schema(
                 pa.struct(
                     [
                         ("partition", pa.int32()),
-                        ("ledger_id", pa.int64()),
-                        ("entry_id", pa.int64()),
+                        ("segment", pa.int64()),
+                        ("offset", pa.int64()),
                         ("batch_index", pa.int32()),
                     ]
                 )

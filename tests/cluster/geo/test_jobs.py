@@ -55,14 +55,14 @@ def test_every_attempt_is_recorded_with_its_position(judged: Run) -> None:
     assert load is not None
     assert rows.num_rows == load.scheduled
     assert set(rows.column("outcome").to_pylist()) == {"acked"}
-    assert rows.column("ledger_id").null_count == 0
+    assert rows.column("segment").null_count == 0
     for producer in set(rows.column("producer").to_pylist()):
         seqs = sorted(row["seq"] for row in rows.to_pylist() if row["producer"] == producer)
         assert seqs == list(range(len(seqs)))
 
 
 def test_what_is_stored_is_what_was_acked_at_the_positions_of_the_acks(judged: Run) -> None:
-    columns = ["cluster", "producer", "seq", "payload_hash", "ledger_id", "entry_id", "batch_index"]
+    columns = ["cluster", "producer", "seq", "payload_hash", "segment", "offset", "batch_index"]
     published = {tuple(row.values()) for row in pq.read_table(judged.table("publishes"), columns=columns).to_pylist()}
     stored = {tuple(row.values()) for row in pq.read_table(judged.table("stored"), columns=columns).to_pylist()}
     assert published <= stored

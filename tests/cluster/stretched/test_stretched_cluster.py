@@ -233,5 +233,5 @@ def test_a_ledger_that_is_gone_is_an_unreadable_part_and_reading_goes_on_behind_
     assert len(record.unreadable) == 1, record
     (part,) = record.unreadable
     assert [position.segment for position in acked[1] if part.start <= position[:2] < part.end] == [gone] * 5
-    assert {(row["ledger_id"], row["entry_id"]) for row in rows} == {each[:2] for each in acked[0] + acked[2]}
+    assert {(row["segment"], row["offset"]) for row in rows} == {each[:2] for each in acked[0] + acked[2]}
     assert (record.read_to_end, record.passed, record.messages) == (False, log.end[:2], 10)

@@ -87,7 +87,7 @@ def check_lost_leader(running: Installation, run_id: str, dag_run_id: str) -> No
     assert recovery.get("rereplicate_s") is None
     judgement = running.state(run_id, "judgement") or {}
     checks = {each["name"]: each for suite in judgement["suites"].values() for each in suite["expectations"]}
-    for metric in ("ledgers_not_spanning", "under_replicated_ledgers", "rereplicate_s"):
+    for metric in ("segments_not_spanning", "under_replicated_segments", "rereplicate_s"):
         assert checks[metric]["verdict"] == "not_applicable", metric
     tasks = {task.task_id: task.state for task in running.client().list_tasks("leader_loss", dag_run_id)}
     # The log server says nothing of where copies are, and the scenario does not ask who owns the topic.

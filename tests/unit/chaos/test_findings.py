@@ -60,7 +60,7 @@ def run(tmp_path: Path) -> Path:
     write_table(directory, "publishes", publish(0), publish(1), publish(2, "unknown"))
     write_table(directory, "stored", *({"producer": "p0", "seq": seq} for seq in (0, 1)))
     (directory / "state").mkdir()
-    for table in ("publishes", "deliveries", "stored", "faults", "ledgers", "observations"):
+    for table in ("publishes", "deliveries", "stored", "faults", "copies", "observations"):
         (directory / "state" / f"seal-{table}.json").write_text("{}")
     return directory
 

@@ -82,7 +82,7 @@ def test_a_confirmation_from_before_the_delivery_confirms_nothing() -> None:
 def test_a_delivery_without_a_position_is_never_confirmed() -> None:
     deliveries = AckedDeliveries()
     batch = rows_of(5)
-    place = batch.schema.get_field_index("ledger_id")
+    place = batch.schema.get_field_index("segment")
     batch = batch.set_column(place, batch.schema.field(place), pa.nulls(1, pa.int64()))
     list(deliveries.add(batch, [confirmed(9, START + S)]))
     assert acked(deliveries.finish()) == [(5, None)]

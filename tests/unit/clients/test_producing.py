@@ -109,7 +109,7 @@ def test_messages_that_a_full_max_pending_held_back_until_the_end_are_not_sent(
     # Every message that was due until the phases ended has a row.
     assert len(rows) == count_due(run, rows)
     assert {row["outcome"] for row in held_back} == {"not_sent"}
-    for name in ("sent_at", "settled_at", "partition", "ledger_id", "entry_id", "batch_index", "error"):
+    for name in ("sent_at", "settled_at", "partition", "segment", "offset", "batch_index", "error"):
         assert {row[name] for row in held_back} == {None}
     steps = {later["scheduled_at"] - row["scheduled_at"] for row, later in pairwise(rows)}
     assert {round(step.total_seconds() * RATE, 2) for step in steps} == {1.0}

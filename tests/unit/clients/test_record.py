@@ -35,7 +35,7 @@ from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
 ROOT = Path(__file__).parents[3]
 CONSTANT = dict.fromkeys(("run_id", "cluster", "topic", "producer", "key", "outcome", "error"), "x") | dict.fromkeys(
-    ("partition", "epoch", "payload_hash", "scheduled_at", "sent_at", "settled_at", "ledger_id", "entry_id"), 0
+    ("partition", "epoch", "payload_hash", "scheduled_at", "sent_at", "settled_at", "segment", "offset"), 0
 )
 
 

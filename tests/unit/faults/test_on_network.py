@@ -218,11 +218,11 @@ def test_a_partition_from_one_region_spares_the_others(wan: Wan) -> None:
     [
         (
             ["broker-eu-1"],
-            [("broker-eu-1", "bookie-us-1"), ("brokers-us", "broker-eu-1")],
+            [("broker-eu-1", "bookie-us-1"), ("servers-us", "broker-eu-1")],
             ("broker-eu-2", "bookie-us-1"),
         ),
         (["bookie-us-1"], [("broker-eu-1", "bookie-us-1")], ("broker-eu-1", "bookie-us-2")),
-        (["broker-eu-1", "broker-eu-2"], [("brokers-eu", "broker-us-1")], ("clients-eu", "broker-us-1")),
+        (["broker-eu-1", "broker-eu-2"], [("servers-eu", "broker-us-1")], ("clients-eu", "broker-us-1")),
     ],
     ids=["a broker", "a bookie", "the brokers of a region, without its clients"],
 )

@@ -230,7 +230,7 @@ def left_by(run: Run) -> FaultsUndone:
 
 def recorded(run: Run) -> list[str]:
     """The moments at which it was recorded where the copies are."""
-    rows = pq.read_table(run.table("ledgers")).to_pylist()
+    rows = pq.read_table(run.table("copies")).to_pylist()
     return [row["moment"] for row in sorted(rows, key=lambda row: row["at"])]
 
 
@@ -260,8 +260,8 @@ def test_a_fault_is_injected_in_the_impact_phase_seen_and_undone(tmp_path: Path)
     left = left_by(run)
     assert (left.undone, left.problems) == (True, ())
     assert recorded(run) == ["before gone", "end"]
-    row = pq.read_table(run.table("ledgers")).to_pylist()[0]
-    assert (row["ledger_id"], row["bookies"], row["regions"]) == (1, ["bookie-us-1"], ["us"])
+    row = pq.read_table(run.table("copies")).to_pylist()[0]
+    assert (row["segment"], row["holders"], row["regions"]) == (1, ["bookie-us-1"], ["us"])
     assert row["regions_required"] == ["eu", "us"]
     assert (nodes.log[0], nodes.log[-1]) == ("copies", "copies")
 
@@ -654,7 +654,7 @@ def test_a_system_that_says_nothing_of_copies_is_not_asked_and_not_waited_for(
     plant_system(monkeypatch)
     run, _ = make(tmp_path, [GONE], **PLAIN)
     execute(run, Silent(run))
-    assert not run.exists("tables", "ledgers")
+    assert not run.exists("tables", "copies")
     assert (left_by(run).undone, left_by(run).problems) == (True, ())
 
 
@@ -688,7 +688,7 @@ def test_a_fault_that_waits_for_repair_fails_where_it_does_not_come(tmp_path: Pa
             "when": {"rereplicated": "first", "within_s": 0.2},
         },
     ]
-    run, nodes = make(tmp_path, faults)  # its ledgers name bookie-us-1 for ever
+    run, nodes = make(tmp_path, faults)  # its copies name bookie-us-1 for ever
     with pytest.raises(BrokerproofError, match="replicated again, before second"):
         execute(run, nodes)
     assert ("second", "injecting") not in states(run)
@@ -984,7 +984,7 @@ def test_copies_that_are_known_too_late_are_not_recorded_and_delay_nothing(tmp_p
 def test_the_copies_are_asked_for_before_the_fault_is_due(tmp_path: Path) -> None:
     run, nodes = make(tmp_path, [kill_at("late", "bookie-eu-1", 50)], **LONG)
     execute(run, nodes)
-    rows = pq.read_table(run.table("ledgers")).to_pylist()
+    rows = pq.read_table(run.table("copies")).to_pylist()
     phases = read_record(run, PhaseTimes)
     assert phases is not None
     before = next(row for row in rows if row["moment"] == "before late")
@@ -1010,7 +1010,7 @@ def test_the_time_of_copies_is_that_of_the_question_and_not_of_the_answer(tmp_pa
 
     nodes.find_copies = find_slowly  # type: ignore[method-assign]
     execute(run, nodes, clock=time)
-    rows = pq.read_table(run.table("ledgers")).to_pylist()
+    rows = pq.read_table(run.table("copies")).to_pylist()
     end = next(row for row in rows if row["moment"] == "end")
     assert clock.to_microseconds(end["at"]) <= asked_at[-1]
 

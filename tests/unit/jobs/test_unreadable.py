@@ -52,7 +52,7 @@ class Log:
     def create_reader(self, name: str, first: MessageId, *, start_message_id_inclusive: bool = False) -> None:
         """As a broker does, read the entry of `first` too; the client drops it if it is to begin behind it."""
         self.readers += 1
-        begin = first.ledger_id(), first.entry_id()
+        begin = first.segment(), first.offset()
         self.dropped = (-1, -1) if start_message_id_inclusive else begin
         self.left = [each for each in POSITIONS if each[:2] >= begin]
 
@@ -121,7 +121,7 @@ def read(
     rows = [row for rows in read_back.read_log(run, task) for row in rows.to_pylist()]
     record = read_record(run, LogRead, 0)
     assert record is not None
-    return record, [(row["ledger_id"], row["entry_id"]) for row in rows]
+    return record, [(row["segment"], row["offset"]) for row in rows]
 
 
 def test_a_log_that_can_be_read_has_no_unreadable_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

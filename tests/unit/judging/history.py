@@ -35,7 +35,7 @@ from brokerproof.systems.registry import find_system
 START = 1_700_000_000_000_000
 MILLISECOND = 1000
 SECOND = 1_000_000
-LEDGER = 5
+SEGMENT = 5
 NAMESPACE, REPLICATED = "mytenant/eu", "mytenant/geo"
 TOPIC = f"persistent://{NAMESPACE}/orders"
 
@@ -97,7 +97,7 @@ class History:
         self.deliveries: list[Row] = []
         self.faults: list[Row] = []
         self.observations: list[Row] = []
-        self.ledgers: list[Row] = []
+        self.copies: list[Row] = []
         # Those that are None are not left.
         self.records: dict[type[Record], Record | None] = {}
         self.leave(LoadEnd(finished=True, why="", scheduled=0, producers=(), at=START))
@@ -134,12 +134,12 @@ class History:
         entry = self.next_entry(cluster, partition)
         place = {"cluster": cluster, "partition": partition}
         name = {"producer": producer, "seq": seq, "key": key or f"{producer}-key-{seq % 2}"}
-        self.publish(**place, **name, at=at, ledger_id=LEDGER, entry_id=entry)
+        self.publish(**place, **name, at=at, segment=SEGMENT, offset=entry)
         published = self.publishes[-1]
         for other, subscriptions in self.list_reached(cluster).items():
             # Another cluster has other positions.
             there = entry if other == cluster else self.next_entry(other, partition) + 100
-            copy = {**place, "cluster": other, **name, "ledger_id": LEDGER, "entry_id": there}
+            copy = {**place, "cluster": other, **name, "segment": SEGMENT, "offset": there}
             self.store(**copy, replicated_from=None if other == cluster else cluster)
             for subscription in subscriptions:
                 self.deliver(**copy, subscription=subscription, at=at + 500)
@@ -171,13 +171,13 @@ class History:
     def never_answer(self, producer: str, seq: int, outcome: str = "unknown") -> Row:
         """Have an attempt end without an ack, which would have named a partition and a position."""
         row = self.rows("publishes", producer, seq)[0]
-        row.update(outcome=outcome, partition=None, ledger_id=None, entry_id=None)
+        row.update(outcome=outcome, partition=None, segment=None, offset=None)
         return row
 
     def store(self, *, producer: str | None, seq: int | None, **values: Any) -> Row:
         """A row of `stored`."""
         row = {
-            **{"cluster": "main", "topic": self.topic, "partition": -1, "ledger_id": LEDGER},
+            **{"cluster": "main", "topic": self.topic, "partition": -1, "segment": SEGMENT},
             **{"producer": producer, "seq": seq, "key": key_of(producer, seq)},
             **{"payload_hash": hash_of(producer, seq), **values},
         }
@@ -187,7 +187,7 @@ class History:
     def deliver(self, *, at: int, producer: str | None, seq: int | None, acked: int | None = 50, **values: Any) -> Row:
         """A row of `deliveries`, received `at` and its ack confirmed `acked` µs later, never if None."""
         row = {
-            **{"cluster": "main", "topic": self.topic, "partition": -1, "ledger_id": LEDGER},
+            **{"cluster": "main", "topic": self.topic, "partition": -1, "segment": SEGMENT},
             **{"subscription": "audit", "consumer": "consumer-0", "incarnation": 0, "redelivery_count": 0},
             **{"producer": producer, "seq": seq, "key": key_of(producer, seq)},
             **{"payload_hash": hash_of(producer, seq)},
@@ -271,7 +271,7 @@ class History:
     def write(self, directory: Path) -> Run:
         """Write everything as a run's directory."""
         run = Run.create(str(directory), run_id="r1", scenario=self.scenario, topology=self.topology, **self.facts)
-        for table in ("publishes", "stored", "deliveries", "faults", "observations", "ledgers"):
+        for table in ("publishes", "stored", "deliveries", "faults", "observations", "copies"):
             rows = getattr(self, table)
             run.append(table, [{"run_id": "r1", **row} for row in rows])
         for record in (self._proofs() | self.records).values():

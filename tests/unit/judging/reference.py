@@ -26,10 +26,10 @@ OF_POSITIONS = ("delivered_from_elsewhere", "delivered_from_two_positions")
 
 
 def position(row: Row) -> tuple[int, int, int] | None:
-    if row.get("ledger_id") is None or row["ledger_id"] < 0:
+    if row.get("segment") is None or row["segment"] < 0:
         return None
     index = row.get("batch_index")
-    return row["ledger_id"], row["entry_id"], -1 if index is None else index
+    return row["segment"], row["offset"], -1 if index is None else index
 
 
 def identity(row: Row) -> Any:

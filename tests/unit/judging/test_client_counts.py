@@ -21,7 +21,7 @@ from brokerproof_judging.messages.publish_record import PartSummary
 from brokerproof_judging.run_judging import EvaluateSuites, judge_run
 from pyspark.sql import SparkSession
 
-from .history import LEDGER, TOPIC, History
+from .history import SEGMENT, TOPIC, History
 from .judged import pass_suites, suite_judgement
 
 PRODUCERS, CONSUMER = ("main-p0", "main-p1"), "audit-c0"
@@ -204,7 +204,7 @@ REPEATED = (
 def repeat_tasks(counted: Counted) -> None:
     """Have two tasks run twice. What their first processes recorded is in the tables, too."""
     for seq in range(3):
-        counted.history.publish(at=seq, producer="main-p0", seq=seq, epoch=0, ledger_id=5, entry_id=2 * seq)
+        counted.history.publish(at=seq, producer="main-p0", seq=seq, epoch=0, segment=5, offset=2 * seq)
     for row in counted.history.publishes[:-3]:
         if row["producer"] == "main-p0":
             row["epoch"] = 1
@@ -221,7 +221,7 @@ def test_clients_whose_tasks_were_repeated_are_named_and_accuse_nobody(
 ) -> None:
     repeat_tasks(counted)
     # The second process publishes a message again, and the first one acknowledged a message that its record lacks.
-    counted.history.store(producer="main-p0", seq=0, entry_id=counted.history.next_entry())
+    counted.history.store(producer="main-p0", seq=0, offset=counted.history.next_entry())
     counted.history.forget("deliveries", "main-p1", 0)
     counted.epochs["consume-0"][0]["rows"] = 1
     judgement = counted.evaluate(spark, tmp_path, fail_suites)
@@ -317,7 +317,7 @@ def test_rows_that_are_gone_from_a_log_are_named(tmp_path: Path, counted: Counte
 
 def test_a_row_that_no_reader_counted_is_named(tmp_path: Path, counted: Counted) -> None:
     counted.history.read_counts[LOG] = 12
-    counted.history.store(producer="main-p0", seq=0, entry_id=counted.history.next_entry())
+    counted.history.store(producer="main-p0", seq=0, offset=counted.history.next_entry())
     assert counted.find_problems(tmp_path) == (
         f"The numbers of rows of the log of {TOPIC} in main differ: its reader counted 12, the table stored holds 13.",
     )
@@ -337,7 +337,7 @@ def test_a_row_that_went_to_another_partition_is_named_at_both(tmp_path: Path, c
 def test_rows_of_a_log_that_nobody_read_are_named(tmp_path: Path, counted: Counted) -> None:
     counted.history.partitions[TOPIC].add(3)
     counted.history.read_counts["main", TOPIC, 3] = None
-    counted.history.store(producer="main-p0", seq=0, partition=3, entry_id=0)
+    counted.history.store(producer="main-p0", seq=0, partition=3, offset=0)
     assert counted.find_problems(tmp_path) == (
         f"No reader counted the log of {TOPIC}-partition-3 in main, and the table stored holds rows of it: 1.",
     )
@@ -366,7 +366,7 @@ def test_a_position_that_was_read_twice_is_two_rows_of_its_reader(
 
 
 def test_a_log_that_was_read_in_part_or_by_nobody_differs_in_no_number(tmp_path: Path, counted: Counted) -> None:
-    counted.history.not_read_to_end(passed=(LEDGER, 4))
+    counted.history.not_read_to_end(passed=(SEGMENT, 4))
     counted.history.not_read_to_end(partition=3)
     counted.history.partitions[TOPIC].add(3)
     counted.history.read_counts["main", TOPIC, 3] = None

@@ -18,7 +18,7 @@ from brokerproof.run.records import (
 from brokerproof_judging.conclusion import conclude
 from brokerproof_judging.evidence import Evidence
 
-from .history import LEDGER, REPLICATED, TOPIC, History
+from .history import REPLICATED, SEGMENT, TOPIC, History
 from .judged import Judged, suite_judgement
 
 FAULT = {"name": "kill", "kind": "kill", "targets": {"nodes": ["broker-eu-1-main"]}}
@@ -200,7 +200,7 @@ def doubtful(spark, tmp_path_factory):
     history.message("gap", 0)
     history.message("gap", 2)
     history.message("late", 1)
-    history.publish(producer="p1", seq=0, epoch=0, at=50_000, ledger_id=LEDGER, entry_id=0)
+    history.publish(producer="p1", seq=0, epoch=0, at=50_000, segment=SEGMENT, offset=0)
     history.publish(producer="p1", seq=4, epoch=1, at=50_000, payload_hash=3, outcome="unknown")
     history.publish(producer="p1", seq=5, epoch=1, at=50_000, key="another", outcome="unknown")
     return Judged(spark, tmp_path_factory.mktemp("doubtful") / "run", history)

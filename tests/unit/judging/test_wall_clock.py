@@ -16,7 +16,7 @@ from brokerproof_judging.run_judging import WITHOUT_SEALS, judge_run
 from brokerproof_judging.wall_clock import read_wall_clocks
 from pyspark.sql import SparkSession
 
-from .history import LEDGER, SECOND, START, History, table
+from .history import SECOND, SEGMENT, START, History, table
 from .judged import suite_judgement
 from .test_instrument import make_check, make_suites
 
@@ -140,7 +140,7 @@ def test_a_delivery_before_its_only_attempt_refutes_the_clock_error(
     for epoch in range(1, epochs):
         # The attempt before, which has no answer, is the one that was delivered.
         sent_at = published["sent_at"] - SECOND // 2
-        attempt = {"epoch": epoch, "outcome": "unknown", "sent_at": sent_at, "ledger_id": None, "entry_id": None}
+        attempt = {"epoch": epoch, "outcome": "unknown", "sent_at": sent_at, "segment": None, "offset": None}
         history.publishes.append({**published, **attempt, "partition": None})
     history.facts |= {"time_axis": TimeAxis(boot_id="here", offset_us=0), "clock_error_us": 20_000}
     run = history.write(tmp_path / "run")
@@ -196,7 +196,7 @@ def test_a_position_that_regressed_within_the_error_is_found_on_one_boot(
 ) -> None:
     history = History(workload={"producers": 1}).clean(producers=1, messages=2)
     # Sent 10 ms after the ack of the message before it was settled.
-    history.publish(producer="p0", seq=2, at=SECOND // 100 + 1400, ledger_id=LEDGER - 1, entry_id=0)
+    history.publish(producer="p0", seq=2, at=SECOND // 100 + 1400, segment=SEGMENT - 1, offset=0)
     history.facts |= {"time_axis": TimeAxis(boot_id="here", offset_us=0), "clock_error_us": 20_000}
     run = history.write(tmp_path / "run")
     for note in (make_note(PRODUCER), make_note(MONITOR), make_note(CONSUMER, boot_id=boot_id)):

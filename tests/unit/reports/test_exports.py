@@ -50,7 +50,7 @@ def test_report_writes_where_it_is_told_and_prints_json(plant, judgement, tmp_pa
 def test_a_report_goes_to_any_location_that_fsspec_knows(plant, judgement):
     files = write_exports(plant(judged=judgement()), "memory://brokerproof-reports/r1")
     with fsspec.open(files["report.json"], "r") as file:
-        assert json.load(file)["version"] == 2
+        assert json.load(file)["version"] == 3
 
 
 def test_the_report_of_a_run_that_was_not_judged_says_so(plant, capsys):

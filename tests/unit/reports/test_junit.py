@@ -110,14 +110,14 @@ def test_a_failed_expectation_says_how_many_rows_what_they_are_and_shows_some(pl
         ("rto_s", {"value": 126.3135, "maximum": 110.0}, "is 126.314 s, and has to be at most 110 s"),
         ("rate_held", {"value": 0.5, "minimum": 0.95}, "is 0.5 share, and has to be at least 0.95 share"),
         # Its bound is not the scenario's but the metric's own.
-        ("under_replicated_ledgers", {"value": 14.0}, "is 14 ledgers, and has to be at most 0 ledgers"),
+        ("under_replicated_segments", {"value": 14.0}, "is 14 segments, and has to be at most 0 segments"),
         ("rto_s", {"value": "Infinity", "maximum": 1.0}, "is inf s, and has to be at most 1 s"),
     ],
 )
 def test_a_failed_measurement_says_the_bound_and_what_was_observed(plant, plant_check, metric, row, sentence):
-    unit = {"rto_s": "s", "rate_held": "share"}.get(metric, "ledgers")
+    unit = {"rto_s": "s", "rate_held": "share"}.get(metric, "segments")
     sample = {"subject": "kill_us", "minimum": None, "maximum": None, "unit": unit, "evidence": "seen", **row}
-    suite = "placement" if unit == "ledgers" else "recovery"
+    suite = "placement" if unit == "segments" else "recovery"
     root = parse(plant(judged=plant_check(suite, metric, "failed", unexpected=1, samples=[sample])))
     text = expect_result(root, suite, metric, "failure")
     assert text.startswith(f"`{metric}` of kill_us {sentence}: seen")

@@ -17,7 +17,7 @@ def database(sqlite_history, monkeypatch):
 def test_the_document_has_the_outcome_the_judgement_and_the_facts(plant, judgement):
     run = plant("r1", judged=judgement(measured={("rto_s", "kill_us"): 52.0}), machine={"processors": 2})
     report = json.loads(make_run_document(run).model_dump_json())
-    assert report["version"] == 2
+    assert report["version"] == 3
     assert (report["outcome"]["verdict"], report["outcome"]["met"]) == ("passed", True)
     assert report["judgement"]["suites"]["ordering"]["expectations"][0]["name"] == "expect_ordering"
     assert report["judgement"]["measurements"][0]["value"] == 52.0

@@ -43,9 +43,9 @@ def run(tmp_path: Path) -> Run:
     targets = [node for node, one in topology.nodes.items() if one.region == "eu"]
     fault = {"run_id": "r", "fault": name, "kind": "destroy", "targets": targets, "evidence": ""}
     made.append("faults", [{**fault, "state": state, "at": START + 2_000_000} for state in ("injecting", "effective")])
-    place = {"run_id": "r", "cluster": "mycluster", "topic": "t", "partition": -1, "state": "OPEN", "first_entry": 0}
+    place = {"run_id": "r", "cluster": "mycluster", "topic": "t", "partition": -1, "state": "OPEN", "first_offset": 0}
     for at, moment, holders in ((START, "before", ["bookie-eu-1"]), (START + 9, "end", ["bookie-us-1"])):
-        made.append("ledgers", [{**place, "at": at, "moment": moment, "ledger_id": 1, "bookies": holders}])
+        made.append("copies", [{**place, "at": at, "moment": moment, "segment": 1, "holders": holders}])
     made.append(
         "anomalies",
         [{"run_id": "r", "anomaly": "lost", "legal": False, "cluster": "mycluster", "producer": NASTY, "seq": 7}],

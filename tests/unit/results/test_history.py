@@ -68,7 +68,7 @@ def test_a_recorded_run_has_its_whole_result(plant, judgement, history):
         ),
         versions={"java": "21.0.8"},
     )
-    run.append("anomalies", [anomaly("lost", 7, key="k1", cause="ledger 4 is gone", detail="…")])
+    run.append("anomalies", [anomaly("lost", 7, key="k1", cause="segment 4 is gone", detail="…")])
 
     history.record(run)
     kept = history.find_run("r1")
@@ -104,7 +104,7 @@ def test_a_recorded_run_has_its_whole_result(plant, judgement, history):
         ("delivered_twice", True, 5_000_000_000),
     }
     assert [(a.anomaly, a.legal, a.seq, a.key, a.cause) for a in kept.anomaly_samples] == [
-        ("lost", False, 7, "k1", "ledger 4 is gone")
+        ("lost", False, 7, "k1", "segment 4 is gone")
     ]
 
 

@@ -89,7 +89,7 @@ def test_a_new_metric_has_a_note_about_too_little_history(record):
         pytest.param("rto_s", (30.0, 60.0, 40.0, 50.0, 45.0), 65.0, False, id="far, where it always varied"),
         pytest.param("rto_s", (52.0, 52.0, 52.0, 52.0, 600.0), 75.0, True, id="one bad run does not hide it"),
         pytest.param("rpo_messages", (0.0,) * 5, 1.0, True, id="the first message lost"),
-        pytest.param("under_replicated_ledgers", (0.0,) * 5, 1.0, True, id="the first ledger left under-replicated"),
+        pytest.param("under_replicated_segments", (0.0,) * 5, 1.0, True, id="the first segment left under-replicated"),
         pytest.param("publish_latency_p99_ms", (8.0,) * 5, 12.0, False, id="milliseconds of noise"),
         pytest.param("publish_latency_p99_ms", (8.0,) * 5, 14.0, True, id="more milliseconds than noise"),
         pytest.param("local_read_share", (1.0,) * 5, 0.4, True, id="less where more is better"),

@@ -88,4 +88,4 @@ def test_rows_are_appended_with_the_schema_of_the_table(run: Run) -> None:
     table = pq.read_table(run.table("observations"))
     assert table.column("value").to_pylist() == ["c", None]
     with pytest.raises(KeyError):
-        run.table("ledger")
+        run.table("segments")

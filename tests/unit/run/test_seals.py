@@ -166,11 +166,11 @@ def test_a_table_that_was_deleted_with_its_seal_is_named_where_its_job_ended(run
 
 
 def test_a_job_that_did_not_get_to_its_end_is_named(run: Run) -> None:
-    remove_record(run, TableSeal, "ledgers")
+    remove_record(run, TableSeal, "copies")
     write_record(run, FaultsUndone(undone=True, problems=(), at=1))
     checked = check_seals(run)
-    assert checked.broken == {"ledgers"}
-    assert checked.problems == ("The table ledgers has no seal, because break_it did not get to its end.",)
+    assert checked.broken == {"copies"}
+    assert checked.problems == ("The table copies has no seal, because break_it did not get to its end.",)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_job_that_did_not_get_to_its_end_is_named(run: Run) -> None:
     [
         ("observations", ClustersConfigured(at=1, restarted=())),
         ("faults", TimelineProcess(pid=1, created=1.0, host="here")),
-        ("ledgers", TimelineProcess(pid=1, created=1.0, host="here")),
+        ("copies", TimelineProcess(pid=1, created=1.0, host="here")),
     ],
 )
 def test_a_writer_that_was_killed_before_its_first_row_is_named(tmp_path: Path, table: str, begun: Record) -> None:

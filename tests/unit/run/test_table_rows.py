@@ -52,7 +52,7 @@ def test_a_query_is_made_for_each_file(run: Run) -> None:
 
 
 def test_a_table_that_does_not_exist_has_no_rows(run: Run) -> None:
-    assert (list(iterate_rows(run, "ledgers")), count_rows(run, "ledgers")) == ([], 0)
+    assert (list(iterate_rows(run, "copies")), count_rows(run, "copies")) == ([], 0)
 
 
 def test_rows_beyond_the_limit_are_a_problem(run: Run) -> None:

@@ -173,10 +173,10 @@ def test_the_same_is_not_asked_twice(tmp_path: Path) -> None:
 def test_an_own_kind_in_a_users_suite_is_as_strict_as_in_the_shipped_one(tmp_path: Path) -> None:
     loose = {
         "type": "expect_measurement_within_bounds",
-        "kwargs": {"metric": "ledgers_not_spanning", "maximum": 5, "required": True},
+        "kwargs": {"metric": "segments_not_spanning", "maximum": 5, "required": True},
         "description": "Some may.",
     }
-    assert "allows more than the bound of `ledgers_not_spanning`" in refuse(tmp_path, loose).problem
+    assert "allows more than the bound of `segments_not_spanning`" in refuse(tmp_path, loose).problem
 
 
 def test_a_standard_expectation_does_not_stand_for_one_of_the_five_suites(tmp_path: Path) -> None:

@@ -67,10 +67,10 @@ def plant_run(
     measured = Measurement(
         run_id=name,
         suite=Suite.PLACEMENT,
-        metric="under_replicated_ledgers",
+        metric="under_replicated_segments",
         subject="end_of_run",
         value=left,
-        unit="ledgers",
+        unit="segments",
         minimum=None,
         maximum=None,
         evidence="planted",

@@ -25,12 +25,12 @@ class RowModel(StrictModel):
 class Position(RowModel):
     """A position in a log. Positions can be compared only within one partition of a topic in one cluster."""
 
-    ledger_id: int
-    entry_id: int
+    segment: int
+    offset: int
     batch_index: int | None
 
     def __str__(self) -> str:
-        return ":".join(str(part) for part in (self.ledger_id, self.entry_id, self.batch_index) if part is not None)
+        return ":".join(str(part) for part in (self.segment, self.offset, self.batch_index) if part is not None)
 
 
 class _AtPlace(RowModel):

@@ -277,7 +277,7 @@ def _find_start(attempt: Mapping[str, Any]) -> int | None:
 
 
 def _make_position(row: Mapping[str, Any]) -> Position | None:
-    return None if row["ledger_id"] is None or row["entry_id"] is None else Position.from_row(row)
+    return None if row["segment"] is None or row["offset"] is None else Position.from_row(row)
 
 
 def _compare_payload(row: Mapping[str, Any], payloads: set[int | None]) -> bool | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from brokerproof.experiment.topology import Topology, name_brokers_place, name_clients_place
+from brokerproof.experiment.topology import Topology, name_clients_place, name_servers_place
 from brokerproof.network import Route
 from brokerproof.run.directory import Run
 from brokerproof.systems.pulsar import ensemble
@@ -99,10 +99,10 @@ class Addressing:
                 + ",".join(self.format_service_address(broker, None) for broker in brokers)
             }
         (region,) = regions
-        seen = [f"{self._find_address(name_brokers_place(region), broker)}:{BROKER_PORT}" for broker in brokers]
+        seen = [f"{self._find_address(name_servers_place(region), broker)}:{BROKER_PORT}" for broker in brokers]
         return {
             "brokerServiceUrl": "pulsar://" + ",".join(seen),
-            "listenerName": name_listener(name_brokers_place(region)),
+            "listenerName": name_listener(name_servers_place(region)),
         }
 
     def configure_listeners(self, broker: str) -> dict[str, str]:
@@ -121,7 +121,7 @@ class Addressing:
             }
         here = self.topology.nodes[broker].region
         brokers = {
-            name_brokers_place(region): self._find_address(name_brokers_place(region), broker)
+            name_servers_place(region): self._find_address(name_servers_place(region), broker)
             for region in self.topology.regions
         }
         clients = {
@@ -138,8 +138,8 @@ class Addressing:
         return {
             "advertisedListeners": ",".join([*seen, own]),
             "bindAddresses": ",".join([own, *bindings]),
-            "internalListenerName": name_listener(name_brokers_place(here)),
-            "brokerClient_listenerName": name_listener(name_brokers_place(here)),
+            "internalListenerName": name_listener(name_servers_place(here)),
+            "brokerClient_listenerName": name_listener(name_servers_place(here)),
         }
 
     def publish(self, broker: str) -> dict[int, int]:

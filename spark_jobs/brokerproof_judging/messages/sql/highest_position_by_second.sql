@@ -2,8 +2,8 @@
 WITH by_second AS (
     SELECT
         cluster, topic, partition, second,
-        max({ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index}) FILTER (kind = 'settled') AS highest
+        max({segment: segment, "offset": "offset", batch_index: batch_index}) FILTER (kind = 'settled') AS highest
     FROM rows
     GROUP BY cluster, topic, partition, second
 )
-SELECT cluster, topic, partition, second, highest.ledger_id, highest.entry_id, highest.batch_index FROM by_second
+SELECT cluster, topic, partition, second, highest.segment, highest."offset", highest.batch_index FROM by_second

@@ -24,7 +24,7 @@ found AS (
         number,
         topic,
         cluster,
-        list(DISTINCT {partition: partition, ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index})
+        list(DISTINCT {partition: partition, segment: segment, "offset": "offset", batch_index: batch_index})
             AS stored_positions,
         min(payload_hash) AS found_payload_hash,
         max(payload_hash) AS other_found_payload_hash,
@@ -115,13 +115,13 @@ acked_places AS (
         a.topic,
         a.cluster,
         count(*) = any_value(acks)
-            AND bool_and(coalesce(l.read_to_end OR is_before(place, l.passed_ledger_id, l.passed_entry_id), false))
+            AND bool_and(coalesce(l.read_to_end OR is_before(place, l.passed_segment, l.passed_offset), false))
             AS passed,
         bool_or(EXISTS (
             FROM unreadable_parts u
             WHERE (u.cluster, u.topic, u.partition) = (a.cluster, a.topic, a.place.partition)
-                AND NOT is_before(place, u.ledger_id, u.entry_id)
-                AND is_before(place, u.end_ledger_id, u.end_entry_id)
+                AND NOT is_before(place, u.segment, u."offset")
+                AND is_before(place, u.end_segment, u.end_offset)
         )) AS unreadable
     FROM (SELECT who, number, topic, cluster, acks, unnest(acked_positions) AS place FROM doubtful) a
     LEFT JOIN log_proofs l ON (l.cluster, l.topic, l.partition) = (a.cluster, a.topic, a.place.partition)
@@ -136,7 +136,7 @@ SELECT
         f.outcome IS NULL OR EXISTS (
             FROM unreadable_parts p
             WHERE (p.cluster, p.topic, p.partition) = (f.cluster, f.topic, f.first_copy.partition)
-                AND NOT is_before(f.first_copy, p.ledger_id, p.entry_id)
+                AND NOT is_before(f.first_copy, p.segment, p."offset")
         ),
         NULL,
         f.first_copy
@@ -159,14 +159,14 @@ SELECT
                 h.first_copy,
                 list_max(list_filter(f.acked_positions, lambda place: place.partition = f.partition))
             ),
-            e.end_ledger_id,
-            e.end_entry_id
+            e.end_segment,
+            e.end_offset
         ),
-        e.end_ledger_id IS NULL OR coalesce(lh.read_to_end, false)
+        e.end_segment IS NULL OR coalesce(lh.read_to_end, false)
     ) AS replicated,
     CASE
         WHEN r.replicated IS NULL THEN 'no step left a record of it'
-        WHEN r.replicated THEN concat('it drained up to ', e.end_ledger_id, ':', e.end_entry_id, ' only')
+        WHEN r.replicated THEN concat('it drained up to ', e.end_segment, ':', e.end_offset, ' only')
         ELSE r.replicated_why
     END AS replicated_why
 FROM facts f

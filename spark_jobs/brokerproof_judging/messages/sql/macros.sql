@@ -7,12 +7,12 @@ CREATE MACRO is_nameless(who) AS starts_with(who, chr(1));
 CREATE MACRO producer_of(who) AS nullif(IF(is_nameless(who), split_part(who, chr(1), 3), who), '');
 CREATE MACRO seq_of(who, number) AS IF(is_nameless(who) AND number < 0, NULL, number);
 
--- Whether a position is before the position (segment, offs). Null if one of the two is not known.
-CREATE MACRO is_before(place, segment, offs) AS
-    place.ledger_id < segment OR (place.ledger_id = segment AND place.entry_id < offs);
+-- Whether a position is before the position (end_segment, end_offset). Null if one of the two is not known.
+CREATE MACRO is_before(place, end_segment, end_offset) AS
+    place.segment < end_segment OR (place.segment = end_segment AND place."offset" < end_offset);
 
 -- Texts for people: a position, the time of an ack, and the reason why a message must exist.
-CREATE MACRO position_text(place) AS concat_ws(':', place.ledger_id, place.entry_id, place.batch_index);
+CREATE MACRO position_text(place) AS concat_ws(':', place.segment, place."offset", place.batch_index);
 CREATE MACRO acked_text(acked_at) AS
     concat('acked', IF(acked_at IS NULL, '', concat(' at ', make_timestamp(acked_at), ' UTC')));
 CREATE MACRO proof_of_existence_text(outcome, acked_at, home, getting_subscription, storing_clusters) AS

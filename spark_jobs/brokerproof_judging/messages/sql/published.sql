@@ -23,8 +23,8 @@ SELECT
     coalesce(list(DISTINCT partition) FILTER (outcome = 'acked'), []) AS acked_partitions,
     -- A deduplicated retry is acked without a position.
     coalesce(
-        list({partition: partition, ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index})
-            FILTER (outcome = 'acked' AND ledger_id IS NOT NULL),
+        list({partition: partition, segment: segment, "offset": "offset", batch_index: batch_index})
+            FILTER (outcome = 'acked' AND segment IS NOT NULL),
         []
     ) AS acked_positions,
     min(payload_hash) AS payload_hash,

@@ -8,16 +8,16 @@ SELECT
     d.cluster,
     d.subscription,
     d.partition,
-    d.ledger_id,
-    d.entry_id,
+    d.segment,
+    d."offset",
     d.batch_index,
     min(d.received_at) AS first_at,
     max(d.received_at) AS last_at,
     coalesce(l.read_to_end, false) AS read_to_end
 FROM deliveries d
-ANTI JOIN stored s USING (who, number, topic, cluster, partition, ledger_id, entry_id, batch_index)
+ANTI JOIN stored s USING (who, number, topic, cluster, partition, segment, "offset", batch_index)
 LEFT JOIN log_proofs l ON (l.cluster, l.topic, l.partition) = (d.cluster, d.topic, d.partition)
-WHERE d.ledger_id IS NOT NULL
+WHERE d.segment IS NOT NULL
 GROUP BY ALL;
 
 -- One row per message and subscription that had to get it or got it: the publish, the copies in the subscription's
@@ -38,7 +38,7 @@ from_positions AS (
         ) AS confirmed
     FROM deliveries
     WINDOW same_position AS (
-        PARTITION BY who, number, topic, cluster, subscription, partition, ledger_id, entry_id, batch_index
+        PARTITION BY who, number, topic, cluster, subscription, partition, segment, "offset", batch_index
         ORDER BY received_at, arrival, consumer NULLS FIRST, incarnation NULLS FIRST
     ),
     -- Within an incarnation, deliveries are ordered by arrival, because the clock may have been set back.
@@ -57,13 +57,13 @@ delivered AS (
         subscription,
         count(*)::INT AS deliveries,
         count_if(NOT again)::INT AS copies,
-        count_if(NOT again AND ledger_id IS NOT NULL)::INT AS positions,
-        max(received_at) FILTER (NOT again AND ledger_id IS NOT NULL) AS last_position_at,
+        count_if(NOT again AND segment IS NOT NULL)::INT AS positions,
+        max(received_at) FILTER (NOT again AND segment IS NOT NULL) AS last_position_at,
         count_if(again AND NOT confirmed)::INT AS again_unconfirmed,
         count_if(again AND confirmed)::INT AS again_confirmed,
         min({
             received_at: received_at, arrival: arrival, consumer: consumer, incarnation: incarnation,
-            partition: partition, ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index
+            partition: partition, segment: segment, "offset": "offset", batch_index: batch_index
         }) FILTER (first_of_incarnation) AS first_delivery,
         min(payload_hash) AS found_payload_hash,
         max(payload_hash) AS other_found_payload_hash,
@@ -145,10 +145,10 @@ SELECT
     f.*,
     f.stored_for_it AND f.deliveries = 0 AS missing,
     -- A drain proves only messages before the end of the log at the time of the drain.
-    coalesce(d.drained, false) AND coalesce(is_before(f.first_copy, d.end_ledger_id, d.end_entry_id), true) AS drained,
+    coalesce(d.drained, false) AND coalesce(is_before(f.first_copy, d.end_segment, d.end_offset), true) AS drained,
     CASE
         WHEN d.drained IS NULL THEN 'no step left a record of it'
-        WHEN d.drained THEN concat('it drained up to ', d.end_ledger_id, ':', d.end_entry_id, ' only')
+        WHEN d.drained THEN concat('it drained up to ', d.end_segment, ':', d.end_offset, ' only')
         ELSE d.drained_why
     END AS drained_why
 FROM facts f

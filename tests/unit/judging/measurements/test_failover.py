@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from ..history import LEDGER, REPLICATED, History
+from ..history import REPLICATED, SEGMENT, History
 from ..judged import Judged
 
 TOPIC = f"persistent://{REPLICATED}/orders"
@@ -29,13 +29,13 @@ def planted() -> History:
     history.topic = TOPIC
     for seq in range(6):
         name = {"producer": "p0", "seq": seq, "key": f"k{seq}"}
-        history.publish(**name, at=seq * 1000, ledger_id=LEDGER, entry_id=seq)
-        history.store(**name, entry_id=seq)
+        history.publish(**name, at=seq * 1000, segment=SEGMENT, offset=seq)
+        history.store(**name, offset=seq)
         if seq not in NOT_REPLICATED:
-            history.store(**name, cluster="other", entry_id=AFTER + seq, replicated_from="main")
+            history.store(**name, cluster="other", offset=AFTER + seq, replicated_from="main")
         for incarnation, (cluster, delivered) in enumerate(DELIVERED.items()):
             if seq in delivered:
-                place = {"cluster": cluster, "entry_id": incarnation * AFTER + seq, "incarnation": incarnation}
+                place = {"cluster": cluster, "offset": incarnation * AFTER + seq, "incarnation": incarnation}
                 at = (incarnation * 100 + seq) * 1000 + 500
                 history.deliver(**name, **place, subscription="mover", at=at)
     return history

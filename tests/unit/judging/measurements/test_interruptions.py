@@ -47,12 +47,12 @@ class Clients(History):
                     times = (
                         {"sent_at": None, "settled_at": None} if outcome == "not_sent" else {"settled_at": START + at}
                     )
-                    self.publish(**name, at=at, partition=None, entry_id=None, outcome=outcome, **times)
+                    self.publish(**name, at=at, partition=None, offset=None, outcome=outcome, **times)
                     continue
                 after = acked_after(partition, second) if acked_after else 0.01
                 acked = at + round(after * SECOND)
-                place = {**name, "partition": partition, "entry_id": self.next_entry(partition=partition)}
-                self.publish(**place, at=at, settled_at=START + acked, ledger_id=5)
+                place = {**name, "partition": partition, "offset": self.next_entry(partition=partition)}
+                self.publish(**place, at=at, settled_at=START + acked, segment=5)
                 self.store(**place)
                 later = delivered_after(partition, second) if delivered_after else 0.005
                 self.deliver(**place, at=acked + round(later * SECOND))
@@ -383,7 +383,7 @@ def test_a_producer_that_never_got_an_ack_is_named_beside_one_that_goes_on(judge
     history = Clients(bounds={"first_ack_s": {"max": 50}}).load()
     for seq in range(10):
         at = (40 + seq) * SECOND
-        history.publish(producer="p1", seq=seq, at=at, partition=None, entry_id=None, outcome="unknown")
+        history.publish(producer="p1", seq=seq, at=at, partition=None, offset=None, outcome="unknown")
     measured = judge(history.fault("first", injected=39, effective=39.5))
 
     assert measured("longest_ack_gap_s")["value"] == pytest.approx(LOAD_S)
@@ -542,8 +542,8 @@ def test_the_longest_gap_that_no_standstill_touches_breaks_its_bound(judge):
         # Another producer sends at the end of its standstill what was due in it.
         sent = 82 * SECOND + number if 60 * SECOND <= at < 82 * SECOND else at
         place = {"producer": "p1", "seq": number, "key": "k9", "partition": 0}
-        place["entry_id"] = history.next_entry(partition=0)
-        history.publish(**place, at=at, sent_at=START + sent, settled_at=START + sent + 400, ledger_id=5)
+        place["offset"] = history.next_entry(partition=0)
+        history.publish(**place, at=at, sent_at=START + sent, settled_at=START + sent + 400, segment=5)
         history.store(**place)
         history.deliver(**place, at=sent + 500)
     counts = dict.fromkeys(("scheduled", "acked", "failed", "unknown"))
@@ -558,7 +558,7 @@ def test_the_longest_gap_that_no_standstill_touches_breaks_its_bound(judge):
 @pytest.mark.parametrize(("due", "rto"), [(-5, 0), (1, 50)])
 def test_a_message_that_was_due_before_the_steady_phase_interrupts_nobody(judge, due, rto):
     history = Clients(bounds={"rto_s": {"max": 10}}).load().fault("first", injected=50, effective=50.5)
-    place = {"producer": "p0", "seq": 2 * 10 * LOAD_S, "key": "k0", "partition": None, "entry_id": None}
+    place = {"producer": "p0", "seq": 2 * 10 * LOAD_S, "key": "k0", "partition": None, "offset": None}
     history.publish(**place, at=due * SECOND, outcome="unknown", settled_at=START)
     measured = judge(history)
 
@@ -573,10 +573,10 @@ def test_a_message_whose_partition_is_not_known_is_no_place_that_waits_for_an_ac
     for number in range(LOAD_S * 10):
         at, name = number * 100 * MILLISECOND, {"producer": "p0", "seq": number, "key": f"k{number}"}
         if number == 600:
-            history.publish(**name, at=at, partition=None, entry_id=None, outcome="unknown", settled_at=None)
+            history.publish(**name, at=at, partition=None, offset=None, outcome="unknown", settled_at=None)
             continue
-        place = {**name, "entry_id": history.next_entry()} | ({"partition": 1} if partitions else {})
-        history.publish(**place, at=at, settled_at=START + at + 10 * MILLISECOND, ledger_id=5)
+        place = {**name, "offset": history.next_entry()} | ({"partition": 1} if partitions else {})
+        history.publish(**place, at=at, settled_at=START + at + 10 * MILLISECOND, segment=5)
         history.store(**place)
         history.deliver(**place, at=at + 15 * MILLISECOND)
     row = judge(history)("first_ack_s")

@@ -50,8 +50,8 @@ def planted():
             continue
         at = int(second * SECOND)
         acked = 32_505_000 if 20 * SECOND <= at < 32_500_000 else at + 10_000
-        place = {"producer": "p0", "seq": len(history.publishes), "key": "k", "entry_id": history.next_entry()}
-        history.publish(**place, at=at, settled_at=START + acked, ledger_id=5)
+        place = {"producer": "p0", "seq": len(history.publishes), "key": "k", "offset": history.next_entry()}
+        history.publish(**place, at=at, settled_at=START + acked, segment=5)
         if second in (15.0, 18.0):
             continue
         history.store(**place)
@@ -84,16 +84,16 @@ def planted():
     # Not sampled all the time, so its silence is no gap.
     observe(history, 11, "sampler:bookies", "no_answer", "timed out")
     both, one = ["eu", "us"], ["us", "us"]
-    for moment, ledger, regions, required in (
+    for moment, segment, regions, required in (
         ("steady", 5, both, both),
         ("end", 5, both, both),
         ("end", 5, one, both),
         ("end", 6, one, ["us"]),
     ):
-        history.ledgers.append(
+        history.copies.append(
             {
                 **{"cluster": "main", "topic": TOPIC, "partition": -1, "at": START + 90 * SECOND, "moment": moment},
-                **{"ledger_id": ledger, "first_entry": 0, "regions": regions, "regions_required": required},
+                **{"segment": segment, "first_offset": 0, "regions": regions, "regions_required": required},
             }
         )
     history.leave(PhaseTimes(**{name: START + second * SECOND for name, second in TIMELINE.items()}))
@@ -139,9 +139,9 @@ def unmeasured(spark, tmp_path_factory):
         ("rate_held", "impact", 1.0),
         ("rate_held", "recovery", 0.5),
         ("sampling_gap_s", "run", 50.0),
-        ("ledgers_not_spanning", "steady", 0.0),
-        ("ledgers_not_spanning", "end", 1.0),
-        ("under_replicated_ledgers", "end_of_run", 0.0),
+        ("segments_not_spanning", "steady", 0.0),
+        ("segments_not_spanning", "end", 1.0),
+        ("under_replicated_segments", "end_of_run", 0.0),
         ("local_read_share", "steady", 0.25),
         ("local_read_share", "impact", 1.0),
         ("local_read_share", "recovery", None),

@@ -119,10 +119,10 @@ def test_of_two_clusters_both_are_sampled_after_the_last_undo(tmp_path: Path) ->
 
 def record_copies(history: History, second: int, *partitions: int, moment: str = "end") -> None:
     for partition in partitions or (-1,):
-        history.ledgers.append(
+        history.copies.append(
             {
                 **{"cluster": "main", "topic": TOPIC, "partition": partition, "at": START + second * SECOND},
-                **{"moment": moment, "ledger_id": 5, "first_entry": 0},
+                **{"moment": moment, "segment": 5, "first_offset": 0},
                 **{"regions": ["eu"], "regions_required": ["eu", "us"]},
             }
         )
@@ -217,7 +217,7 @@ def test_an_undo_in_the_phase_leaves_only_the_samples_after_it(
 
 
 def test_what_is_not_known_at_the_end_is_null_with_the_bound_in_force(tmp_path: Path) -> None:
-    history = plant(bounds={"under_replicated_ledgers": {"max": 0}})
+    history = plant(bounds={"under_replicated_segments": {"max": 0}})
     run = history.write(tmp_path / "run")
     value = measure_under_replication(run, read_run_times(run), read_samples(run))
     (row,) = make_measurements(run, [value])

@@ -42,10 +42,8 @@ def planted(**scenario):
         second = number / 10
         at = int(second * SECOND)
         entry = number
-        message = {"producer": "main-p0", "seq": number, "key": "k", "entry_id": entry}
-        history.publish(
-            **message, at=at, settled_at=START + at + (60_000 if 62 <= second < 70 else 10_000), ledger_id=5
-        )
+        message = {"producer": "main-p0", "seq": number, "key": "k", "offset": entry}
+        history.publish(**message, at=at, settled_at=START + at + (60_000 if 62 <= second < 70 else 10_000), segment=5)
         if second not in (NOWHERE, AT_HOME_NO_MORE, LATER_NOWHERE):
             history.store(**message)
             history.deliver(**message, at=at + 11_000)
@@ -55,9 +53,9 @@ def planted(**scenario):
             arrival = max(at, 50 * SECOND) if 20 <= second < 40 else at
             history.deliver(**copy, at=arrival + 30_000)
     # One of the other cluster's own, which its home lost.
-    history.publish(producer="other-p0", seq=0, key="o", at=0, cluster="other", ledger_id=5, entry_id=9000)
-    history.store(producer="other-p0", seq=0, key="o", entry_id=9001, replicated_from="other")
-    history.deliver(producer="other-p0", seq=0, key="o", entry_id=9001, at=500)
+    history.publish(producer="other-p0", seq=0, key="o", at=0, cluster="other", segment=5, offset=9000)
+    history.store(producer="other-p0", seq=0, key="o", offset=9001, replicated_from="other")
+    history.deliver(producer="other-p0", seq=0, key="o", offset=9001, at=500)
     for state, second in (("injecting", 19.9), ("effective", 20), ("healing", 38), ("recovered", 40)):
         row = {"fault": "gone", "kind": "destroy", "targets": ["broker-eu-1-main", "bookie-eu-1-main"], "state": state}
         history.faults.append({**row, "at": START + int(second * SECOND)})
@@ -165,7 +163,7 @@ def test_a_cluster_with_all_its_brokers_gone_has_a_metadata_store_that_says_so(t
 
 
 def test_a_cluster_with_all_its_brokers_and_its_metadata_store_gone_has_nobody_to_say_so(tmp_path):
-    why = "neither a broker of main nor its metadata store was left to say who lives"
+    why = "no broker of main and no node that coordinates it was left to say who lives"
     assert detected(tmp_path, gone=[Role.BROKER, Role.METADATA]) == Reading(value=None, evidence=why)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ..history import LEDGER, NAMESPACE, REPLICATED, START, History
+from ..history import NAMESPACE, REPLICATED, SEGMENT, START, History
 from ..judged import Found, Judged
 
 # What a plant has to be found as, with the cause and the sentence that say so.
@@ -49,7 +49,7 @@ def judged(spark, tmp_path_factory):
 def hold_back(history: History, producer: str, seq: int, epoch: int = 0) -> None:
     """Have a message not sent, because a full max_pending held it back until the end of the load."""
     (row,) = history.rows("publishes", producer, seq, epoch=epoch)
-    gone = ("partition", "sent_at", "settled_at", "ledger_id", "entry_id")
+    gone = ("partition", "sent_at", "settled_at", "segment", "offset")
     row.update(outcome="not_sent", **dict.fromkeys(gone))
 
 
@@ -137,7 +137,7 @@ def unproven_after_an_unknown_outcome(history):
 def unproven_where_one_of_two_partitions_that_acked_a_message_was_not_read(history):
     # Partitions were added between the two attempts of a repeated task.
     history.rows("publishes", "p0", 3)[0].update(partition=0)
-    history.publish(producer="p0", seq=3, epoch=1, at=900, partition=1, entry_id=50)
+    history.publish(producer="p0", seq=3, epoch=1, at=900, partition=1, offset=50)
     history.forget("stored", "p0", 3)
     history.forget("deliveries", "p0", 3)
     history.partitions[history.topic].add(0)
@@ -187,7 +187,7 @@ def lost_though_one_of_two_attempts_failed(history):
 @planted()
 def lost_after_an_ack_without_a_position(history):
     # As a deduplicated retry is acked.
-    history.rows("publishes", "p0", 3)[0].update(ledger_id=-1, entry_id=-1)
+    history.rows("publishes", "p0", 3)[0].update(segment=-1, offset=-1)
     history.forget("stored", "p0", 3)
     history.forget("deliveries", "p0", 3)
     return {
@@ -263,7 +263,7 @@ def unproven_log_not_read_to_its_end(history):
 
 GONE = "acked at 2023-11-14 22:13:20.0064 UTC in main"
 # Where p0/3 is stored in its home.
-PLACE, BEHIND = (LEDGER, 6), (LEDGER, 7)
+PLACE, BEHIND = (SEGMENT, 6), (SEGMENT, 7)
 
 
 def forget_everywhere(history, producer="p0", seq=3, **values):
@@ -297,9 +297,9 @@ def unproven_where_the_reader_did_not_pass_the_ack(history):
 def lost_where_one_partition_was_read_to_its_end_and_another_one_past_the_ack(history):
     # Partitions were added between the two attempts of a repeated task.
     history.rows("publishes", "p0", 3)[0].update(partition=0)
-    history.publish(producer="p0", seq=3, epoch=1, at=900, partition=1, ledger_id=LEDGER, entry_id=50)
+    history.publish(producer="p0", seq=3, epoch=1, at=900, partition=1, segment=SEGMENT, offset=50)
     history.partitions[history.topic].add(0)
-    history.not_read_to_end(partition=1, passed=(LEDGER, 51))
+    history.not_read_to_end(partition=1, passed=(SEGMENT, 51))
     forget_everywhere(history)
     return {
         ("lost", False, "main", None, "p0", 3): (
@@ -313,14 +313,14 @@ def lost_where_one_partition_was_read_to_its_end_and_another_one_past_the_ack(hi
 @planted()
 def unproven_where_the_reader_passed_one_of_two_acks(history):
     history.not_read_to_end(passed=BEHIND)
-    history.publish(producer="p0", seq=3, epoch=1, at=50_000, ledger_id=LEDGER, entry_id=50)
+    history.publish(producer="p0", seq=3, epoch=1, at=50_000, segment=SEGMENT, offset=50)
     forget_everywhere(history)
     return {("unproven", True, "main", None, "p0", 3): ("log_not_read_to_end", UNREAD)}
 
 
 @planted()
 def unproven_where_one_of_two_acks_named_no_position(history):
-    history.not_read_to_end(passed=(LEDGER, 99))
+    history.not_read_to_end(passed=(SEGMENT, 99))
     history.publish(producer="p0", seq=3, epoch=1, at=6_000)
     forget_everywhere(history)
     return {("unproven", True, "main", None, "p0", 3): ("log_not_read_to_end", UNREAD)}
@@ -328,15 +328,15 @@ def unproven_where_one_of_two_acks_named_no_position(history):
 
 @planted()
 def unproven_where_no_ack_named_a_position(history):
-    history.not_read_to_end(passed=(LEDGER, 99))
-    history.rows("publishes", "p0", 3)[0].update(ledger_id=None, entry_id=None)
+    history.not_read_to_end(passed=(SEGMENT, 99))
+    history.rows("publishes", "p0", 3)[0].update(segment=None, offset=None)
     forget_everywhere(history)
     return {("unproven", True, "main", None, "p0", 3): ("log_not_read_to_end", UNREAD)}
 
 
 @planted()
 def unreadable(history):
-    history.not_read_to_end(passed=(LEDGER, 99), unreadable=[(PLACE, BEHIND)])
+    history.not_read_to_end(passed=(SEGMENT, 99), unreadable=[(PLACE, BEHIND)])
     for place in (("p0", 3), ("p1", 3), ("p1", 2)):
         forget_everywhere(history, *place)
     return {
@@ -361,8 +361,8 @@ def stored_elsewhere_in_a_log_that_was_read_past_its_acks(history):
     entry = history.next_entry()
     for table in ("stored", "deliveries"):
         for row in history.rows(table, "p1", 5):
-            row["entry_id"] = entry
-    history.not_read_to_end(passed=(LEDGER, entry))
+            row["offset"] = entry
+    history.not_read_to_end(passed=(SEGMENT, entry))
     return {
         ("position_mismatch", False, "main", None, "p1", 5): (
             "stored_elsewhere",
@@ -479,7 +479,7 @@ def unproven_from_an_unread_home_behind_the_end_that_the_drain_saw(history):
 @planted(REPLICATED)
 def unproven_from_an_unread_home_without_an_acked_position(history):
     expected = drain_with_an_unread_home(history, BEHIND)
-    history.rows("publishes", "p0", 3)[0].update(ledger_id=None, entry_id=None, batch_index=None)
+    history.rows("publishes", "p0", 3)[0].update(segment=None, offset=None, batch_index=None)
     return expected | {
         ("unproven", True, "other", None, "p0", 3): (
             "replication_not_drained",
@@ -550,7 +550,7 @@ def unproven_where_it_was_delivered_from_a_log_that_was_not_read(history):
 
 @planted()
 def phantom_stored(history):
-    history.store(producer="stranger", seq=0, key="k", entry_id=history.next_entry())
+    history.store(producer="stranger", seq=0, key="k", offset=history.next_entry())
     return {
         ("phantom", False, "main", None, "stranger", 0): (
             "never_published",
@@ -561,7 +561,7 @@ def phantom_stored(history):
 
 @planted()
 def phantom_delivered(history):
-    history.deliver(producer="p0", seq=77, key="k", entry_id=77, at=9000)
+    history.deliver(producer="p0", seq=77, key="k", offset=77, at=9000)
     return {
         ("phantom", False, "main", "audit", "p0", 77): (
             "never_published",
@@ -574,9 +574,9 @@ def phantom_delivered(history):
 def phantom_without_identity(history):
     # Two of them in the log, one of which is delivered: each is its own message.
     first, second = history.next_entry(), history.next_entry()
-    history.store(producer=None, seq=None, entry_id=first)
-    history.store(producer="p0", seq=None, entry_id=second)
-    history.deliver(producer=None, seq=None, entry_id=first, at=9000)
+    history.store(producer=None, seq=None, offset=first)
+    history.store(producer="p0", seq=None, offset=second)
+    history.deliver(producer=None, seq=None, offset=first, at=9000)
     return {
         ("phantom", False, "main", None, None, None): (
             "no_identity",
@@ -596,7 +596,7 @@ def phantom_without_identity(history):
 @planted()
 def phantom_does_not_disturb_order(history):
     entry = history.next_entry()
-    history.store(producer="p0", seq=99, key="p0-key-0", entry_id=entry, ledger_id=1)
+    history.store(producer="p0", seq=99, key="p0-key-0", offset=entry, segment=1)
     return {
         ("phantom", False, "main", None, "p0", 99): (
             "never_published",
@@ -692,7 +692,7 @@ def failed_and_not_sent_by_a_later_process_but_stored(history):
 
 @planted()
 def delivered_from_elsewhere(history):
-    history.rows("deliveries", "p1", 5, subscription="audit")[0]["entry_id"] = 999
+    history.rows("deliveries", "p1", 5, subscription="audit")[0]["offset"] = 999
     return {
         ("delivered_from_elsewhere", False, "main", "audit", "p1", 5): (
             "stored_elsewhere",
@@ -703,7 +703,7 @@ def delivered_from_elsewhere(history):
 
 @planted()
 def delivered_from_the_position_of_another_message(history):
-    history.rows("deliveries", "p1", 5, subscription="audit")[0]["entry_id"] = 10
+    history.rows("deliveries", "p1", 5, subscription="audit")[0]["offset"] = 10
     return {
         ("delivered_from_elsewhere", False, "main", "audit", "p1", 5): (
             "stored_elsewhere",
@@ -723,8 +723,8 @@ def delivered_from_the_position_of_another_message(history):
 @planted()
 def delivered_from_two_positions(history):
     entry = history.next_entry()
-    history.store(producer="p1", seq=5, entry_id=entry)
-    history.deliver(producer="p1", seq=5, entry_id=entry, at=60_000)
+    history.store(producer="p1", seq=5, offset=entry)
+    history.deliver(producer="p1", seq=5, offset=entry, at=60_000)
     return {
         ("stored_twice", True, "main", None, "p1", 5): (
             "attempted_once",
@@ -781,7 +781,7 @@ def another_key_on_the_way(history):
 @planted()
 def stored_twice(history):
     entry = history.next_entry()
-    history.store(producer="p1", seq=5, key="p1-key-1", entry_id=entry)
+    history.store(producer="p1", seq=5, key="p1-key-1", offset=entry)
     return {
         ("stored_twice", True, "main", None, "p1", 5): (
             "attempted_once",
@@ -793,8 +793,8 @@ def stored_twice(history):
 @planted()
 def stored_twice_by_a_second_attempt(history):
     entry = history.next_entry()
-    history.publish(producer="p1", seq=5, epoch=1, at=50_000, ledger_id=LEDGER, entry_id=entry)
-    history.store(producer="p1", seq=5, key="p1-key-1", entry_id=entry)
+    history.publish(producer="p1", seq=5, epoch=1, at=50_000, segment=SEGMENT, offset=entry)
+    history.store(producer="p1", seq=5, key="p1-key-1", offset=entry)
     return {
         ("stored_twice", True, "main", None, "p1", 5): (
             "attempted_again",
@@ -805,7 +805,7 @@ def stored_twice_by_a_second_attempt(history):
 
 @planted()
 def stored_twice_in_two_partitions(history):
-    history.store(producer="p1", seq=5, key="p1-key-1", entry_id=0, partition=7)
+    history.store(producer="p1", seq=5, key="p1-key-1", offset=0, partition=7)
     return {
         ("stored_twice", True, "main", None, "p1", 5): (
             "attempted_once",
@@ -819,7 +819,7 @@ def delivered_twice(history):
     first = history.rows("deliveries", "p0", 5, subscription="audit")[0]
     first["acknowledged_at"] = None
     history.deliver(
-        **{"producer": "p0", "seq": 5, "key": first["key"], "entry_id": first["entry_id"]},
+        **{"producer": "p0", "seq": 5, "key": first["key"], "offset": first["offset"]},
         **{"consumer": "consumer-1", "incarnation": 0, "at": 30_000},
     )
     return {
@@ -835,7 +835,7 @@ def delivered_twice_by_a_late_ack(history):
     # The ack of the first was confirmed only after the second came.
     first = history.rows("deliveries", "p0", 5, subscription="audit")[0]
     first["acknowledged_at"] = START + 400_000
-    history.deliver(producer="p0", seq=5, key=first["key"], entry_id=first["entry_id"], at=399_999, incarnation=1)
+    history.deliver(producer="p0", seq=5, key=first["key"], offset=first["offset"], at=399_999, incarnation=1)
     return {
         ("delivered_twice", True, "main", "audit", "p0", 5): (
             "ack_not_confirmed",
@@ -847,7 +847,7 @@ def delivered_twice_by_a_late_ack(history):
 @planted()
 def redelivered_after_ack(history):
     first = history.rows("deliveries", "p0", 5, subscription="audit")[0]
-    history.deliver(producer="p0", seq=5, key=first["key"], entry_id=first["entry_id"], at=900_000, incarnation=1)
+    history.deliver(producer="p0", seq=5, key=first["key"], offset=first["offset"], at=900_000, incarnation=1)
     return {
         ("redelivered_after_ack", True, "main", "audit", "p0", 5): (
             "ack_confirmed",
@@ -861,7 +861,7 @@ def delivered_twice_in_order_while_the_clock_is_set_back(history):
     # The delivery that arrived first is the first one, and it came before those of 3 and 5.
     first = history.rows("deliveries", "p0", 1, subscription="audit")[0]
     first["acknowledged_at"] = None
-    again = {"producer": "p0", "seq": 1, "key": first["key"], "entry_id": first["entry_id"]}
+    again = {"producer": "p0", "seq": 1, "key": first["key"], "offset": first["offset"]}
     history.deliver(**again, at=-2_000_000, acked=None)
     return {
         ("delivered_twice", True, "main", "audit", "p0", 1): (
@@ -875,7 +875,7 @@ def delivered_twice_in_order_while_the_clock_is_set_back(history):
 def redelivered_before_and_after_ack(history):
     first = history.rows("deliveries", "p0", 5, subscription="audit")[0]
     first["acknowledged_at"] = None
-    again = {"producer": "p0", "seq": 5, "key": first["key"], "entry_id": first["entry_id"]}
+    again = {"producer": "p0", "seq": 5, "key": first["key"], "offset": first["offset"]}
     history.deliver(**again, at=900_000, incarnation=1)
     history.deliver(**again, at=950_000, incarnation=2)
     return {
@@ -893,10 +893,10 @@ def redelivered_before_and_after_ack(history):
 @planted()
 def position_conflict(history):
     # p0/5 and p1/5 are the last two; the broker named the same place for both.
-    entry = history.rows("stored", "p0", 5)[0]["entry_id"]
+    entry = history.rows("stored", "p0", 5)[0]["offset"]
     for table in ("publishes", "stored", "deliveries"):
         for row in history.rows(table, "p1", 5):
-            row["entry_id"] = entry
+            row["offset"] = entry
     # Both were in flight together, so that the log did not go back.
     history.rows("publishes", "p1", 5)[0]["sent_at"] = history.rows("publishes", "p0", 5)[0]["sent_at"]
     return {
@@ -913,8 +913,8 @@ def position_conflict(history):
 
 @planted()
 def position_conflict_with_a_message_without_identity(history):
-    entry = history.rows("stored", "p0", 5)[0]["entry_id"]
-    history.store(producer=None, seq=None, entry_id=entry)
+    entry = history.rows("stored", "p0", 5)[0]["offset"]
+    history.store(producer=None, seq=None, offset=entry)
     return {
         ("position_conflict", False, "main", None, "p0", 5): (
             "shared_position",
@@ -936,7 +936,7 @@ def position_mismatch(history):
     entry = history.next_entry()
     for table in ("stored", "deliveries"):
         for row in history.rows(table, "p1", 5):
-            row["entry_id"] = entry
+            row["offset"] = entry
     return {
         ("position_mismatch", False, "main", None, "p1", 5): (
             "stored_elsewhere",
@@ -963,12 +963,12 @@ def position_mismatch_of_null_and_zero(history):
 def stored_out_of_order(history):
     # 1 and 3 have the same key; they swap their places everywhere but in what is delivered first.
     one, three = history.rows("publishes", "p0", 1)[0], history.rows("publishes", "p0", 3)[0]
-    entries = {1: three["entry_id"], 3: one["entry_id"]}
+    entries = {1: three["offset"], 3: one["offset"]}
     times = [START + 500_000, START + 500_100]
     for seq in (1, 3):
         for table in ("publishes", "stored", "deliveries"):
             for row in history.rows(table, "p0", seq):
-                row["entry_id"] = entries[seq]
+                row["offset"] = entries[seq]
     # They were in flight together, so that the log did not go back.
     three["sent_at"], one["settled_at"] = one["sent_at"], three["settled_at"]
     one["settled_at"], three["settled_at"] = START + 490_000, START + 490_000
@@ -997,14 +997,14 @@ def swap_first_copies(history, unreadable):
     entry = history.next_entry()
     for table in ("publishes", "stored", "deliveries"):
         for row in history.rows(table, "p0", 3):
-            row["entry_id"] = entry
+            row["offset"] = entry
     history.rows("publishes", "p0", 3)[0]["settled_at"] = START + 20_000
-    history.not_read_to_end(passed=(LEDGER, 99), unreadable=[unreadable])
+    history.not_read_to_end(passed=(SEGMENT, 99), unreadable=[unreadable])
 
 
 @planted()
 def stored_out_of_order_before_a_part_that_cannot_be_read(history):
-    swap_first_copies(history, ((LEDGER, 13), (LEDGER, 14)))
+    swap_first_copies(history, ((SEGMENT, 13), (SEGMENT, 14)))
     return {
         ("stored_out_of_order", False, "main", None, "p0", 3): (
             "behind_higher_seq",
@@ -1015,7 +1015,7 @@ def stored_out_of_order_before_a_part_that_cannot_be_read(history):
 
 @planted()
 def stored_behind_a_part_that_may_hold_an_earlier_copy(history):
-    swap_first_copies(history, ((LEDGER, 6), (LEDGER, 7)))
+    swap_first_copies(history, ((SEGMENT, 6), (SEGMENT, 7)))
     return {}
 
 
@@ -1051,10 +1051,10 @@ def delivered_out_of_order_at_one_time(history):
 
 @planted()
 def position_regressed(history):
-    # Acked at a place in an older BookKeeper ledger than what was acked before it was sent.
+    # Acked at a place in an older segment than what was acked before it was sent.
     for table in ("publishes", "stored", "deliveries"):
         for row in history.rows(table, "p1", 5):
-            row["ledger_id"] = LEDGER - 1
+            row["segment"] = SEGMENT - 1
             row["key"] = "a-key-of-its-own"
     return {
         ("position_regressed", False, "main", None, "p1", 5): (
@@ -1067,10 +1067,10 @@ def position_regressed(history):
 @planted()
 def position_regressed_to_the_same_position(history):
     # The broker named the place of p0/5, which it had acked before p1/5 was sent.
-    entry = history.rows("stored", "p0", 5)[0]["entry_id"]
+    entry = history.rows("stored", "p0", 5)[0]["offset"]
     for table in ("publishes", "stored", "deliveries"):
         for row in history.rows(table, "p1", 5):
-            row["entry_id"] = entry
+            row["offset"] = entry
     return {
         ("position_regressed", False, "main", None, "p1", 5): (
             "same_position",
@@ -1134,8 +1134,8 @@ def failed_and_not_stored(history):
 @planted()
 def deduplicated_retry_without_a_position(history):
     history.never_answer("p0", 3)
-    history.publish(producer="p0", seq=3, epoch=1, at=20_000, ledger_id=None, entry_id=None)
-    history.rows("publishes", "p1", 1)[0].update(ledger_id=-1, entry_id=-1)
+    history.publish(producer="p0", seq=3, epoch=1, at=20_000, segment=None, offset=None)
+    history.rows("publishes", "p1", 1)[0].update(segment=-1, offset=-1)
     return {}
 
 
@@ -1148,7 +1148,7 @@ def the_same_position_read_twice(history):
 
 @planted()
 def one_of_two_acks_names_the_place(history):
-    history.publish(producer="p0", seq=5, epoch=1, at=50_000, ledger_id=LEDGER + 1, entry_id=0)
+    history.publish(producer="p0", seq=5, epoch=1, at=50_000, segment=SEGMENT + 1, offset=0)
     return {}
 
 
@@ -1156,8 +1156,8 @@ def one_of_two_acks_names_the_place(history):
 def batch_mates(history):
     entry = history.next_entry()
     for index, seq in enumerate((6, 7, 8)):
-        place = {"producer": "p0", "seq": seq, "key": "p0-key-0", "entry_id": entry, "batch_index": index}
-        history.publish(**place, ledger_id=LEDGER, at=40_000)
+        place = {"producer": "p0", "seq": seq, "key": "p0-key-0", "offset": entry, "batch_index": index}
+        history.publish(**place, segment=SEGMENT, at=40_000)
         history.store(**place)
         for subscription in ("audit", "pool"):
             history.deliver(**place, subscription=subscription, at=41_000)
@@ -1175,13 +1175,13 @@ def acked_at_the_same_time_as_the_next_was_sent(history):
     # Neither is before the other, so the lower position proves nothing.
     four, five = history.rows("publishes", "p0", 4)[0], history.rows("publishes", "p0", 5)[0]
     for table in ("publishes", "stored", "deliveries"):
-        for seq, entry in ((4, five["entry_id"]), (5, four["entry_id"])):
+        for seq, entry in ((4, five["offset"]), (5, four["offset"])):
             for row in history.rows(table, "p0", seq):
                 row["moved_to"] = entry
     for table in ("publishes", "stored", "deliveries"):
         for seq in (4, 5):
             for row in history.rows(table, "p0", seq):
-                row["entry_id"] = row.pop("moved_to")
+                row["offset"] = row.pop("moved_to")
     for row in history.publishes:
         if row["topic"] == history.topic and row["seq"] >= 4:
             row.update(sent_at=four["sent_at"], settled_at=four["settled_at"])
@@ -1219,7 +1219,7 @@ def messages_without_positions(history):
     for seq in (2, 3):
         for table in ("publishes", "stored", "deliveries"):
             for row in history.rows(table, "p0", seq):
-                row.update(ledger_id=None, entry_id=None, batch_index=None)
+                row.update(segment=None, offset=None, batch_index=None)
     return {}
 
 
@@ -1228,7 +1228,7 @@ def delivered_before_a_lower_seq_and_stored_without_a_position(history):
     # Nothing says that it is stored behind the other one.
     for table in ("publishes", "stored", "deliveries"):
         for row in history.rows(table, "p0", 3):
-            row.update(ledger_id=None, entry_id=None, batch_index=None)
+            row.update(segment=None, offset=None, batch_index=None)
     for subscription in ("audit", "pool"):
         one, three = (history.rows("deliveries", "p0", seq, subscription=subscription)[0] for seq in (1, 3))
         for name in ("arrival", "received_at", "acknowledged_at"):
@@ -1238,7 +1238,7 @@ def delivered_before_a_lower_seq_and_stored_without_a_position(history):
 
 @planted()
 def delivered_from_where_an_unread_log_may_hold_it(history):
-    history.rows("deliveries", "p1", 5, subscription="audit")[0]["entry_id"] = 999
+    history.rows("deliveries", "p1", 5, subscription="audit")[0]["offset"] = 999
     history.not_read_to_end()
     return {}
 
@@ -1249,7 +1249,7 @@ def stored_elsewhere_in_a_log_that_was_not_read_to_its_end(history):
     entry = history.next_entry()
     for table in ("stored", "deliveries"):
         for row in history.rows(table, "p1", 5):
-            row["entry_id"] = entry
+            row["offset"] = entry
     history.not_read_to_end()
     return {}
 
@@ -1265,14 +1265,14 @@ def messages_of_two_keys_cross(history):
 @planted()
 def a_subscription_that_the_scenario_does_not_know(history):
     row = history.rows("stored", "p0", 3)[0]
-    history.deliver(producer="p0", seq=3, key=row["key"], entry_id=row["entry_id"], subscription="curious", at=9_000)
+    history.deliver(producer="p0", seq=3, key=row["key"], offset=row["offset"], subscription="curious", at=9_000)
     return {}
 
 
 @planted()
 def stored_where_it_did_not_have_to_be(history):
     # It was published, so it is no phantom, and `far` has to get what is stored in its cluster.
-    history.store(producer="p0", seq=3, cluster="other", entry_id=0)
+    history.store(producer="p0", seq=3, cluster="other", offset=0)
     return {
         ("undelivered", False, "other", "far", "p0", 3): (
             "never_delivered",
@@ -1379,7 +1379,7 @@ def test_what_a_subscription_got_before_it_moved_has_no_order_where_it_moved_to(
     # It got 0 to 3 before, and gets 2 and 3 again. It gets 4 first after 5, which is stored behind it.
     for number, seq in enumerate((2, 5, 3, 4)):
         (copy,) = history.rows("stored", "p0", seq, cluster="other")
-        place = {name: copy[name] for name in ("cluster", "ledger_id", "entry_id")}
+        place = {name: copy[name] for name in ("cluster", "segment", "offset")}
         at = 50_000 + number
         history.deliver(producer="p0", seq=seq, key="k", subscription="mover", incarnation=1, at=at, **place)
 

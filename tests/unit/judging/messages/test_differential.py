@@ -21,7 +21,7 @@ from brokerproof_judging.evidence import Evidence
 from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging
 from pyspark.sql import SparkSession
 
-from ..history import LEDGER, NAMESPACE, REPLICATED, START, History, table
+from ..history import NAMESPACE, REPLICATED, SEGMENT, START, History, table
 from ..reference import Reference
 
 # The histories of a batch are topics of one run, whose scenario they share.
@@ -141,7 +141,7 @@ def mess(history: History, chance: random.Random) -> None:
 def deliver(history: History, chance: random.Random, copy: dict[str, Any], subscription: str) -> None:
     """Deliver a copy to a subscription, mostly once."""
     for _ in range(chance.choices([0, 1, 2, 3], [1, 12, 2, 1])[0]):
-        received = (copy["entry_id"] + 1) * 100 + chance.choice([0, 0, 0, 1, 2, 9]) * 100
+        received = (copy["offset"] + 1) * 100 + chance.choice([0, 0, 0, 1, 2, 9]) * 100
         delivery = history.deliver(
             **{**copy, "subscription": subscription, "consumer": f"c{chance.randint(0, 1)}"},
             **{"incarnation": chance.randint(0, 1), "at": received, "acked": chance.choice([None, 50, 100, 500])},
@@ -158,8 +158,8 @@ def leave_proofs(history: History, chance: random.Random) -> None:
     """Logs that were not read, or not to their ends, and what did not drain, or only up to some position."""
     clusters = list(history.topology.clusters)
     if chance.random() < 0.3:
-        parts = [((LEDGER, start), (LEDGER, start + chance.randint(1, 4))) for start in chance.sample(range(8), 2)]
-        passed = chance.choice([None, (LEDGER, chance.randint(0, 9)), (LEDGER + 1, 0), (LEDGER + 2, 0)])
+        parts = [((SEGMENT, start), (SEGMENT, start + chance.randint(1, 4))) for start in chance.sample(range(8), 2)]
+        passed = chance.choice([None, (SEGMENT, chance.randint(0, 9)), (SEGMENT + 1, 0), (SEGMENT + 2, 0)])
         logs = sorted(history.partitions[history.topic])
         for partition in chance.sample(logs, chance.randint(1, len(logs))):
             where = {"partition": partition, "passed": passed, "unreadable": chance.choice([(), parts])}
@@ -169,13 +169,13 @@ def leave_proofs(history: History, chance: random.Random) -> None:
         if chance.random() < 0.1:
             history.not_drained(each.name, where)
         if chance.random() < 0.1:
-            history.drained_to((LEDGER, chance.randint(0, 9)), where, each.name)
+            history.drained_to((SEGMENT, chance.randint(0, 9)), where, each.name)
     for home in clusters:
         for other in clusters:
             if home != other and chance.random() < 0.1:
                 history.not_replicated(home, other)
             if home != other and chance.random() < 0.1:
-                history.drained_to((LEDGER, chance.randint(0, 9)), home, other)
+                history.drained_to((SEGMENT, chance.randint(0, 9)), home, other)
 
 
 def history_time(at: int) -> int:
@@ -184,16 +184,16 @@ def history_time(at: int) -> int:
 
 def place(chance: random.Random, seq: int) -> dict[str, Any]:
     return {
-        "ledger_id": LEDGER if chance.random() < 0.95 else LEDGER + 1,
-        "entry_id": max(0, seq + chance.choice([0, 0, 0, 1, -1, 3])),
+        "segment": SEGMENT if chance.random() < 0.95 else SEGMENT + 1,
+        "offset": max(0, seq + chance.choice([0, 0, 0, 1, -1, 3])),
         "batch_index": chance.choice([None, None, -1, 0, 1]),
     }
 
 
 def position_of(row: dict[str, Any]) -> dict[str, Any] | None:
-    if row.get("ledger_id") is None:
+    if row.get("segment") is None:
         return None
-    return {name: row[name] for name in ("ledger_id", "entry_id", "batch_index")}
+    return {name: row[name] for name in ("segment", "offset", "batch_index")}
 
 
 def judge_messages(spark: SparkSession, run: Run) -> Iterator[tuple[Any, ...]]:

@@ -253,18 +253,18 @@ LOST_OLD = ("lost", True, "main", None, OLD)
 def rebuild(history):
     """Messages of a topic whose home was rebuilt empty: one of the old log, one in flight, and one of the new log."""
     places = {OLD: (OLD_LOG, 0, 10, 10), IN_FLIGHT: (NEW_LOG, 0, 19.9, 40), NEW: (NEW_LOG, 1, 50, 50)}
-    for seq, (ledger, entry, sent, acked) in places.items():
+    for seq, (segment, entry, sent, acked) in places.items():
         name = {"producer": "p0", "seq": seq, "key": "k"}
         sent, acked = (round(at * SECOND) for at in (sent, acked))
-        history.publish(**name, at=sent, settled_at=START + acked, ledger_id=ledger, entry_id=entry)
+        history.publish(**name, at=sent, settled_at=START + acked, segment=segment, offset=entry)
         if seq != OLD:
-            history.store(**name, ledger_id=ledger, entry_id=entry)
-        history.store(**name, cluster="other", entry_id=seq)
-        history.deliver(**name, at=acked + 500, ledger_id=ledger, entry_id=entry)
+            history.store(**name, segment=segment, offset=entry)
+        history.store(**name, cluster="other", offset=seq)
+        history.deliver(**name, at=acked + 500, segment=segment, offset=entry)
 
 
 def ack_by_the_old_log(history):
-    history.rows("publishes", "p0", IN_FLIGHT)[0].update(settled_at=START + HEALING, ledger_id=OLD_LOG, entry_id=1)
+    history.rows("publishes", "p0", IN_FLIGHT)[0].update(settled_at=START + HEALING, segment=OLD_LOG, offset=1)
 
 
 def take_out_of_main(history):
@@ -272,8 +272,8 @@ def take_out_of_main(history):
         history.forget(table, "p0", IN_FLIGHT, cluster="main")
 
 
-def deliver_from(history, seq, at, ledger, entry):
-    history.deliver(producer="p0", seq=seq, key="k", at=at, ledger_id=ledger, entry_id=entry)
+def deliver_from(history, seq, at, segment, entry):
+    history.deliver(producer="p0", seq=seq, key="k", at=at, segment=segment, offset=entry)
 
 
 def nothing_else(history):

@@ -19,7 +19,7 @@ def test_each_message_counts_in_the_step_of_its_schedule_its_ack_and_its_deliver
     late["settled_at"] = START + 2 * SECOND + 100_000
     (delivered,) = history.rows("deliveries", "p0", 1)
     delivered["received_at"] = START + 3 * SECOND
-    history.deliver(at=3 * SECOND + 5, producer="p0", seq=1, entry_id=delivered["entry_id"], key=delivered["key"])
+    history.deliver(at=3 * SECOND + 5, producer="p0", seq=1, offset=delivered["offset"], key=delivered["key"])
     # One with an unknown outcome, one that failed, and one that was not sent.
     history.publish(at=SECOND, producer="p0", seq=2, outcome="unknown")
     history.publish(at=SECOND + 1, producer="p0", seq=3, outcome="failed")

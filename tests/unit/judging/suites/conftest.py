@@ -38,9 +38,9 @@ def measurement(metric: str, subject: str, value: float | None, **columns: Any) 
 def sound_measurements() -> list[dict[str, Any]]:
     """What a run without faults and bounds measures."""
     return [
-        measurement("ledgers_not_spanning", "start", 0.0),
-        measurement("ledgers_not_spanning", "end", 0.0),
-        measurement("under_replicated_ledgers", "end", 0.0),
+        measurement("segments_not_spanning", "start", 0.0),
+        measurement("segments_not_spanning", "end", 0.0),
+        measurement("under_replicated_segments", "end", 0.0),
         measurement("publish_latency_p99_ms", "steady", 12.0),
         measurement("sampling_gap_s", "run", 0.6),
     ]

@@ -44,8 +44,8 @@ def planted(directory: Path, name: str, *, broken: bool) -> tuple[Run, dict[Suit
     run = Run.create(str(directory / "run"), run_id=RUN_ID, scenario=scenario, topology=topology)
     # What has to be measured without a bound too.
     found = {
-        ("ledgers_not_spanning", "steady"): 0.0,
-        ("under_replicated_ledgers", "end"): 0.0,
+        ("segments_not_spanning", "steady"): 0.0,
+        ("under_replicated_segments", "end"): 0.0,
         ("sampling_gap_s", "run"): 0.5,
         **{(metric, fault): 0.0 for metric in FAULT_METRICS for fault in list_harmful_faults(scenario)},
     }

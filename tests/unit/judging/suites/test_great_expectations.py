@@ -171,7 +171,7 @@ def test_counts_that_overlook_a_violation_are_unknown(planted: Planted, judge: J
         def change(self, result: Any) -> None:
             result.success, result.result["unexpected_count"] = True, 0
 
-    planted.measure("under_replicated_ledgers", "end", 4.0)
+    planted.measure("under_replicated_segments", "end", 4.0)
     judgement = judge(planted, only="placement", library=Blind)["placement"]
     assert judgement["verdict"] == "unknown"
     assert "was found out of bounds 0 times in 1 rows, and is 1 times in 1" in judgement["why"]

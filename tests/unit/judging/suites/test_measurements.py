@@ -116,15 +116,15 @@ def test_a_bound_that_is_not_a_number_is_no_bound_to_pass(planted: Planted, judg
     assert judge(planted, only="recovery")["recovery"]["verdict"] == "unknown"
 
 
-@pytest.mark.parametrize("metric", ["ledgers_not_spanning", "under_replicated_ledgers"])
+@pytest.mark.parametrize("metric", ["segments_not_spanning", "under_replicated_segments"])
 def test_placement_demands_none_of_these_even_without_a_bound(planted: Planted, judge: Judge, metric: str) -> None:
     planted.measure(metric, "end", 1.0)
     judgement = judge(planted, only="placement")["placement"]
     assert judgement["verdict"] == "failed"
-    assert "is 1 ledgers, and has to be at most 0" in judgement["why"]
+    assert "is 1 segments, and has to be at most 0" in judgement["why"]
 
 
-@pytest.mark.parametrize("metric", ["ledgers_not_spanning", "under_replicated_ledgers"])
+@pytest.mark.parametrize("metric", ["segments_not_spanning", "under_replicated_segments"])
 def test_a_state_at_the_end_that_is_not_known_is_unknown_even_without_a_bound(
     planted: Planted, judge: Judge, metric: str
 ) -> None:
@@ -211,14 +211,14 @@ def test_no_bound_of_a_suite_is_claimed_of_a_fault_whose_targets_were_known_only
     assert found is (Standing[standing] if doubt else without)
 
 
-def test_one_moment_at_which_a_ledger_did_not_span_is_enough(planted: Planted, judge: Judge) -> None:
-    planted.measure("ledgers_not_spanning", "impact", 2.0)
+def test_one_moment_at_which_a_segment_did_not_span_is_enough(planted: Planted, judge: Judge) -> None:
+    planted.measure("segments_not_spanning", "impact", 2.0)
     judgement = judge(planted, only="placement")["placement"]
     assert judgement["verdict"] == "failed"
-    assert about(judgement, "ledgers_not_spanning")["rows"] == 3
+    assert about(judgement, "segments_not_spanning")["rows"] == 3
 
 
-@pytest.mark.parametrize("metric", ["ledgers_not_spanning", "under_replicated_ledgers"])
+@pytest.mark.parametrize("metric", ["segments_not_spanning", "under_replicated_segments"])
 def test_placement_without_these_measurements_is_unknown(planted: Planted, judge: Judge, metric: str) -> None:
     planted.measurements = [row for row in planted.measurements if row["metric"] != metric]
     judgement = judge(planted, only="placement")["placement"]
@@ -227,17 +227,17 @@ def test_placement_without_these_measurements_is_unknown(planted: Planted, judge
 
 
 def test_what_only_the_scenarios_own_bound_allows_is_reported(planted: Planted, judge: Judge) -> None:
-    planted.scenario = {"bounds": {"under_replicated_ledgers": {"max": 3}}}
-    planted.measure("under_replicated_ledgers", "end", 2.0, maximum=3.0)
+    planted.scenario = {"bounds": {"under_replicated_segments": {"max": 3}}}
+    planted.measure("under_replicated_segments", "end", 2.0, maximum=3.0)
     judgement = judge(planted, only="placement")["placement"]
     assert judgement["verdict"] == "passed"
-    assert about(judgement, "under_replicated_ledgers")["legal"] == 1
-    assert "only the scenario's own bound allows under_replicated_ledgers" in judgement["why"]
+    assert about(judgement, "under_replicated_segments")["legal"] == 1
+    assert "only the scenario's own bound allows under_replicated_segments" in judgement["why"]
 
 
 def test_a_minimum_of_the_scenario_leaves_the_suites_maximum_in_force(planted: Planted, judge: Judge) -> None:
-    planted.scenario = {"bounds": {"under_replicated_ledgers": {"min": 0}}}
-    planted.measure("under_replicated_ledgers", "end", 2.0, minimum=0.0)
+    planted.scenario = {"bounds": {"under_replicated_segments": {"min": 0}}}
+    planted.measure("under_replicated_segments", "end", 2.0, minimum=0.0)
     assert judge(planted, only="placement")["placement"]["verdict"] == "failed"
 
 
@@ -318,7 +318,7 @@ def test_an_unknown_metric_is_a_doubt(planted: Planted, judge: Judge) -> None:
 
 
 def test_a_metric_filed_under_a_suite_that_does_not_judge_it_is_a_doubt(planted: Planted, judge: Judge) -> None:
-    planted.measurements.append({**measurement("ledgers_not_spanning", "late", 5.0), "suite": "recovery"})
+    planted.measurements.append({**measurement("segments_not_spanning", "late", 5.0), "suite": "recovery"})
     assert judge(planted, only="placement")["placement"]["verdict"] == "unknown"
 
 

@@ -73,8 +73,8 @@ def test_a_suite_of_which_nothing_applies_or_is_asked_for_does_not_apply(planted
     judgement = judge(planted, only="placement")["placement"]
     assert (judgement["verdict"], judgement["evaluated"], judgement["written"]) == ("not_applicable", 0, 0)
     assert inapplicable(judgement)["owner_in_region"] == "the scenario does not ask for it"
-    assert inapplicable(judgement)["ledgers_not_spanning"].startswith("testlog cannot say which nodes hold")
-    assert judgement["why"].startswith("Not applicable: `ledgers_not_spanning`")
+    assert inapplicable(judgement)["segments_not_spanning"].startswith("testlog cannot say which nodes hold")
+    assert judgement["why"].startswith("Not applicable: `segments_not_spanning`")
 
 
 def test_what_the_scenario_asks_for_is_judged(planted: Planted, judge: Judge) -> None:

@@ -33,7 +33,7 @@ SQL = "unexpected_rows_expectation"
 def store(seq: int, **columns: Any) -> dict[str, Any]:
     """A row of `stored`."""
     row = {"run_id": RUN_ID, "cluster": "mycluster", "topic": "orders", "partition": -1, "producer": "producer-1"}
-    return {**row, "seq": seq, "key": f"key-{seq % 3}", "ledger_id": 7, "entry_id": seq, "published_at": seq, **columns}
+    return {**row, "seq": seq, "key": f"key-{seq % 3}", "segment": 7, "offset": seq, "published_at": seq, **columns}
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ HELD_AND_BROKEN: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"column": "key", "value_set": ["key-3"]},
         {"column": "key", "value_set": ["key-2"]},
     ),
-    "expect_column_values_to_be_unique": ({"column": "entry_id"}, {"column": "key"}),
+    "expect_column_values_to_be_unique": ({"column": "offset"}, {"column": "key"}),
     "expect_column_values_to_match_regex": (
         {"column": "key", "regex": "^key-[0-2]$"},
         {"column": "key", "regex": "^key-[01]$"},
@@ -143,29 +143,29 @@ HELD_AND_BROKEN: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"column": "key", "value_set": ["key-0", "key-1", "key-3"]},
     ),
     "expect_column_pair_values_to_be_equal": (
-        {"column_A": "seq", "column_B": "entry_id"},
-        {"column_A": "seq", "column_B": "ledger_id"},
+        {"column_A": "seq", "column_B": "offset"},
+        {"column_A": "seq", "column_B": "segment"},
     ),
     "expect_column_pair_values_a_to_be_greater_than_b": (
-        {"column_A": "seq", "column_B": "entry_id", "or_equal": True},
-        {"column_A": "seq", "column_B": "entry_id"},
+        {"column_A": "seq", "column_B": "offset", "or_equal": True},
+        {"column_A": "seq", "column_B": "offset"},
     ),
     "expect_column_pair_values_to_be_in_set": (
-        {"column_A": "ledger_id", "column_B": "partition", "value_pairs_set": [[7, -1]]},
-        {"column_A": "ledger_id", "column_B": "partition", "value_pairs_set": [[7, 0]]},
+        {"column_A": "segment", "column_B": "partition", "value_pairs_set": [[7, -1]]},
+        {"column_A": "segment", "column_B": "partition", "value_pairs_set": [[7, 0]]},
     ),
     "expect_compound_columns_to_be_unique": ({"column_list": ["key", "seq"]}, {"column_list": ["key", "topic"]}),
     "expect_select_column_values_to_be_unique_within_record": (
         {"column_list": ["key", "topic"]},
-        {"column_list": ["seq", "entry_id"]},
+        {"column_list": ["seq", "offset"]},
     ),
     "expect_multicolumn_values_to_be_equal": (
-        {"column_list": ["seq", "entry_id"]},
-        {"column_list": ["seq", "entry_id", "ledger_id"]},
+        {"column_list": ["seq", "offset"]},
+        {"column_list": ["seq", "offset", "segment"]},
     ),
     "expect_multicolumn_sum_to_equal": (
-        {"column_list": ["ledger_id", "partition"], "sum_total": 6},
-        {"column_list": ["ledger_id", "partition"], "sum_total": 7},
+        {"column_list": ["segment", "partition"], "sum_total": 6},
+        {"column_list": ["segment", "partition"], "sum_total": 7},
     ),
     "expect_table_row_count_to_equal": ({"value": 50}, {"value": 49}),
     "expect_table_row_count_to_be_between": ({"max_value": 50}, {"max_value": 49}),
@@ -174,8 +174,8 @@ HELD_AND_BROKEN: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "expect_table_columns_to_match_ordered_list": (
         {
             "column_list": [
-                *("run_id", "cluster", "topic", "partition", "producer", "seq", "key", "payload_hash", "ledger_id"),
-                *("entry_id", "batch_index", "published_at", "replicated_from"),
+                *("run_id", "cluster", "topic", "partition", "producer", "seq", "key", "payload_hash", "segment"),
+                *("offset", "batch_index", "published_at", "replicated_from"),
             ]
         },
         {"column_list": ["run_id"]},
@@ -390,10 +390,10 @@ def test_a_column_without_a_value_is_unknown(
 
 
 def test_a_comparison_with_null_is_unknown_and_not_held(stored: list[dict[str, Any]], ask: Ask) -> None:
-    stored[7]["ledger_id"] = None
-    pair = {"column_A": "entry_id", "column_B": "ledger_id", "or_equal": True}
+    stored[7]["segment"] = None
+    pair = {"column_A": "offset", "column_B": "segment", "or_equal": True}
     for row in stored:
-        row["entry_id"] += 10
+        row["offset"] += 10
     judgement = ask(entry("expect_column_pair_values_a_to_be_greater_than_b", **pair))
     assert judgement["verdict"] == "unknown"
     assert "cannot compare 1 of 50 rows, which hold a null or NaN" in judgement["why"]

@@ -77,9 +77,13 @@ def _change_first_kwargs(**changes: Any) -> Change:
         ("placement", _change_first_kwargs(maximum="0"), "is no number: '0'"),
         ("placement", _change_first_kwargs(required="no"), "is not true or false"),
         # The first of placement are segments that do not span; the table of metrics allows none.
-        ("placement", _change_first_kwargs(maximum=1), "allows more than the bound of `ledgers_not_spanning`, 0"),
-        ("placement", _change_first(kwargs={"metric": "ledgers_not_spanning", "required": True}), "allows more than"),
-        ("placement", _change_first_kwargs(required=False), "does not require that `ledgers_not_spanning` is measured"),
+        ("placement", _change_first_kwargs(maximum=1), "allows more than the bound of `segments_not_spanning`, 0"),
+        ("placement", _change_first(kwargs={"metric": "segments_not_spanning", "required": True}), "allows more than"),
+        (
+            "placement",
+            _change_first_kwargs(required=False),
+            "does not require that `segments_not_spanning` is measured",
+        ),
     ],
 )
 def test_a_file_that_does_not_ask_everything_is_refused(

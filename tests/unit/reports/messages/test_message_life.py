@@ -22,7 +22,7 @@ from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.records import LogsRead, TablesDeletion, TableSeal, remove_record, write_record
 from brokerproof.run.seals import seal_tables
 
-from ...judging.history import LEDGER, REPLICATED, SECOND, START, History, Row
+from ...judging.history import REPLICATED, SECOND, SEGMENT, START, History, Row
 from .planted_judgement import anomaly, leave_judgement, place
 
 KILL = {"name": "eu_killed", "kind": "kill", "targets": {"region": "eu"}}
@@ -75,7 +75,7 @@ def test_a_message_that_was_acked_the_first_time(tmp_path: Path) -> None:
         ("delivered", 3500),
         ("ack_confirmed", 3550),
     ]
-    assert {str(event.position) for event in life.events if event.kind != "sent"} == {f"{LEDGER}:3"}
+    assert {str(event.position) for event in life.events if event.kind != "sent"} == {f"{SEGMENT}:3"}
     assert life.sentence == (
         "p1/1 was acknowledged after 0.4 ms at 22:13:20.003, stored once in main, delivered once to `audit`; "
         "nothing is wrong with it."
@@ -86,7 +86,7 @@ def test_a_message_that_was_acked_the_first_time(tmp_path: Path) -> None:
 def test_a_message_that_was_tried_again_has_both_attempts(tmp_path: Path) -> None:
     history = History().clean()
     history.publishes[3] |= {"outcome": "unknown", "error": "timeout", "settled_at": START + 2 * SECOND}
-    history.publishes[3] |= {"ledger_id": None, "entry_id": None}
+    history.publishes[3] |= {"segment": None, "offset": None}
     # A retry that the cluster recognized is acked without a position.
     history.publish(producer="p1", seq=1, epoch=1, at=3 * SECOND)
     run = judge_well(history.write(tmp_path / "run"))
@@ -123,7 +123,7 @@ def test_a_message_that_was_lost(tmp_path: Path) -> None:
 
 def test_a_message_that_is_stored_twice(tmp_path: Path) -> None:
     history = History().clean()
-    history.store(producer="p1", seq=1, entry_id=99)
+    history.store(producer="p1", seq=1, offset=99)
     run = judge_well(history.write(tmp_path / "run"), anomalies=[anomaly(Anomaly.STORED_TWICE, "p1", 1, legal=True)])
 
     life = read_message_life(run, "p1", 1)
@@ -136,7 +136,7 @@ def test_a_message_that_is_stored_twice(tmp_path: Path) -> None:
 def test_a_message_that_was_delivered_again(tmp_path: Path) -> None:
     history = History().clean()
     history.rows("deliveries", "p1", 1)[0]["acknowledged_at"] = None
-    history.deliver(producer="p1", seq=1, at=SECOND, entry_id=3, incarnation=1, redelivery_count=1)
+    history.deliver(producer="p1", seq=1, at=SECOND, offset=3, incarnation=1, redelivery_count=1)
     run = judge_well(history.write(tmp_path / "run"), anomalies=[anomaly(Anomaly.DELIVERED_TWICE, "p1", 1, legal=True)])
 
     life = read_message_life(run, "p1", 1)
@@ -183,7 +183,7 @@ def test_a_cluster_that_lacks_the_message_is_named(tmp_path: Path) -> None:
 def test_an_unknown_outcome_that_was_recovered(tmp_path: Path) -> None:
     history = History().clean()
     history.publishes[3] |= {"outcome": "unknown", "error": "not settled in time", "settled_at": None}
-    history.publishes[3] |= {"ledger_id": None, "entry_id": None}
+    history.publishes[3] |= {"segment": None, "offset": None}
     run = judge_well(history.write(tmp_path / "run"), places=log_and_audit(recovered=True))
 
     life = read_message_life(run, "p1", 1)
@@ -208,7 +208,7 @@ def test_a_message_that_failed_is_said_to_have_failed(tmp_path: Path) -> None:
     history = History().clean()
     for table in ("stored", "deliveries"):
         history.forget(table, "p1", 1)
-    history.publishes[3] |= {"outcome": "failed", "error": "message too big", "ledger_id": None, "entry_id": None}
+    history.publishes[3] |= {"outcome": "failed", "error": "message too big", "segment": None, "offset": None}
     run = judge_well(history.write(tmp_path / "run"), places=log_and_audit(copies=0, deliveries=0))
 
     assert read_message_life(run, "p1", 1).sentence == (
@@ -220,7 +220,7 @@ def test_a_message_that_was_not_sent_has_no_attempt(tmp_path: Path) -> None:
     history = History().clean()
     for table in ("stored", "deliveries"):
         history.forget(table, "p1", 1)
-    gone = dict.fromkeys(("partition", "sent_at", "settled_at", "ledger_id", "entry_id"))
+    gone = dict.fromkeys(("partition", "sent_at", "settled_at", "segment", "offset"))
     history.publishes[3] |= {"outcome": "not_sent", **gone}
     run = judge_well(history.write(tmp_path / "run"), places=log_and_audit(copies=0, deliveries=0))
 
@@ -241,7 +241,7 @@ def test_a_message_that_was_not_sent_has_no_attempt(tmp_path: Path) -> None:
 
 def test_what_nobody_published_has_a_life_too(tmp_path: Path) -> None:
     history = History().clean()
-    history.store(producer="ghost", seq=7, entry_id=99)
+    history.store(producer="ghost", seq=7, offset=99)
     run = history.write(tmp_path / "run")
     phantom = anomaly(Anomaly.PHANTOM, "ghost", 7, legal=False)
     leave_judgement(run, places=[place("ghost", 7)], anomalies=[phantom])
@@ -289,9 +289,9 @@ def test_a_copy_is_not_older_than_its_attempt(tmp_path: Path, published_at: int 
 
 def plant_slow_message(history: History) -> History:
     """A message that is sent after one second, acked after two, and delivered after four."""
-    history.publish(producer="p1", seq=1, at=SECOND, settled_at=START + 2 * SECOND, entry_id=0)
-    history.store(producer="p1", seq=1, entry_id=0, published_at=START + SECOND)
-    history.deliver(producer="p1", seq=1, at=4 * SECOND, entry_id=0, acked=None)
+    history.publish(producer="p1", seq=1, at=SECOND, settled_at=START + 2 * SECOND, offset=0)
+    history.store(producer="p1", seq=1, offset=0, published_at=START + SECOND)
+    history.deliver(producer="p1", seq=1, at=4 * SECOND, offset=0, acked=None)
     return history
 
 
@@ -594,7 +594,7 @@ def test_a_message_that_the_run_does_not_have_is_refused(
 
 def test_the_producer_of_a_phantom_is_known(tmp_path: Path) -> None:
     history = History().clean()
-    history.store(producer="ghost", seq=7, entry_id=99)
+    history.store(producer="ghost", seq=7, offset=99)
     run = judge_well(history.write(tmp_path / "run"))
 
     with pytest.raises(InputError, match=r"`ghost` has no message 8 \(give one from 7 to 7\)"):

@@ -30,10 +30,10 @@ def plant(directory: Path, *, facts: dict[str, int] | None = None, apart_us: int
     unsettled = {"outcome": "unknown", "error": "[bold]timeout", "settled_at": None}
     history.publish(producer="p1", seq=1, at=0, scheduled_at=START - 4000, **unsettled)
     history.publish(producer="p1", seq=1, at=2 * SECOND, epoch=1)
-    history.store(producer="p1", seq=1, entry_id=7, published_at=START)
-    history.deliver(producer="p1", seq=1, at=3 * SECOND, entry_id=7, acked=None)
+    history.store(producer="p1", seq=1, offset=7, published_at=START)
+    history.deliver(producer="p1", seq=1, at=3 * SECOND, offset=7, acked=None)
     again = {"incarnation": 1, "redelivery_count": 1, "replicated_from": "other"}
-    history.deliver(producer="p1", seq=1, at=3 * SECOND + apart_us, entry_id=7, **again)
+    history.deliver(producer="p1", seq=1, at=3 * SECOND + apart_us, offset=7, **again)
     for state, at in (("injecting", -SECOND), ("effective", SECOND)):
         history.faults.append(
             {
@@ -126,7 +126,7 @@ def test_a_life_of_two_days_has_the_day_in_each_row(tmp_path: Path) -> None:
 def test_a_partition_is_named_and_two_of_them_stand_in_each_row(tmp_path: Path) -> None:
     history = History().clean(partition=2)
     assert "persistent://mytenant/eu/orders, partition 2" in show(history.write(tmp_path / "one"))
-    history.store(producer="p1", seq=1, partition=3, entry_id=9)
+    history.store(producer="p1", seq=1, partition=3, offset=9)
     rows = find_rows(show(history.write(tmp_path / "two")))
     assert "main / persistent://mytenant/eu/orders, partition 3" in [row[2] for row in rows]
 

@@ -66,11 +66,11 @@ def test_all_that_is_named_in_other_regions_has_a_route(wan: Addressing) -> None
 
 def test_a_broker_says_another_address_to_every_place_that_looks_at_it(wan: Addressing) -> None:
     listeners = advertised(wan, "broker-eu-1")
-    assert set(listeners) == {f"{who}_{region}" for who in ("brokers", "clients") for region in ("eu", "us", "witness")}
+    assert set(listeners) == {f"{who}_{region}" for who in ("servers", "clients") for region in ("eu", "us", "witness")}
     # Pulsar refuses two listeners at one address and port.
     assert len(set(listeners.values())) == len(listeners)
     own = wan.addresses["broker-eu-1"]
-    assert {name for name, at in listeners.items() if at.startswith(f"{own}:")} == {"brokers_eu", "clients_eu"}
+    assert {name for name, at in listeners.items() if at.startswith(f"{own}:")} == {"servers_eu", "clients_eu"}
     routes = {(route.viewer, f"{route.listen_address}:6650") for route in wan.routes() if route.target == "broker-eu-1"}
     assert {(name.replace("_", "-"), at) for name, at in listeners.items() if not at.startswith(f"{own}:")} == routes
 
@@ -130,7 +130,7 @@ def test_every_node_knows_where_to_find_the_others(wan: Addressing) -> None:
     broker = specs["broker-eu-1"].files["conf/broker.conf"]
     assert "metadataStoreUrl=zk:metadata-1:2181\n" in broker
     assert f"advertisedAddress={wan.addresses['broker-eu-1']}\n" in broker
-    assert "internalListenerName=brokers_eu\n" in broker
+    assert "internalListenerName=servers_eu\n" in broker
 
 
 def test_what_runs_beside_the_nodes_is_given_addresses(wan: Addressing) -> None:
@@ -154,8 +154,8 @@ def test_another_cluster_is_registered_as_it_is_seen_across_the_link() -> None:
 
     seen = addressing.make_registration("cluster-us")
 
-    assert seen["listenerName"] == "brokers_eu"
-    wanted = [f"{addressing.views['brokers-eu'][name]}:6650" for name in ("broker-us-1", "broker-us-2")]
+    assert seen["listenerName"] == "servers_eu"
+    wanted = [f"{addressing.views['servers-eu'][name]}:6650" for name in ("broker-us-1", "broker-us-2")]
     assert seen["brokerServiceUrl"] == "pulsar://" + ",".join(wanted)
 
 
@@ -174,7 +174,7 @@ def test_clusters_whose_brokers_are_in_two_regions_do_not_replicate_across_links
 
 
 @pytest.mark.parametrize(
-    ("name", "internal"), [("sync_active_passive", "internal"), ("sync_active_passive_wan", "brokers_eu")]
+    ("name", "internal"), [("sync_active_passive", "internal"), ("sync_active_passive_wan", "servers_eu")]
 )
 def test_a_broker_that_is_not_at_an_address_of_this_machine_has_a_listener_for_it(name: str, internal: str) -> None:
     topology = load_topology(name, TOPOLOGIES)

@@ -14,7 +14,7 @@
 -- deliveries, so all suspects of that key need the search too.
 WITH placed AS (
     -- Ranks are numbers that have the same order as the positions.
-    SELECT *, dense_rank() OVER (ORDER BY ledger_id, entry_id, batch_index) AS rank FROM rows
+    SELECT *, dense_rank() OVER (ORDER BY segment, "offset", batch_index) AS rank FROM rows
 ),
 compared AS (
     SELECT
@@ -76,7 +76,7 @@ SELECT
     who, number, topic, cluster, subscription,
     'after_higher_seq' AS cause,
     concat(
-        'stored at ', position_text({ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index}),
+        'stored at ', position_text({segment: segment, "offset": "offset", batch_index: batch_index}),
         ' and first delivered to ', consumer, ' after a message stored behind it, up to seq ', highest_before
     ) AS detail
 FROM found

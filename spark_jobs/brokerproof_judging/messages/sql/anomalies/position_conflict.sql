@@ -2,9 +2,9 @@
 -- row for each such message and position of a part. The place of the conflict is the log if the message is stored or
 -- was acked there, else each subscription that got it from there. Rows without a position join no others.
 WITH shared AS (
-    SELECT cluster, topic, partition, ledger_id, entry_id, batch_index
+    SELECT cluster, topic, partition, segment, "offset", batch_index
     FROM rows
-    GROUP BY cluster, topic, partition, ledger_id, entry_id, batch_index
+    GROUP BY cluster, topic, partition, segment, "offset", batch_index
     HAVING min(who) != max(who) OR min(number) != max(number)
 ),
 sharers AS (
@@ -13,11 +13,11 @@ sharers AS (
         min({who: who, number: number}) OVER same_position AS lowest,
         max({who: who, number: number}) OVER same_position AS highest,
         min(subscription) OVER same_position_and_message = '' AS in_log
-    FROM rows SEMI JOIN shared USING (cluster, topic, partition, ledger_id, entry_id, batch_index)
+    FROM rows SEMI JOIN shared USING (cluster, topic, partition, segment, "offset", batch_index)
     WINDOW
-        same_position AS (PARTITION BY cluster, topic, partition, ledger_id, entry_id, batch_index),
+        same_position AS (PARTITION BY cluster, topic, partition, segment, "offset", batch_index),
         same_position_and_message AS (
-            PARTITION BY cluster, topic, partition, ledger_id, entry_id, batch_index, who, number
+            PARTITION BY cluster, topic, partition, segment, "offset", batch_index, who, number
         )
 ),
 pairs AS (
@@ -29,7 +29,7 @@ SELECT
     who, number, topic, cluster, subscription,
     'shared_position' AS cause,
     concat(
-        'shares the position ', position_text({ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index}),
+        'shares the position ', position_text({segment: segment, "offset": "offset", batch_index: batch_index}),
         -- People need not see the mark in the name of a nameless message.
         ' with message ', replace(other.who, chr(1), ' '), '/', other.number
     ) AS detail

@@ -5,9 +5,9 @@ WITH ranked AS (
     -- Ranks are numbers that have the same order as the positions.
     SELECT
         *,
-        {ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index} AS place,
+        {segment: segment, "offset": "offset", batch_index: batch_index} AS place,
         CASE
-            WHEN ledger_id IS NOT NULL THEN dense_rank() OVER (ORDER BY ledger_id, entry_id, batch_index)
+            WHEN segment IS NOT NULL THEN dense_rank() OVER (ORDER BY segment, "offset", batch_index)
         END AS rank
     FROM rows
 ),

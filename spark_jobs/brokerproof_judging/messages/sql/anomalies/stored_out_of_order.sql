@@ -5,7 +5,7 @@ WITH ordered AS (
     FROM rows
     WINDOW stored_before AS (
         -- The number breaks ties, so two messages at one position are in order.
-        PARTITION BY cluster, topic, subscription, partition, who, key ORDER BY ledger_id, entry_id, batch_index, number
+        PARTITION BY cluster, topic, subscription, partition, who, key ORDER BY segment, "offset", batch_index, number
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     )
 )
@@ -13,7 +13,7 @@ SELECT
     who, number, topic, cluster, subscription,
     'behind_higher_seq' AS cause,
     concat(
-        'first stored at ', position_text({ledger_id: ledger_id, entry_id: entry_id, batch_index: batch_index}),
+        'first stored at ', position_text({segment: segment, "offset": "offset", batch_index: batch_index}),
         ', behind seq ', highest_before, ' of its producer and key'
     ) AS detail
 FROM ordered
