@@ -40,7 +40,7 @@ from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import Batches
 from brokerproof.systems.registry import make_observation, name_topic
 from pyspark import BarrierTaskContext
-from spark_session import SparkTasks, open_run
+from spark_session import SparkTasks, open_job_run
 from task_problems import end_job, join_problems, leave_end
 
 # Time for the load's warm-up and start, in addition to the phases and the settling.
@@ -146,7 +146,7 @@ def _prove_nothing(run: Run, why: str) -> SubscriptionDrain:
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
     """Consume, and seal `deliveries`. Raises RunError with the consumers' problems, unless the timeline broke."""
-    run = open_run(arguments)
+    run = open_job_run(arguments)
     tasks = plan_consumers(run)
     if not tasks:
         write_record(run, SubscriptionDrains(subscriptions=(), at=clock.now_us()))

@@ -66,7 +66,7 @@ def start_monitor(run: Run, slot: Slot) -> None:
     )
 
 
-def watch_run(run: Run) -> None:
+def sample_run(run: Run) -> None:
     """Sample until the run is released, its directory is gone, or `MAX_LIFE_S` is over."""
     end_at = time.monotonic() + MAX_LIFE_S
     queue: SimpleQueue[Sample] = SimpleQueue()
@@ -236,4 +236,4 @@ if __name__ == "__main__":
     watched = Run(sys.argv[1])
     follow_time_axis(watched)
     with note_wall_clock(watched, MONITOR):
-        watch_run(watched)
+        sample_run(watched)

@@ -60,7 +60,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: OddSource) -> I
     scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", ON_PLANTED)
     run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, sealed=True)
     write_record(run, ClustersConfigured(at=clock.now_us(), restarted=()))
-    watching = threading.Thread(target=monitor.watch_run, args=(run,))
+    watching = threading.Thread(target=monitor.sample_run, args=(run,))
     watching.start()
     yield run
     write_record(run, RunReleased(at=clock.now_us()))

@@ -18,7 +18,7 @@ from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.orchestration.dag_run import make_run_id
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
-from brokerproof.orchestration.follow.client import AirflowError, AirflowGoneError
+from brokerproof.orchestration.follow.airflow_client import AirflowError, AirflowGoneError
 from brokerproof.orchestration.follow.progress import Progress
 from brokerproof.orchestration.follow.scenario_run import ScenarioRun
 from brokerproof.orchestration.notify.rules import read_rules

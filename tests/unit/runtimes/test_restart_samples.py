@@ -69,7 +69,7 @@ def test_the_monitor_records_the_events_of_a_run_that_has_service_managers(
     for event in EVENTS:
         Supervision(nodes).events.add(event)
     write_record(run, ClustersConfigured(at=clock.now_us(), restarted=()))
-    watching = threading.Thread(target=monitor.watch_run, args=(run,))
+    watching = threading.Thread(target=monitor.sample_run, args=(run,))
     watching.start()
     try:
         if managed:

@@ -15,7 +15,7 @@ from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.suite_name import STEPS
 from brokerproof.machine import slots
 from brokerproof.orchestration.dag_run import PROBLEM, SETTINGS
-from brokerproof.orchestration.follow.client import FINISHED, AirflowClient, AirflowError, TaskState
+from brokerproof.orchestration.follow.airflow_client import FINISHED, AirflowClient, AirflowError, TaskState
 from brokerproof.orchestration.follow.progress import Progress, Snapshot
 from brokerproof.orchestration.follow.standstill import (
     Circumstances,
