@@ -9,7 +9,7 @@ import pytest
 from brokerproof import lifecycle
 from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError
-from brokerproof.network import Condition, Link, Plan, make_shapes
+from brokerproof.network import Condition, LinkClient, Plan, make_shapes
 from brokerproof.run.directory import Run
 from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.systems.protocols import Coordinators
@@ -29,7 +29,7 @@ class Ensemble:
     run: Run
     provisioning: PulsarProvisioning
     runtime: ProcessRuntime
-    link: Link
+    link: LinkClient
 
     def start(self, names: Iterable[str]) -> None:
         specs = self.provisioning.specs()

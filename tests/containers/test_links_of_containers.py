@@ -12,7 +12,7 @@ import docker
 import pytest
 from brokerproof.checks import load_topology
 from brokerproof.errors import MachineError, NodeError
-from brokerproof.network import AddressOfControl, Condition, Link, Plan, Route, Shape, record_link
+from brokerproof.network import AddressOfControl, Condition, LinkClient, Plan, Route, Shape, record_link_process
 from brokerproof.runtimes.containers import ContainerRuntime
 from brokerproof.runtimes.protocols import NodeSpec
 from link_image import make_link_image
@@ -104,7 +104,7 @@ def test_who_does_not_know_the_secret_is_told_nothing(
     address = next(iter(networks.values()))["IPAddress"]
     guess = AddressOfControl(host=address, port=7999, secret="guess")
     with pytest.raises(Exception, match="does not hold the secret"):
-        record_link(tmp_path / "stranger", 1, guess).ping()
+        record_link_process(tmp_path / "stranger", 1, guess).ping()
 
 
 def test_a_link_that_cannot_listen_says_where(runtime: ContainerRuntime, image: str) -> None:
@@ -122,7 +122,7 @@ def test_a_link_that_was_removed_by_hand_is_reported(
     runtime.start_links(make_plan())
     client.remove_container(runtime._mine.name("link"), force=True)
     with pytest.raises(NodeError, match="does not answer `ping`"):
-        Link(runtime.nodes).ping()
+        LinkClient(runtime.nodes).ping()
 
 
 def test_an_image_that_was_not_built_is_named_and_not_fetched(

@@ -28,7 +28,7 @@ from brokerproof.errors import MachineError, NodeError
 from brokerproof.experiment.topology import Topology
 from brokerproof.machine import slots
 from brokerproof.machine.files import stage_file, write_whole
-from brokerproof.network import Link, Plan, has_link
+from brokerproof.network import LinkClient, Plan, has_link_process
 from brokerproof.runtimes import engine
 from brokerproof.runtimes.container_addresses import Subnet, assign_container_addresses
 from brokerproof.runtimes.engine import (
@@ -115,7 +115,7 @@ class ContainerRuntime(SupervisedRuntime):
             if spec.format is not None and all(engine.is_empty(client, name, folder) for folder in folders):
                 self._run_for(spec, spec.format, "formats its empty volumes")
             # With links, the link process is the only way to other regions.
-            if not has_link(self.nodes):
+            if not has_link_process(self.nodes):
                 self._mine.join_all_networks(name)
             client.start(name)
 
@@ -215,14 +215,14 @@ class ContainerRuntime(SupervisedRuntime):
             if not state.get("Running") and (how := _tell_interference(state)):
                 raise _blame_others(name, how)
 
-    def start_links(self, plan: Plan) -> Link:
+    def start_links(self, plan: Plan) -> LinkClient:
         """Start the link process in a container that joins the network of every region."""
         with translate_errors("the link between the regions cannot be started"):
             return start_gateway(self._mine, self.nodes, plan)
 
-    def network(self) -> Link:
+    def network(self) -> LinkClient:
         """The link process of the run. Raises RunError if none was started."""
-        return Link(self.nodes)
+        return LinkClient(self.nodes)
 
     def log_tail(self, name: str, lines: int = 15) -> str:
         """Return the last lines of the container's log in the engine, with the last errors above them."""

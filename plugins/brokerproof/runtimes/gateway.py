@@ -12,7 +12,14 @@ from pathlib import Path
 
 from brokerproof.clock import list_variables, wait_until
 from brokerproof.errors import DeadlineError, MachineError, NodeError
-from brokerproof.network import ADDRESS_TAKEN, AddressOfControl, Link, Plan, list_files_of_link, record_link
+from brokerproof.network import (
+    ADDRESS_TAKEN,
+    AddressOfControl,
+    LinkClient,
+    Plan,
+    list_link_process_files,
+    record_link_process,
+)
 from brokerproof.runtimes.engine import NODE, Container, RunInEngine
 from brokerproof.settings import from_environment
 
@@ -23,7 +30,7 @@ _START_TIMEOUT_S = 60.0
 _TAIL_LINES = 15
 
 
-def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> Link:
+def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> LinkClient:
     """Start the link process in a container and wait until it answers.
 
     Raises MachineError if its image is missing or an address is taken, NodeError if it does not start.
@@ -38,7 +45,7 @@ def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> Link:
             is_ours=True,
             command=("python", "-m", "brokerproof.network", f"{{node}}/{NAME}"),
             environment=list_variables(),
-            files={f"{NAME}/{file}": text for file, text in list_files_of_link(plan, inside).items()},
+            files={f"{NAME}/{file}": text for file, text in list_link_process_files(plan, inside).items()},
             labels={NODE: NAME},
             network=first,
             # Needed to add the addresses that it listens on to its interfaces.
@@ -49,7 +56,7 @@ def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> Link:
     client.start(container)
     found = client.inspect_container(container)
     address = found["NetworkSettings"]["Networks"][first]["IPAddress"]
-    link = record_link(nodes, found["State"]["Pid"], AddressOfControl(host=address, port=_PORT, secret=secret))
+    link = record_link_process(nodes, found["State"]["Pid"], AddressOfControl(host=address, port=_PORT, secret=secret))
 
     def is_over() -> bool:
         return not client.inspect_container(container)["State"]["Running"]
