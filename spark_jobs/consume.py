@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from brokerproof import clock
+from brokerproof.clients.client_process import ClientProcess, follow_record
 from brokerproof.clients.consuming import ConsumerTask, complete_deliveries, plan_consumers
-from brokerproof.clients.process import ClientProcess, follow_record
 from brokerproof.clients.record import RecordReader, leave_read, list_epochs, remove_records
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from brokerproof import clock
-from brokerproof.clients.process import ClientProcess, follow_record
+from brokerproof.clients.client_process import ClientProcess, follow_record
 from brokerproof.clients.producing import ProducerTask, complete_publishes, plan_producers
 from brokerproof.clients.record import RecordReader, leave_read, list_epochs, read_end, remove_records
 from brokerproof.run.directory import Run

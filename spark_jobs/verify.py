@@ -19,7 +19,7 @@ from threading import Thread
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.records import TablesDeletion, read_record, write_record
-from brokerproof.run.series import RunSeries
+from brokerproof.run.run_series import RunSeries
 from brokerproof.run.time_axis import follow_time_axis
 from pyspark.sql import SparkSession
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The import takes about 5 s, as does Java's start of the session.
     Thread(target=import_module, args=("great_expectations",), daemon=True).start()
     try:
-        from brokerproof.clients.recovery import recover_tables
+        from brokerproof.clients.table_recovery import recover_tables
         from brokerproof_judging.run_judging import judge_run
         from brokerproof_judging.suites.evaluation import evaluate
 

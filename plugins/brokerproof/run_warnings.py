@@ -108,7 +108,7 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
     name, _, subject = key.partition("/")
     metric, field = METRICS[name], f"bounds.{key}"
     faults = [fault for fault in scenario.faults if scenario.bound(name, fault.name) is bound]
-    known = list_subjects(metric, scenario, topology)
+    known = list_measured_subjects(metric, scenario, topology)
     if known is not None and not known:
         yield RunWarning(
             field=field,
@@ -174,7 +174,7 @@ def _find_greatest(
     )
 
 
-def list_subjects(metric: Metric, scenario: Scenario, topology: Topology) -> Collection[str] | None:
+def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topology) -> Collection[str] | None:
     """Return the subjects for which a run measures the metric, or None if the scenario does not determine them."""
     homes = scenario.workload.list_homes(topology)
     times = [*Phase, *(fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows)]

@@ -35,7 +35,7 @@ def conclude(
         reasons = [*problems, *reasons] if instrument.is_whole else list(instrument.problems or problems) or reasons
         reasons.append(f"what is proven nevertheless: {_describe_proven(counts, suites, instrument)}")
     elif verdict is Verdict.FAILED and problems:
-        reasons.append(f"what is not known besides: {'; '.join(_strip(problem) for problem in problems)}")
+        reasons.append(f"what is also not known: {'; '.join(_strip(problem) for problem in problems)}")
     if not reasons:
         return verdict, "No suite gave a reason."
     return verdict, "; ".join(_strip(reason) for reason in reasons) + "."

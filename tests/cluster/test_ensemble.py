@@ -11,7 +11,7 @@ from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError
 from brokerproof.network import Condition, LinkClient, Plan, make_shapes
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.systems.protocols import Coordinators
 from brokerproof.systems.pulsar import metadata_store
 from brokerproof.systems.pulsar.observation import PulsarObservation

@@ -116,4 +116,4 @@ def test_down_ends_everything_and_frees_all_slots(
     run = reserve_small("ended")
     assert lifecycle.down(tmp_path) == ["monitor"]
     assert processes_of(run) == []
-    assert slots.list_runs() == []
+    assert slots.list_assigned_runs() == []

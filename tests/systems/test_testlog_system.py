@@ -19,7 +19,7 @@ from brokerproof.results.run_outcome import collect_restarts
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ObservationsRequested, ObservationsWritten, read_record, write_record
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.runtimes.registry import make_runtime
 from brokerproof.systems.clients import Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, make_observation, make_provisioning

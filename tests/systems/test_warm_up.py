@@ -43,7 +43,7 @@ def warm_up() -> list[str]:
     before = living_children()
     prepare("testlog", "1", said.append)
     assert living_children() <= before, "a process stayed"
-    assert slots.list_runs() == []
+    assert slots.list_assigned_runs() == []
     return said
 
 
@@ -73,5 +73,5 @@ def test_what_cannot_be_fetched_stops_everything() -> None:
     distribution().unlink()
     with pytest.raises(MachineError, match="no network"):
         warm_up()
-    assert slots.list_runs() == []
+    assert slots.list_assigned_runs() == []
     assert not learned().exists()

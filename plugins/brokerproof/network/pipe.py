@@ -361,5 +361,5 @@ class Pipe:
         self.source.listen_for(IN, wanted)
 
     def _limit(self) -> int:
-        """Return how many held bytes stop reading. If it is direct, bytes are held only while the sink is blocked."""
+        """Return how many held bytes stop reading. It is 1 if bytes are held only while the sink is blocked."""
         return 1 if self.direction.direct else self._most_held

@@ -30,15 +30,15 @@ _START_TIMEOUT_S = 60.0
 _TAIL_LINES = 15
 
 
-def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> LinkClient:
+def start_gateway(in_engine: RunInEngine, nodes: Path, plan: Plan) -> LinkClient:
     """Start the link process in a container and wait until it answers.
 
     Raises MachineError if its image is missing or an address is taken, NodeError if it does not start.
     """
-    client, secret = mine.client, secrets.token_urlsafe(32)
-    first = mine.list_networks()[0]["Name"]
+    client, secret = in_engine.client, secrets.token_urlsafe(32)
+    first = in_engine.list_networks()[0]["Name"]
     inside = AddressOfControl(host="0.0.0.0", port=_PORT, secret=secret)
-    container = mine.create(
+    container = in_engine.create(
         Container(
             name=NAME,
             image=from_environment().image,
@@ -52,7 +52,7 @@ def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> LinkClient:
             capabilities=("NET_ADMIN",),
         )
     )
-    mine.join_all_networks(container)
+    in_engine.join_all_networks(container)
     client.start(container)
     found = client.inspect_container(container)
     address = found["NetworkSettings"]["Networks"][first]["IPAddress"]
@@ -71,15 +71,15 @@ def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> LinkClient:
     try:
         wait_until(lambda: answers() or is_over(), timeout_s=_START_TIMEOUT_S, what="the link to answer")
     except DeadlineError as error:
-        raise NodeError(f"{error}; its log ends with\n{_read_log(mine, container)}") from None
+        raise NodeError(f"{error}; its log ends with\n{_read_log(in_engine, container)}") from None
     if is_over():
-        log = _read_log(mine, container)
+        log = _read_log(in_engine, container)
         if client.inspect_container(container)["State"]["ExitCode"] == ADDRESS_TAKEN:
             raise MachineError(log.splitlines()[-1])
         raise NodeError(f"the link ended while it started; its log ends with\n{log}")
     return link
 
 
-def _read_log(mine: RunInEngine, container: str) -> str:
-    text: bytes = mine.client.logs(container, tail=_TAIL_LINES)
+def _read_log(in_engine: RunInEngine, container: str) -> str:
+    text: bytes = in_engine.client.logs(container, tail=_TAIL_LINES)
     return text.decode(errors="replace").strip()

@@ -28,8 +28,8 @@ from brokerproof_judging.measurements.waiting import (
     list_samples,
     read_absence,
     read_arrival,
-    read_end,
     read_silence,
+    read_time_until_low,
 )
 
 
@@ -46,7 +46,7 @@ def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> 
         ]
         for cluster in sorted(clusters or run.topology.clusters)
     }
-    reading = read_end(
+    reading = read_time_until_low(
         samples,
         fault,
         levels,
@@ -74,7 +74,7 @@ def measure_backlog_drain(
             )
     if not any(levels.values()):
         return read_silence(fault, "the backlog of a subscription")
-    reading = read_end(
+    reading = read_time_until_low(
         samples,
         fault,
         levels,

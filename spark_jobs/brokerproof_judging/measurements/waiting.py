@@ -48,7 +48,7 @@ def describe_raised(fault: EffectiveFault, levels: Iterable[Levels], end_us: int
     return f"; slightly above again until {fault.seconds_until(max(raised)):.1f} s after the effect" if raised else ""
 
 
-def read_end(
+def read_time_until_low(
     samples: Samples,
     fault: EffectiveFault,
     levels: Mapping[str, Levels],

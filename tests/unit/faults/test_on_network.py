@@ -21,7 +21,7 @@ from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.machine.processes import end_processes, find_marked_processes
 from brokerproof.network import LinkClient, Plan, make_shapes, sample_links, start_link_process
-from brokerproof.runtimes.addresses import assign_addresses, assign_views
+from brokerproof.runtimes.node_addresses import assign_addresses, assign_views
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, METADATA_PORT, Addressing
 from brokerproof.systems.pulsar.system import PULSAR
 

@@ -254,7 +254,7 @@ def test_a_proven_failure_outweighs_missing_evidence():
 
     assert conclude(counts(), ["No log was read back."], suites) == (
         Verdict.FAILED,
-        "ordering: 2 messages crossed; what is not known besides: No log was read back.",
+        "ordering: 2 messages crossed; what is also not known: No log was read back.",
     )
 
 

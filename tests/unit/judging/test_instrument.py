@@ -90,7 +90,7 @@ def test_an_anomaly_that_complete_evidence_proves_stays_failed_though_a_step_bro
     assert verdict is Verdict.FAILED
     assert why == (
         "completeness: 3 are; uniqueness: 3 are; ordering: 3 are; "
-        "what is not known besides: step break_it failed: KeyError: 'x'."
+        "what is also not known: step break_it failed: KeyError: 'x'."
     )
 
 

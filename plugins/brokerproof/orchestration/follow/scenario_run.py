@@ -138,7 +138,7 @@ class ScenarioRun:
     def _list_slot_holders(self) -> list[str]:
         try:
             if waits_for_slot(self._tasks) and slots.are_all_held():
-                return [name for run in slots.list_runs() if (name := Path(run).name) != self.run_id]
+                return [name for run in slots.list_assigned_runs() if (name := Path(run).name) != self.run_id]
         except BrokerproofError:
             # The task `reserve` reports the problem with the slots.
             pass

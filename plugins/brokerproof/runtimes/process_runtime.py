@@ -33,8 +33,8 @@ from brokerproof.machine.processes import (
     start_process,
 )
 from brokerproof.network import LinkClient, Plan, start_link_process
-from brokerproof.runtimes.addresses import assign_addresses, assign_views
 from brokerproof.runtimes.log_tail import pick_last_lines
+from brokerproof.runtimes.node_addresses import assign_addresses, assign_views
 from brokerproof.runtimes.protocols import Addresses, NodeSpec, Program
 from brokerproof.runtimes.supervised_runtime import SupervisedRuntime
 
