@@ -19,7 +19,7 @@ from threading import Thread
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.records import TablesDeletion, read_record, write_record
-from brokerproof.run.run_series import RunSeries
+from brokerproof.run.series import RunSeries
 from brokerproof.run.time_axis import follow_time_axis
 from pyspark.sql import SparkSession
 

@@ -50,7 +50,7 @@ from brokerproof.run.records import (
     TimelineProcess,
     WallClockNote,
 )
-from brokerproof.run.run_series import RunSeries
+from brokerproof.run.series import RunSeries
 from brokerproof.run.tables import SCHEMAS
 from brokerproof.settings import Settings, from_environment, variable
 from brokerproof.systems.registry import list_systems, load_system

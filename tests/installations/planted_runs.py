@@ -18,7 +18,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, Judgement, SuiteJudgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import StepSeconds, write_record
-from brokerproof.run.run_series import DeliverySeries, OwnerChange, PublishSeries, RunSeries, SampleSeries
+from brokerproof.run.series import DeliverySeries, OwnerChange, PublishSeries, RunSeries, SampleSeries
 
 FAULT = "planted_fault"
 SECONDS = 120

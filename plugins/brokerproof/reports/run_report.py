@@ -15,7 +15,7 @@ from brokerproof.run.judgement import Check, Judgement, find_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import TablesDeletion, read_record
-from brokerproof.run.run_series import RunSeries
+from brokerproof.run.series import RunSeries
 from brokerproof.run.table_rows import iterate_rows
 
 NO_SERIES = "The series of this run are missing. `brokerproof verify` makes them from its tables."

@@ -13,7 +13,7 @@ from typing import Any
 from brokerproof.experiment.numbers import format_seconds
 from brokerproof.results.described_faults import DescribedFault
 from brokerproof.run.observations import CURVES
-from brokerproof.run.run_series import RunSeries
+from brokerproof.run.series import RunSeries
 
 # Okabe and Ito's colours, ordered so that neighbours differ most. Light and dark pages use the same.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8f8f3f", "#7f7f7f")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from brokerproof.run.directory import Run
-from brokerproof.run.run_series import DeliverySeries, PublishSeries
+from brokerproof.run.series import DeliverySeries, PublishSeries
 from brokerproof.run.tables import AttemptOutcome
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F

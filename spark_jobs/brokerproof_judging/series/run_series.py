@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brokerproof.run.directory import Run
-from brokerproof.run.run_series import RunSeries
+from brokerproof.run.series import RunSeries
 from pyspark.sql import SparkSession
 
 from brokerproof_judging.series.message_series import make_message_series

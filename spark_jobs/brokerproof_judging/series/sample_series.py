@@ -8,7 +8,7 @@ from itertools import groupby
 
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import CURVES, SampledMetric, SeriesKind, Source, parse_names, split_name
-from brokerproof.run.run_series import OwnerChange, SampleSeries
+from brokerproof.run.series import OwnerChange, SampleSeries
 from brokerproof.run.table_rows import iterate_rows
 
 from brokerproof_judging.series.time_steps import TimeSteps

@@ -11,7 +11,7 @@ from brokerproof.experiment.guarantees import Suite
 from brokerproof.results.retention import MESSAGE_TABLES
 from brokerproof.run.judgement import JudgingFailure, read_judgement
 from brokerproof.run.records import PhaseTimes, TablesDeletion, read_record, write_record
-from brokerproof.run.run_series import RunSeries
+from brokerproof.run.series import RunSeries
 
 from .history import SECOND, START, History
 

@@ -24,7 +24,7 @@ from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Judgement
 from brokerproof.run.records import TablesDeletion, write_record
-from brokerproof.run.run_series import DeliverySeries, OwnerChange, PublishSeries, RunSeries, SampleSeries
+from brokerproof.run.series import DeliverySeries, OwnerChange, PublishSeries, RunSeries, SampleSeries
 from planted_runs import make_check, make_measurement, make_suite
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,7 +8,7 @@ from typing import Any
 from brokerproof.reports.timeline_chart import NO_ANSWER, NOBODY, draw_timeline
 from brokerproof.results.described_faults import DescribedFault
 from brokerproof.run.fault_course import FaultCourse
-from brokerproof.run.run_series import OwnerChange, RunSeries
+from brokerproof.run.series import OwnerChange, RunSeries
 
 START = 1_767_225_600_000_000
 SECOND = 1_000_000

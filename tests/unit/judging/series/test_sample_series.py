@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brokerproof.run.run_series import OwnerChange
+from brokerproof.run.series import OwnerChange
 from brokerproof_judging.series.sample_series import make_sample_series
 from brokerproof_judging.series.time_steps import TimeSteps, make_time_steps
 
