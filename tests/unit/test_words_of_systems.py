@@ -19,7 +19,7 @@ _ANYWHERE = re.compile(r"ledgers|(\w+_)?ledger_id|ledgers_not_spanning|under_rep
 _IN_FILE = {
     # The columns of the table of copies.
     "plugins/brokerproof/run/tables.py": {"LEDGERS", "bookies"},
-    "plugins/brokerproof/faults/copies.py": {"bookies"},
+    "plugins/brokerproof/faults/topic_copies.py": {"bookies"},
     "plugins/brokerproof/reports/run_report.py": {"bookies"},
     # What topologies and scenarios say since before there were other systems.
     "plugins/brokerproof/experiment/topology.py": {"pulsar"},

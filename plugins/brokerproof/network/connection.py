@@ -9,9 +9,9 @@ import socket
 import time
 from collections.abc import Callable
 
-from brokerproof.network.direction import Direction
 from brokerproof.network.pipe import End, Ending, Pipe
 from brokerproof.network.poller import OUT, Poller
+from brokerproof.network.route_direction import RouteDirection
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ class Connection:
         self,
         viewer: socket.socket,
         target: tuple[str, int],
-        there: Direction,
-        back: Direction,
+        there: RouteDirection,
+        back: RouteDirection,
         poller: Poller,
         *,
         most_held: int,

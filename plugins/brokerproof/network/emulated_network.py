@@ -8,12 +8,12 @@ from brokerproof import clock
 from brokerproof.errors import InputError
 from brokerproof.experiment.links import LinkQuality
 from brokerproof.experiment.yaml_models import FrozenModel, suggest_name
-from brokerproof.network.direction import Direction
 from brokerproof.network.listener import Listener
 from brokerproof.network.meter import AddedDelay, Meter
 from brokerproof.network.plan import Plan
 from brokerproof.network.poller import Poller
 from brokerproof.network.rate_limiter import RateLimiter
+from brokerproof.network.route_direction import RouteDirection
 from brokerproof.network.routes import Route
 from brokerproof.network.shape import Condition, Shape, matches
 
@@ -87,7 +87,7 @@ class EmulatedNetwork:
         self._meters: dict[Regions, Meter] = {}
         # {(cause of the limit, regions): limiter}. The cause is a condition's id, or None for the shape of the regions.
         self._limiters: dict[tuple[str | None, Regions], RateLimiter] = {}
-        self._directions: list[Direction] = []
+        self._directions: list[RouteDirection] = []
         self._listeners: list[Listener] = []
         self._measured_at = time.monotonic()
         most_held = int(plan.buffer_mib * 2**20)
@@ -200,14 +200,14 @@ class EmulatedNetwork:
         self._measured_at, self._poller.longest_turn_s = now, 0.0
         return metrics
 
-    def _make_direction(self, sender: str, receiver: str, regions: Regions) -> Direction:
-        direction = Direction(sender, receiver, regions, self._meters.setdefault(regions, Meter()))
+    def _make_direction(self, sender: str, receiver: str, regions: Regions) -> RouteDirection:
+        direction = RouteDirection(sender, receiver, regions, self._meters.setdefault(regions, Meter()))
         self._directions.append(direction)
         return direction
 
     def _apply(self) -> None:
         """Apply the shapes and conditions to every direction, and reshape the listeners of those that changed."""
-        was_cut: dict[Direction, bool] = {}
+        was_cut: dict[RouteDirection, bool] = {}
         for direction in self._directions:
             conditions = [
                 each for each in self._conditions.values() if each.holds(direction.sender, direction.receiver)

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
-from brokerproof.network.direction import Direction
 from brokerproof.network.poller import IN, OUT, Poller
 from brokerproof.network.rate_limiter import RateLimiter
+from brokerproof.network.route_direction import RouteDirection
 
 # All reads share one buffer, because there is one thread, and bytes that cannot be written at once are copied.
 _BUFFER = bytearray(262_144)
@@ -87,7 +87,7 @@ class Pipe:
     sink: End
 
     def __init__(
-        self, direction: Direction, poller: Poller, *, most_held: int, on_end: Callable[[Ending], None]
+        self, direction: RouteDirection, poller: Poller, *, most_held: int, on_end: Callable[[Ending], None]
     ) -> None:
         self.direction = direction
         # The rate limiter at which the pipe waits for a turn.

@@ -15,7 +15,7 @@ from pathlib import Path
 import fsspec
 from brokerproof.run.directory import Run
 
-from brokerproof_judging.suites.answers import shorten_error
+from brokerproof_judging.suites.expectation_answers import shorten_error
 from brokerproof_judging.suites.library import Library
 
 _STYLE = (Path(__file__).parent / "data_docs.css").read_text(encoding="utf-8")

@@ -25,7 +25,6 @@ from pyspark.sql import SparkSession
 
 from brokerproof_judging.applicability import find_lacking
 from brokerproof_judging.suites import sentences
-from brokerproof_judging.suites.answers import Answer, collect_tallies, read_answers, shorten_error
 from brokerproof_judging.suites.cross_check import (
     doubt_measurements,
     doubt_messages,
@@ -33,6 +32,7 @@ from brokerproof_judging.suites.cross_check import (
     list_suites_measured,
 )
 from brokerproof_judging.suites.data_docs import publish_data_docs
+from brokerproof_judging.suites.expectation_answers import Answer, collect_tallies, read_answers, shorten_error
 from brokerproof_judging.suites.judged_tables import JudgedTables
 from brokerproof_judging.suites.library import GreatExpectations, Library
 from brokerproof_judging.suites.standard_answers import list_left_out, read_standard_answers

@@ -13,7 +13,7 @@ from brokerproof.suites.standard_expectations import Scope, StandardExpectation
 from brokerproof.suites.suite_file import SuiteFile
 from brokerproof.suites.written_expectation import WrittenExpectation
 
-from brokerproof_judging.suites.answers import Answer, match_results
+from brokerproof_judging.suites.expectation_answers import Answer, match_results
 from brokerproof_judging.suites.library import Validation
 from brokerproof_judging.suites.table_counts import TableCounts
 from brokerproof_judging.suites.tally import MOST_SAMPLES, Tally

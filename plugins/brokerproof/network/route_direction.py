@@ -8,7 +8,7 @@ from brokerproof.network.meter import Meter
 from brokerproof.network.rate_limiter import RateLimiter
 
 
-class Direction:
+class RouteDirection:
     """The cut, delay, jitter, rate limiters and meter of the traffic from one node to another."""
 
     def __init__(self, sender: str, receiver: str, regions: tuple[str, str], meter: Meter) -> None:
