@@ -131,7 +131,7 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
                 "verdict is at best `unknown`",
                 remedy="bound it for the other faults only, as `detect_s/NAME`",
             )
-    greatest, reason = _find_greatest(metric, scenario, topology, faults)
+    greatest, reason = _find_greatest(metric, scenario, faults)
     if bound.max is not None and bound.max < 0:
         yield RunWarning(
             field=f"{field}.max", what="no value is below 0, so that no run meets it", remedy="set it to 0 or more"
@@ -151,9 +151,7 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
         )
 
 
-def _find_greatest(
-    metric: Metric, scenario: Scenario, topology: Topology, faults: Sequence[Fault]
-) -> tuple[float, str]:
+def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) -> tuple[float, str]:
     """Return the greatest value that a run can have, and a sentence that gives the reason.
 
     The value is infinite if there is no greatest one. `faults` are those for which the bound is in force.

@@ -43,7 +43,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         suites=list_suites(settings.expectations),
     )
     runs = read_held_shares(print_warning)
-    for warning in [*list_warnings(scenario, topology), *list_rate_warnings(scenario, topology, runs)]:
+    for warning in [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]:
         print_warning(str(warning))
     console = Console(stderr=True)
     with Progress(console, scenario.title) as progress:

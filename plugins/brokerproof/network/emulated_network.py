@@ -67,7 +67,6 @@ class Metrics(FrozenModel):
     """The measurements of the link process. An interval lasts from one request for metrics to the next."""
 
     at: int
-    interval_s: float
     # CPU seconds of the link process since its start.
     cpu_s: float
     # The longest time in the interval that a socket had to wait while others were served.
@@ -89,7 +88,6 @@ class EmulatedNetwork:
         self._limiters: dict[tuple[str | None, Regions], RateLimiter] = {}
         self._directions: list[RouteDirection] = []
         self._listeners: list[Listener] = []
-        self._measured_at = time.monotonic()
         most_held = int(plan.buffer_mib * 2**20)
         for route in plan.routes:
             there = self._make_direction(route.viewer, route.target, (route.viewer_region, route.target_region))
@@ -170,7 +168,6 @@ class EmulatedNetwork:
 
     def metrics(self) -> Metrics:
         """Return the measurements, and begin a new interval."""
-        now = time.monotonic()
         open_connections = dict.fromkeys(self._meters, 0)
         held = dict.fromkeys(self._meters, 0)
         for listener in self._listeners:
@@ -180,7 +177,6 @@ class EmulatedNetwork:
                     held[pipe.direction.regions] += pipe.held_bytes()
         metrics = Metrics(
             at=clock.now_us(),
-            interval_s=now - self._measured_at,
             cpu_s=time.process_time(),
             longest_turn_ms=self._poller.longest_turn_s * 1000,
             pairs=[
@@ -197,7 +193,7 @@ class EmulatedNetwork:
                 for regions, meter in self._meters.items()
             ],
         )
-        self._measured_at, self._poller.longest_turn_s = now, 0.0
+        self._poller.longest_turn_s = 0.0
         return metrics
 
     def _make_direction(self, sender: str, receiver: str, regions: Regions) -> RouteDirection:
