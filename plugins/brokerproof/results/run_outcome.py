@@ -41,8 +41,8 @@ def compose_outcome(run: Run) -> Outcome:
     if doubts:
         verdict = merge_verdicts([verdict, Verdict.UNKNOWN])
     # `judgement.why` already gives the problems that the judgement knew.
-    told = judgement.problems if judgement else ()
-    untold = [doubt for doubt in doubts if doubt not in told]
+    known = judgement.problems if judgement else ()
+    further = [doubt for doubt in doubts if doubt not in known]
     shortfalls = _list_shortfalls(scenario.expect, verdict, judgement, doubts)
     return Outcome(
         run_id=run.run_id,
@@ -52,7 +52,7 @@ def compose_outcome(run: Run) -> Outcome:
         verdict=verdict,
         expected=scenario.expect,
         met=not shortfalls,
-        why=_explain_outcome(scenario.expect, verdict, judgement, shortfalls, untold),
+        why=_explain_outcome(scenario.expect, verdict, judgement, shortfalls, further),
         story=_tell(run, judgement),
         notes=judgement.notes if judgement else (),
         suites={name: suite.worst for name, suite in judgement.suites.items()} if judgement else {},

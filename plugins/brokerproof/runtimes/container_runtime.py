@@ -200,11 +200,11 @@ class ContainerRuntime(SupervisedRuntime):
         state = self._state(spec.name)
         if state.get("Running"):
             return None
-        said = _describe_end(state)
+        description = _describe_end(state)
         if not spec.ports:
-            return said
+            return description
         port = spec.ports[0]
-        return f"{said}, {spec.address}:{port} does not answer" if not _answers(spec.address, port) else None
+        return f"{description}, {spec.address}:{port} does not answer" if not _answers(spec.address, port) else None
 
     def check_nobody_interfered(self) -> None:
         """Raises NodeError if the kernel or a person ended a wanted node's container, even if it was restarted."""
