@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
-from brokerproof.orchestration.airflow_pages.addresses import PREFIX
+from brokerproof.orchestration.airflow_pages.page_addresses import PREFIX
 
 
 class LateApplication:

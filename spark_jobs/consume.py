@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from brokerproof import clock
+from brokerproof.clients.client_process import ClientProcess, follow_record
 from brokerproof.clients.consuming import ConsumerTask, complete_deliveries, plan_consumers
-from brokerproof.clients.process import ClientProcess, follow_record
 from brokerproof.clients.record import RecordReader, leave_read, list_epochs, remove_records
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
@@ -41,7 +41,7 @@ from brokerproof.run.tables import Batches
 from brokerproof.systems.destinations import find_replication_drains
 from brokerproof.systems.registry import make_observation, name_topic
 from pyspark import BarrierTaskContext
-from spark_session import SparkTasks, open_run
+from spark_session import SparkTasks, open_job_run
 from task_problems import end_job, join_problems, leave_end
 
 # Time for the load's warm-up and start, in addition to the phases and the settling.
@@ -148,7 +148,7 @@ def _prove_nothing(run: Run, why: str) -> SubscriptionDrain:
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
     """Consume, and seal `deliveries`. Raises RunError with the consumers' problems, unless the timeline broke."""
-    run = open_run(arguments)
+    run = open_job_run(arguments)
     tasks = plan_consumers(run)
     if not tasks:
         write_record(run, SubscriptionDrains(subscriptions=(), at=clock.now_us()))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from brokerproof import clock
-from brokerproof.clients.process import ClientProcess, follow_record
+from brokerproof.clients.client_process import ClientProcess, follow_record
 from brokerproof.clients.producing import ProducerTask, complete_publishes, plan_producers
 from brokerproof.clients.record import RecordReader, leave_read, list_epochs, read_end, remove_records
 from brokerproof.run.directory import Run
@@ -28,7 +28,7 @@ from brokerproof.run.records import (
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import Batches
 from pyspark import BarrierTaskContext
-from spark_session import SparkTasks, open_run
+from spark_session import SparkTasks, open_job_run
 from task_problems import end_job, join_problems, leave_end
 
 # A producer that still runs this many seconds after its last answer was due hangs, and is killed.
@@ -101,7 +101,7 @@ def conclude_load(run: Run, tasks: list[ProducerTask]) -> LoadEnd:
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
     """Publish, and seal `publishes`. Raises RunError with the producers' problems, unless the timeline broke."""
-    run = open_run(arguments)
+    run = open_job_run(arguments)
     tasks = plan_producers(run)
     for task in tasks:
         # A record from an earlier start of this job would count for this one.

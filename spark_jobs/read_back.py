@@ -50,7 +50,7 @@ from brokerproof.systems.registry import (
     make_provisioning,
     name_topic,
 )
-from spark_session import SparkTasks, open_run
+from spark_session import SparkTasks, open_job_run
 
 _ROWS = 5000
 # A reader is given up if it gets no message for this long before the log's end.
@@ -335,7 +335,7 @@ def await_observations(run: Run) -> None:
 
 def main(arguments: Sequence[str] | None = None, start: Callable[[str], SparkTasks] = SparkTasks) -> None:
     """Read every log back. Raises RunError with the reasons if no log can be read."""
-    run = open_run(arguments)
+    run = open_job_run(arguments)
     read = read_logs(run, start)
     write_record(run, read)
     # Judging comes next, even if no log could be read.

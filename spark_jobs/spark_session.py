@@ -70,7 +70,7 @@ class SparkTasks:
         self._session.stop()
 
 
-def open_run(arguments: Sequence[str] | None = None) -> Run:
+def open_job_run(arguments: Sequence[str] | None = None) -> Run:
     """Return the run whose directory is the job's first argument. Raises SystemExit with the reason if it is none."""
     directories = sys.argv[1:] if arguments is None else arguments
     if not directories:

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The import takes about 5 s, as does Java's start of the session.
     Thread(target=import_module, args=("great_expectations",), daemon=True).start()
     try:
-        from brokerproof.clients.recovery import recover_tables
+        from brokerproof.clients.table_recovery import recover_tables
         from brokerproof_judging.run_judging import judge_run
         from brokerproof_judging.suites.evaluation import evaluate
 

@@ -6,7 +6,7 @@ VALUE_AS_TIME is not in the SDK.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -182,11 +182,6 @@ def make_dashboards() -> dict[str, str]:
         "nodes.json": _encode(_add_charts(nodes, NODES)),
         "results.json": _encode(_add_charts(results, RESULTS)),
     }
-
-
-def list_charts() -> Iterator[Chart]:
-    for charts in (*NODES.values(), *RESULTS.values()):
-        yield from charts
 
 
 def _begin(title: str, uid: str) -> Dashboard:

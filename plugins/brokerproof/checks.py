@@ -82,7 +82,7 @@ def load_scenario(
         if scenario.version == DEFAULT_VERSION:
             scenario = scenario.model_copy(update={"version": system.versions[0]})
         scenario = _fill_client_settings(scenario, system)
-        check(scenario, topology)
+        check_scenario(scenario, topology)
         for index, suite in enumerate(scenario.expect.failed_suites if suites is not None else ()):
             _check_known(suite, suites or (), "suite", f"expect.failed_suites.{index}")
     except InputError as error:
@@ -138,7 +138,7 @@ def check_topology(topology: Topology) -> Topology:
     return system.validate(topology.model_copy(update={"heap_mb": heaps | topology.heap_mb}))
 
 
-def check(scenario: Scenario, topology: Topology) -> None:
+def check_scenario(scenario: Scenario, topology: Topology) -> None:
     """Raises InputError if the scenario asks for something that does not exist or cannot be done."""
     system = find_system(topology)
     _check_known(scenario.version, system.versions, "pinned version", "version")

@@ -114,7 +114,7 @@ def _take_clean_slot(timeout_s: float) -> slots.Slot:
     """
     problems: dict[int, BrokerproofError] = {}
     while True:
-        slot = slots.take(timeout_s=timeout_s, besides=problems)
+        slot = slots.take(timeout_s=timeout_s, excluded=problems)
         try:
             if slot.run is not None:
                 end_run(slot.run)
@@ -219,7 +219,7 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
         # The nodes end next, and no service manager may restart them.
         runtime.end_supervision()
     # The monitor writes its last samples and ends by itself.
-    slot = slots.take_back(run.directory, timeout_s=monitor_timeout_s)
+    slot = slots.take_from_run(run.directory, timeout_s=monitor_timeout_s)
     try:
         if read_record(run, ClustersConfigured) is not None and isinstance(runtime, RunsProcesses):
             provisioning = make_provisioning(run)
@@ -227,7 +227,7 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
                 provisioning.learn(runtime.pids())
         ended = end_run(run.directory)
         # If the monitor did not end by itself, `end_run` has ended it, and its slot is free now.
-        slot = slot or slots.take_back(run.directory, timeout_s=0)
+        slot = slot or slots.take_from_run(run.directory, timeout_s=0)
         if slot is not None:
             slot.clear()
     finally:
@@ -244,11 +244,11 @@ def down(below: Path | None = None) -> list[str]:
     """
     ended = _end_marked_processes(below)
     problems: list[BrokerproofError] = []
-    for directory in slots.list_runs():
+    for directory in slots.list_assigned_runs():
         if below is not None and not Path(directory).is_relative_to(below):
             continue
         # A slot that is still held belongs to a run that is just starting, so it is left alone.
-        if (slot := slots.take_back(directory, timeout_s=0)) is not None:
+        if (slot := slots.take_from_run(directory, timeout_s=0)) is not None:
             with slot:
                 try:
                     # The mark of a process that is just starting is not visible yet. `end_run` finds it by its record.

@@ -40,8 +40,9 @@ from brokerproof.run.records import (
 )
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.time_axis import MONITOR, follow_time_axis, note_wall_clock
+from brokerproof.runtimes.protocols import SupervisesNodes
 from brokerproof.runtimes.registry import make_runtime, require_links, require_supervision
-from brokerproof.runtimes.restart_samples import RestartSampler
+from brokerproof.runtimes.restarts import RestartStep
 from brokerproof.systems.registry import make_observation
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 _PATIENCE_S = 0.45
 MAX_LIFE_S = 6 * 3600
 _WRITE_EVERY_S = 30.0
+_RESTART_METRICS = {RestartStep.ENDED: SampledMetric.ENDED, RestartStep.RESTARTED: SampledMetric.RESTARTED}
 
 
 def start_monitor(run: Run, slot: Slot) -> None:
@@ -66,7 +68,7 @@ def start_monitor(run: Run, slot: Slot) -> None:
     )
 
 
-def watch_run(run: Run) -> None:
+def sample_run(run: Run) -> None:
     """Sample until the run is released, its directory is gone, or `MAX_LIFE_S` is over."""
     end_at = time.monotonic() + MAX_LIFE_S
     queue: SimpleQueue[Sample] = SimpleQueue()
@@ -111,7 +113,7 @@ def watch_run(run: Run) -> None:
                 write_record(run, ObservationsWritten(at=clock.now_us()))
             elif time.monotonic() - written_at > _WRITE_EVERY_S:
                 flush()
-            tell_of_killed_timeline(run)
+            record_killed_timeline(run)
             _write_live_status(run, latest)
             time.sleep(0.5)
     finally:
@@ -120,7 +122,7 @@ def watch_run(run: Run) -> None:
             seal()
 
 
-def tell_of_killed_timeline(run: Run) -> None:
+def record_killed_timeline(run: Run) -> None:
     """Write an `EarlyEnd` if the timeline's process, on this machine, is gone and left no end of its own."""
     doing = read_record(run, TimelineProcess)
     if doing is None or doing.host != socket.gethostname() or find_process(doing.pid, doing.created) is not None:
@@ -144,6 +146,28 @@ def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
     if run.topology.restarted_after_s:
         samplers["service managers"] = RestartSampler(require_supervision(make_runtime(run))).sample
     return samplers
+
+
+class RestartSampler:
+    """Takes one sample of each restart event of a run."""
+
+    def __init__(self, runtime: SupervisesNodes) -> None:
+        self._runtime = runtime
+        self._taken = 0
+
+    def sample(self) -> list[Sample]:
+        """Return samples of the events since the last call."""
+        events = self._runtime.list_restart_events()[self._taken :]
+        self._taken += len(events)
+        return [
+            Sample(
+                at=event.at,
+                source=Source.SERVICE_MANAGER.join_name(event.node),
+                metric=str(_RESTART_METRICS[event.step]),
+                value=str(event.times),
+            )
+            for event in events
+        ]
 
 
 def _sample_repeatedly(
@@ -236,4 +260,4 @@ if __name__ == "__main__":
     watched = Run(sys.argv[1])
     follow_time_axis(watched)
     with note_wall_clock(watched, MONITOR):
-        watch_run(watched)
+        sample_run(watched)

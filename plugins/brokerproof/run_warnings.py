@@ -109,7 +109,7 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
     name, _, subject = key.partition("/")
     metric, field = METRICS[name], f"bounds.{key}"
     faults = [fault for fault in scenario.faults if scenario.bound(name, fault.name) is bound]
-    known = list_subjects(metric, scenario, topology)
+    known = list_measured_subjects(metric, scenario, topology)
     if known is not None and not known:
         yield RunWarning(
             field=field,
@@ -132,7 +132,7 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
                 "verdict is at best `unknown`",
                 remedy="bound it for the other faults only, as `detect_s/NAME`",
             )
-    greatest, reason = _find_greatest(metric, scenario, topology, faults)
+    greatest, reason = _find_greatest(metric, scenario, faults)
     if bound.max is not None and bound.max < 0:
         yield RunWarning(
             field=f"{field}.max", what="no value is below 0, so that no run meets it", remedy="set it to 0 or more"
@@ -152,9 +152,7 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
         )
 
 
-def _find_greatest(
-    metric: Metric, scenario: Scenario, topology: Topology, faults: Sequence[Fault]
-) -> tuple[float, str]:
+def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) -> tuple[float, str]:
     """Return the greatest value that a run can have, and a sentence that gives the reason.
 
     The value is infinite if there is no greatest one. `faults` are those for which the bound is in force.
@@ -175,7 +173,7 @@ def _find_greatest(
     )
 
 
-def list_subjects(metric: Metric, scenario: Scenario, topology: Topology) -> Collection[str] | None:
+def list_measured_subjects(metric: Metric, scenario: Scenario, topology: Topology) -> Collection[str] | None:
     """Return the subjects for which a run measures the metric, or None if the scenario does not determine them."""
     homes = scenario.workload.list_homes(topology)
     times = [*Phase, *(fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows)]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
 
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
@@ -11,7 +16,6 @@ from brokerproof.run.seals import SealCheck, check_seals
 from pyspark.sql import SparkSession
 
 from brokerproof_judging import table_io
-from brokerproof_judging.background_jobs import BackgroundJobs
 from brokerproof_judging.client_counts import find_count_problems
 from brokerproof_judging.conclusion import conclude
 from brokerproof_judging.evidence import Evidence
@@ -21,12 +25,14 @@ from brokerproof_judging.measurements.recovery import group_by_fault
 from brokerproof_judging.measurements.run_measurements import measure_run, read_recorded_events
 from brokerproof_judging.messages.message_judging import RECORDED_TABLES, MessageJudging, start_judging_workers
 from brokerproof_judging.messages.publish_record import find_least_delay, find_problems, list_logs
-from brokerproof_judging.stopwatch import Stopwatch
 from brokerproof_judging.wall_clock import read_wall_clocks
 
 WITHOUT_SEALS = "This run was recorded before tables had seals, so nothing proves that its tables are whole."
 
 EvaluateSuites = Callable[[SparkSession, Run, Sequence[str]], Mapping[str, SuiteJudgement]]
+
+_Takes = ParamSpec("_Takes")
+_Gives = TypeVar("_Gives")
 
 
 def judge_run(spark: SparkSession, run: Run, evaluate: EvaluateSuites, expectations: Sequence[str]) -> Judgement:
@@ -93,3 +99,36 @@ def _judge(
         measurements=tuple(measurements),
         seconds=watch.seconds,
     )
+
+
+class BackgroundJobs:
+    """Starts Spark jobs in threads, because a single job leaves cores idle while it is planned and when it ends.
+
+    The results are read later, from futures.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(thread_name_prefix="judging")
+
+    def begin(self, job: Callable[_Takes, _Gives], *args: _Takes.args, **kwargs: _Takes.kwargs) -> Future[_Gives]:
+        """Start `job(*args, **kwargs)` in a thread. If it raises, the future's `result()` raises the same."""
+        return self._pool.submit(job, *args, **kwargs)
+
+    def end(self) -> None:
+        """Cancel the jobs that have not started, and wait for the others. No job writes after that."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+@dataclass
+class Stopwatch:
+    """The wall time of steps, in seconds, by the name of the step."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def time_step(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.monotonic() - started, 3)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from brokerproof.clock import wait_until
 from brokerproof.machine.processes import end_processes, find_marked_processes
-from brokerproof.network import Plan, Route, start_link
+from brokerproof.network import Plan, Route, start_link_process
 
 LISTEN, TARGET, PORT = "127.231.0.101", "127.231.0.1", 7000
 CHUNK = bytes(262_144)
@@ -112,7 +112,7 @@ def main() -> None:
         subprocess.Popen([sys.executable, __file__, "--serve"]) as server,
     ):
         try:
-            link = start_link(Path(run) / "nodes", Plan(routes=[route]))
+            link = start_link_process(Path(run) / "nodes", Plan(routes=[route]))
             places = {"direct": TARGET, "link": LISTEN}
             wait_until(serves, timeout_s=10, what="the echoing process to listen", every_s=0.02)
             trips: dict[str, list[float]] = {place: [] for place in places}

@@ -20,7 +20,7 @@ from typing import Any
 
 from brokerproof import lifecycle
 from brokerproof.checks import load_scenario
-from brokerproof.network import Condition, Link
+from brokerproof.network import Condition, LinkClient
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Settled
 from brokerproof.systems.registry import make_clients
@@ -92,7 +92,7 @@ def main() -> None:
     with cluster() as run:
         show("none", "beside the owner", latencies_ms(run, None, options.seconds))
     with cluster(topology="sync_active_passive_wan", overrides={"links.0.delay_ms": 0}) as run:
-        link = Link(Path(run.path("nodes")))
+        link = LinkClient(Path(run.path("nodes")))
         regions = {**{name: node.region for name, node in run.topology.nodes.items()}, **run.topology.places}
         eu, us = ([name for name, at in regions.items() if at == region] for region in ("eu", "us"))
         for delay_ms in options.delays_ms:

@@ -234,7 +234,7 @@ class ChaosWorker:
         last.violations += find_temporary_files(self._home / "tmp")
         if (history := self._home / "history.db").exists():
             last.violations += find_damage_of_database(history)
-        last.violations += [f"a slot is still that of {run}" for run in slots.list_runs()]
+        last.violations += [f"a slot is still that of {run}" for run in slots.list_assigned_runs()]
         if slots.are_all_held():
             last.violations.append(f"slot {self._slot} is still held")
         recorded = json.loads(self.installation.brokerproof("history", "--json", "--limit", "1000").stdout)

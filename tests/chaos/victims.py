@@ -94,7 +94,7 @@ PARTS: Mapping[str, Callable[[Candidate], bool]] = {
     "api-server": _runs("airflow api_server"),
     "scheduler": _runs("-m airflow scheduler"),
     "dag-processor": _runs("-m airflow dag-processor"),
-    "supervisor of Airflow": _runs("brokerproof.orchestration.embedded.supervisor"),
+    "supervisor of Airflow": _runs("brokerproof.orchestration.embedded.airflow_supervisor"),
     "executor": _is_executor,
     "task": _is_task,
     "Spark's JVM": _is_jvm,
@@ -105,7 +105,7 @@ PARTS: Mapping[str, Callable[[Candidate], bool]] = {
     "link": _is_marked("link"),
     "service manager": _is_marked("supervisor"),
     "command line": _runs("-m brokerproof run"),
-    "all of Airflow": _runs("brokerproof.orchestration.embedded.supervisor"),
+    "all of Airflow": _runs("brokerproof.orchestration.embedded.airflow_supervisor"),
 }
 # Parts that are there from the first moment on, and those that a run starts.
 _LASTING = ("api-server", "scheduler", "dag-processor", "supervisor of Airflow", "command line", "all of Airflow")

@@ -12,7 +12,7 @@ from brokerproof import lifecycle
 from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.administration import PulsarAdministration
 from brokerproof.systems.pulsar.observation import PulsarObservation

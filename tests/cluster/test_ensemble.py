@@ -9,9 +9,9 @@ import pytest
 from brokerproof import lifecycle
 from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError
-from brokerproof.network import Condition, Link, Plan, make_shapes
+from brokerproof.network import Condition, LinkClient, Plan, make_shapes
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.systems.protocols import Coordinators
 from brokerproof.systems.pulsar import metadata_store
 from brokerproof.systems.pulsar.observation import PulsarObservation
@@ -29,7 +29,7 @@ class Ensemble:
     run: Run
     provisioning: PulsarProvisioning
     runtime: ProcessRuntime
-    link: Link
+    link: LinkClient
 
     def start(self, names: Iterable[str]) -> None:
         specs = self.provisioning.specs()

@@ -16,7 +16,7 @@ from brokerproof import clock, lifecycle
 from brokerproof.errors import MachineError, NodeError
 from brokerproof.machine import slots
 from brokerproof.machine.processes import find_marked_processes, find_recorded_process, read_mark
-from brokerproof.network import Link
+from brokerproof.network import LinkClient
 from brokerproof.run.directory import Run
 
 
@@ -44,7 +44,7 @@ def test_the_link_starts_before_the_nodes_and_ends_with_them(reserve_small: Call
     lifecycle.provision(run)
     assert processes_of(run) == ["bookie-1", "broker-1", "link", "metadata-1", "monitor"]
     # The nodes reach the metadata store only through it.
-    opened = {(pair.sender, pair.receiver): pair.opened for pair in Link(Path(run.path("nodes"))).metrics().pairs}
+    opened = {(pair.sender, pair.receiver): pair.opened for pair in LinkClient(Path(run.path("nodes"))).metrics().pairs}
     assert opened["eu", "far"] >= 2
     assert "link" in lifecycle.release(run)
     assert processes_of(run) == []
@@ -116,4 +116,4 @@ def test_down_ends_everything_and_frees_all_slots(
     run = reserve_small("ended")
     assert lifecycle.down(tmp_path) == ["monitor"]
     assert processes_of(run) == []
-    assert slots.list_runs() == []
+    assert slots.list_assigned_runs() == []

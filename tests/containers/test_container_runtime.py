@@ -22,7 +22,7 @@ from brokerproof.errors import MachineError, NodeError
 from brokerproof.machine import slots
 from brokerproof.runtimes import engine
 from brokerproof.runtimes.container_addresses import Subnet
-from brokerproof.runtimes.containers import ContainerRuntime
+from brokerproof.runtimes.container_runtime import ContainerRuntime
 from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.settings import from_environment
 
@@ -138,7 +138,7 @@ def test_a_container_that_was_removed_by_hand_is_dead_and_comes_back_with_what_i
     spec = make_spec(image, code="cat /node/data/y; echo kept > /node/data/y; " + LIVES)
     start(runtime, spec)
     has_printed(runtime, "n1", "up")
-    client.remove_container(runtime._mine.name("n1"), force=True)
+    client.remove_container(runtime._in_engine.name("n1"), force=True)
     assert not runtime.is_alive("n1")
     assert runtime.evidence_of_death(spec) == "no container"
     assert runtime.log_tail("n1") == "(no log)"
@@ -152,8 +152,8 @@ def test_a_node_whose_volume_was_removed_by_hand_does_not_come_back_empty(
     runtime: ContainerRuntime, spec: NodeSpec, client: docker.APIClient
 ) -> None:
     start(runtime, spec)
-    client.remove_container(runtime._mine.name("n1"), force=True)
-    client.remove_volume(runtime._mine.name("n1-data"))
+    client.remove_container(runtime._in_engine.name("n1"), force=True)
+    client.remove_volume(runtime._in_engine.name("n1-data"))
     with pytest.raises(NodeError, match=r"somebody outside the run removed the volume .*n1-data of node n1"):
         runtime.start(spec)
 
@@ -177,7 +177,7 @@ def test_who_ends_a_node_from_outside_is_no_failure_of_the_system(
     spec = make_spec(image, code=f"echo up; sleep 1; {code}", memory_mb=64)
     start(runtime, spec)
     runtime.check_nobody_interfered()
-    act(client, runtime._mine.name("n1"))
+    act(client, runtime._in_engine.name("n1"))
     wait_until(lambda: not runtime.is_alive("n1"), timeout_s=30, what="n1 to be gone")
     with pytest.raises(NodeError, match=f"somebody outside the run ended node n1: .*{how}"):
         runtime.check_nobody_interfered()
@@ -320,9 +320,9 @@ def test_release_ends_everything_and_keeps_the_logs(
     assert runtime.release() == ["n1"]
     assert (runtime.nodes / "n1" / "log" / "node.log").read_text() == "up\n"
     assert (runtime.nodes / "n2" / "log" / "node.log").read_text() == "broken\n"
-    assert str(runtime.nodes) in engine.list_runs()
+    assert str(runtime.nodes) in engine.list_runs_in_engine()
     runtime.forget()
-    assert str(runtime.nodes) not in engine.list_runs()
+    assert str(runtime.nodes) not in engine.list_runs_in_engine()
     assert runtime.release() == []
 
 
@@ -330,12 +330,12 @@ def test_release_does_not_mind_a_node_that_ends_meanwhile(
     runtime: ContainerRuntime, image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(runtime, make_spec(image))
-    listed = runtime._mine.list_containers()
+    listed = runtime._in_engine.list_containers()
     assert [one["State"] for one in listed] == ["running"]
     runtime.kill("n1")
     listings = iter([listed])
-    list_now = runtime._mine.list_containers
-    monkeypatch.setattr(runtime._mine, "list_containers", lambda: next(listings, None) or list_now())
+    list_now = runtime._in_engine.list_containers
+    monkeypatch.setattr(runtime._in_engine, "list_containers", lambda: next(listings, None) or list_now())
     assert runtime.release() == ["n1"]
 
 
@@ -344,7 +344,7 @@ def test_release_does_not_mind_a_container_that_leaves_or_comes_meanwhile(
 ) -> None:
     """As those do that the engine was stopping or making for a process that was killed."""
     start(runtime, make_spec(image))
-    [network] = runtime._mine.list_networks()
+    [network] = runtime._in_engine.list_networks()
     leaving, coming = (client.create_container(image, ["sleep", "600"])["Id"] for _ in range(2))
     for each in (leaving, coming):
         client.start(each)
@@ -373,7 +373,7 @@ def test_release_does_not_mind_a_container_that_leaves_or_comes_meanwhile(
     try:
         assert runtime.release() == ["n1"]
         assert [error.status_code for error in refused] == [403]
-        assert runtime._mine.list_networks() == []
+        assert runtime._in_engine.list_networks() == []
     finally:
         for each in (leaving, coming):
             client.remove_container(each, force=True)
@@ -391,7 +391,7 @@ def test_release_removes_what_the_engine_made_after_it_had_looked(
 
     monkeypatch.setattr(runtime, "_end", end_and_make)
     assert runtime.release() == ["n1"]
-    assert runtime._mine.list_containers() == []
+    assert runtime._in_engine.list_containers() == []
 
 
 def test_a_run_is_ended_in_the_engine_that_it_began_in(
@@ -413,12 +413,12 @@ def test_where_an_engine_does_not_answer_for_a_dead_run_another_slot_is_taken(
     with slots.take(timeout_s=5) as slot:
         assert slot.number == 0
         slot.assign(str(dead))
-    with slots.take(timeout_s=5, besides=[0]) as slot:
+    with slots.take(timeout_s=5, excluded=[0]) as slot:
         slot.assign(str(tmp_path / "ended"))
     # `down` ends what can be ended, and says what cannot.
     with pytest.raises(MachineError, match=r"nobody\.sock cannot be used"):
         lifecycle.down(below=tmp_path)
-    assert slots.list_runs() == [str(dead)]
+    assert slots.list_assigned_runs() == [str(dead)]
     with lifecycle._take_clean_slot(5) as slot:
         assert slot.number == 1
         slot.assign(str(dead))
@@ -437,7 +437,7 @@ def test_what_a_killed_caller_left_is_found_by_its_run(
             os._exit(0)
         os.wait()
         assert "n1" in lifecycle.end_run(str(runtime.nodes.parent))
-        assert str(runtime.nodes) not in engine.list_runs()
+        assert str(runtime.nodes) not in engine.list_runs_in_engine()
         assert client.inspect_container(stranger)["State"]["Status"] == "created"
     finally:
         client.remove_container(stranger, force=True)
@@ -452,7 +452,7 @@ def test_the_next_run_of_a_slot_removes_what_the_last_one_left(
     after = ContainerRuntime(tmp_path / "after" / "nodes")
     try:
         start(after, make_spec(image))
-        assert str(runtime.nodes) not in engine.list_runs()
+        assert str(runtime.nodes) not in engine.list_runs_in_engine()
     finally:
         after.release()
         after.forget()
@@ -475,7 +475,7 @@ def test_the_next_run_of_the_slot_ends_a_run_whose_directory_is_gone(
     start(gone, make_spec(image))
     shutil.rmtree(tmp_path / "gone")
     assert lifecycle.end_run(str(tmp_path / "gone")) == ["n1"]
-    assert engine.list_runs() == []
+    assert engine.list_runs_in_engine() == []
 
 
 def test_down_finds_what_a_run_left_whose_directory_is_gone(
@@ -486,9 +486,9 @@ def test_down_finds_what_a_run_left_whose_directory_is_gone(
     start(other, make_spec(image, "n2", "us"))
     shutil.rmtree(runtime.nodes)
     assert lifecycle.down(below=runtime.nodes) == ["n1"]
-    assert engine.list_runs() == [str(other.nodes)]
+    assert engine.list_runs_in_engine() == [str(other.nodes)]
     assert lifecycle.down(below=tmp_path) == ["n2"]
-    assert engine.list_runs() == []
+    assert engine.list_runs_in_engine() == []
 
 
 def test_down_says_that_the_engine_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -504,7 +504,7 @@ def test_the_run_of_another_installation_is_left_alone(
     # It counts slots of its own, so that its run and this one may have the same number.
     with monkeypatch.context() as elsewhere:
         elsewhere.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
-        assert engine.list_runs() == []
+        assert engine.list_runs_in_engine() == []
         with pytest.raises(MachineError, match="overlaps another one of this machine"):
             ContainerRuntime(tmp_path / "after" / "nodes").prepare(make_spec(image))
     assert runtime.is_alive("n1")

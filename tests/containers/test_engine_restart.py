@@ -9,7 +9,7 @@ import docker
 import pytest
 from brokerproof.errors import MachineError
 from brokerproof.runtimes import engine
-from brokerproof.runtimes.containers import ContainerRuntime
+from brokerproof.runtimes.container_runtime import ContainerRuntime
 from missing_parts import leave_out
 from own_engine import OwnEngine, find_reason_against_own, run_own_engine
 
@@ -39,7 +39,7 @@ def test_what_a_run_left_is_found_after_the_engine_was_killed(own_engine: OwnEng
     own_engine.start()
     runtime.release()
     runtime.forget()
-    assert engine.list_runs() == []
+    assert engine.list_runs_in_engine() == []
     # The slot's next run gets its addresses.
     after = ContainerRuntime(tmp_path / "after" / "nodes")
     start(after, spec)

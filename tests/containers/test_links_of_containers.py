@@ -12,8 +12,8 @@ import docker
 import pytest
 from brokerproof.checks import load_topology
 from brokerproof.errors import MachineError, NodeError
-from brokerproof.network import AddressOfControl, Condition, Link, Plan, Route, Shape, record_link
-from brokerproof.runtimes.containers import ContainerRuntime
+from brokerproof.network import AddressOfControl, Condition, LinkClient, Plan, Route, Shape, record_link_process
+from brokerproof.runtimes.container_runtime import ContainerRuntime
 from brokerproof.runtimes.protocols import NodeSpec
 from link_image import make_link_image
 
@@ -63,7 +63,7 @@ def prepare(runtime: ContainerRuntime, image: str) -> dict[str, NodeSpec]:
 def call(runtime: ContainerRuntime, client: docker.APIClient, node: str, address: str, patience_s: int = 5) -> str:
     """What a node hears at an address."""
     made = client.exec_create(
-        f"{runtime._mine.prefix}-{node}", ["nc", "-w", str(patience_s), address, str(PORT)], stderr=False
+        f"{runtime._in_engine.prefix}-{node}", ["nc", "-w", str(patience_s), address, str(PORT)], stderr=False
     )
     heard: bytes = client.exec_start(made["Id"])
     return heard.decode().strip()
@@ -100,11 +100,11 @@ def test_who_does_not_know_the_secret_is_told_nothing(
     runtime.start_links(make_plan())
     ready = runtime.nodes / "link" / "ready.json"
     assert stat.S_IMODE(ready.stat().st_mode) == 0o600
-    networks = client.inspect_container(runtime._mine.name("link"))["NetworkSettings"]["Networks"]
+    networks = client.inspect_container(runtime._in_engine.name("link"))["NetworkSettings"]["Networks"]
     address = next(iter(networks.values()))["IPAddress"]
     guess = AddressOfControl(host=address, port=7999, secret="guess")
     with pytest.raises(Exception, match="does not hold the secret"):
-        record_link(tmp_path / "stranger", 1, guess).ping()
+        record_link_process(tmp_path / "stranger", 1, guess).ping()
 
 
 def test_a_link_that_cannot_listen_says_where(runtime: ContainerRuntime, image: str) -> None:
@@ -120,9 +120,9 @@ def test_a_link_that_was_removed_by_hand_is_reported(
 ) -> None:
     prepare(runtime, image)
     runtime.start_links(make_plan())
-    client.remove_container(runtime._mine.name("link"), force=True)
+    client.remove_container(runtime._in_engine.name("link"), force=True)
     with pytest.raises(NodeError, match="does not answer `ping`"):
-        Link(runtime.nodes).ping()
+        LinkClient(runtime.nodes).ping()
 
 
 def test_an_image_that_was_not_built_is_named_and_not_fetched(

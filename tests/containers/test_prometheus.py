@@ -10,7 +10,7 @@ import docker
 import pytest
 import yaml
 from brokerproof.clock import wait_until
-from brokerproof.runtimes.containers import ContainerRuntime
+from brokerproof.runtimes.container_runtime import ContainerRuntime
 from missing_parts import leave_out
 from own_prometheus import PROGRAM, Prometheus, run_prometheus
 

@@ -212,7 +212,7 @@ def test_the_command_line_says_at_once_that_all_of_airflow_was_killed_and_nothin
     assert not node_processes(run_directory)
     assert not session.list_members()
     assert not list(find_marked_processes(running.airflow.home, variable=SERVICE_MARK))
-    assert not slots.list_runs()
+    assert not slots.list_assigned_runs()
 
 
 def test_a_run_that_airflow_ended_under_is_released_and_holds_up_no_other(running: Installation) -> None:

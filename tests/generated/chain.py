@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import read_back
 from brokerproof import lifecycle
 from brokerproof.checks import load_scenario
-from brokerproof.clients.recovery import recover_tables
+from brokerproof.clients.table_recovery import recover_tables
 from brokerproof.clock import now_us
 from brokerproof.directories import Directories
 from brokerproof.errors import BrokerproofError, RunError

@@ -3,7 +3,7 @@
 The log server acknowledges a message when a majority of the nodes has it, and elects only a node that has all such
 messages. So as long as a majority of the disks was never destroyed, no acknowledged message may be lost. None may ever
 be stored twice or in another order. Without a majority of nodes it stands still, which is no anomaly: acks stay away, a
-subscription does not drain, a log cannot be read. That is all that a run may come to besides `passed`:
+subscription does not drain, a log cannot be read. That is all that a run may come to, except `passed`:
 
 * `failed`, where a bound does not hold for a value that the run measured. No anomaly is ever explained but `lost`,
   after a majority of the disks was destroyed.

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
 from brokerproof.orchestration.embedded.environment import USER
-from brokerproof.orchestration.follow.client import AirflowClient
+from brokerproof.orchestration.follow.airflow_client import AirflowClient
 from brokerproof.settings import Settings, from_environment
 
 PROJECT = Path(__file__).resolve().parents[2]

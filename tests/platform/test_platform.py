@@ -15,7 +15,7 @@ import httpx
 import pytest
 from brokerproof.clock import wait_until
 from brokerproof.orchestration.dag_run import derive_run_id
-from brokerproof.orchestration.follow.client import AirflowClient
+from brokerproof.orchestration.follow.airflow_client import AirflowClient
 from own_browser import log_in, open_browser, open_page
 
 from .conftest import Platform

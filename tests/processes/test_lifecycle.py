@@ -29,7 +29,7 @@ from brokerproof.machine.processes import (
 )
 from brokerproof.run.directory import Run
 from brokerproof.run.records import TableSeal, read_record
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec
 
 ROOT = Path(__file__).parents[2]
@@ -134,11 +134,11 @@ def test_release_ends_the_monitor_and_the_nodes_and_gives_the_slot_back(
     tmp_path: Path, begin: Callable[..., Run]
 ) -> None:
     run = begin("run")
-    assert slots.list_runs() == [run.directory]
+    assert slots.list_assigned_runs() == [run.directory]
     start_node(tmp_path / "run")
     assert lifecycle.release(run) == ["n1"]
     assert processes(tmp_path / "run") == []
-    assert slots.list_runs() == []
+    assert slots.list_assigned_runs() == []
     assert not slots.are_all_held()
 
 
@@ -148,7 +148,7 @@ def test_release_ends_a_monitor_that_does_not_go(tmp_path: Path, begin: Callable
     assert monitor is not None
     monitor.suspend()
     assert lifecycle.release(run, monitor_timeout_s=0.3) == ["monitor"]
-    assert slots.list_runs() == []
+    assert slots.list_assigned_runs() == []
     assert not slots.are_all_held()
 
 
@@ -166,7 +166,7 @@ def test_down_ends_everything_of_every_run_and_frees_all_slots(tmp_path: Path, b
     # Without a directory it ends what other tests and people run on this machine as well.
     assert sorted(lifecycle.down(tmp_path)) == ["monitor", "n1"]
     assert processes(tmp_path) == []
-    assert slots.list_runs() == []
+    assert slots.list_assigned_runs() == []
     assert not slots.are_all_held()
     assert not (tmp_path / "run" / "nodes" / "n1" / "data").exists()
 

@@ -14,7 +14,7 @@ import pytest
 from brokerproof.checks import load_scenario
 from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.addresses import assign_addresses
+from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import make_observation, make_provisioning

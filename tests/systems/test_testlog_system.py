@@ -15,11 +15,11 @@ from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.errors import AdminError, InputError
 from brokerproof.machine.processes import find_marked_processes
-from brokerproof.results.restarts import collect_restarts
+from brokerproof.results.run_outcome import collect_restarts
 from brokerproof.run.directory import Run
 from brokerproof.run.records import ObservationsRequested, ObservationsWritten, read_record, write_record
 from brokerproof.run.tables import AttemptOutcome
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.runtimes.registry import make_runtime
 from brokerproof.systems.clients import Settled, hash_payload, make_payload
 from brokerproof.systems.registry import make_clients, make_observation, make_provisioning

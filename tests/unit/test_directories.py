@@ -10,7 +10,7 @@ from brokerproof.checks import check_suites, list_suite_problems
 from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import Suite
-from brokerproof.spark.job_options import list_verify_options
+from brokerproof.spark.job_configuration import list_verify_options
 from brokerproof.suites.suite_content import make_suite
 
 

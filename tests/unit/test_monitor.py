@@ -16,7 +16,9 @@ from brokerproof import clock, monitor
 from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.machine.processes import read_start
+from brokerproof.monitor import RestartSampler
 from brokerproof.run.directory import Run
+from brokerproof.run.live_status import read_live_status
 from brokerproof.run.observations import Sample
 from brokerproof.run.records import (
     ClustersConfigured,
@@ -30,6 +32,9 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.seals import check_seals
+from brokerproof.runtimes.process_runtime import ProcessRuntime
+from brokerproof.runtimes.restarts import RestartEvent, RestartStep
+from brokerproof.runtimes.supervision import Supervision
 
 from .planted_system import ON_PLANTED, PlantedSystem, plant_system
 
@@ -60,7 +65,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: OddSource) -> I
     scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", ON_PLANTED)
     run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, sealed=True)
     write_record(run, ClustersConfigured(at=clock.now_us(), restarted=()))
-    watching = threading.Thread(target=monitor.watch_run, args=(run,))
+    watching = threading.Thread(target=monitor.sample_run, args=(run,))
     watching.start()
     yield run
     write_record(run, RunReleased(at=clock.now_us()))
@@ -86,7 +91,7 @@ def test_what_is_sampled_after_the_samples_were_asked_for_is_not_added_to_the_se
     wait_until(lambda: source.asked > asked + 1, timeout_s=20, what="later samples")
     write_record(run, RunReleased(at=clock.now_us()))
     wait_until(
-        lambda: not any(thread.name.endswith("(watch_run)") for thread in threading.enumerate()),
+        lambda: not any(thread.name.endswith("(sample_run)") for thread in threading.enumerate()),
         timeout_s=20,
         what="the monitor to end",
     )
@@ -121,11 +126,70 @@ def test_nobody_is_told_of_a_timeline_that_came_to_its_end(
     write_record(run, FaultsUndone(undone=True, problems=(), at=clock.now_us()))
     timeline.kill()
     timeline.wait()
-    monitor.tell_of_killed_timeline(run)
+    monitor.record_killed_timeline(run)
     assert read_record(run, EarlyEnd) is None
 
 
 def test_a_timeline_on_another_machine_is_not_looked_for_on_this_one(run: Run) -> None:
     write_record(run, TimelineProcess(pid=2**22, created=0.0, host="another"))
-    monitor.tell_of_killed_timeline(run)
+    monitor.record_killed_timeline(run)
     assert read_record(run, EarlyEnd) is None
+
+
+EVENTS = [
+    RestartEvent(node="bookie-eu-1", step=RestartStep.ENDED, at=1_000_000, times=1),
+    RestartEvent(node="bookie-eu-1", step=RestartStep.RESTARTED, at=11_000_000, times=1),
+    RestartEvent(node="bookie-us-1", step=RestartStep.ENDED, at=12_000_000, times=1),
+    RestartEvent(node="bookie-eu-1", step=RestartStep.ENDED, at=13_000_000, times=2),
+]
+ROWS = [
+    ("service_manager:bookie-eu-1", "ended", "1", 1_000_000),
+    ("service_manager:bookie-eu-1", "restarted", "1", 11_000_000),
+    ("service_manager:bookie-us-1", "ended", "1", 12_000_000),
+    ("service_manager:bookie-eu-1", "ended", "2", 13_000_000),
+]
+
+
+def test_each_event_is_one_sample_with_its_own_time(tmp_path: Path) -> None:
+    runtime = ProcessRuntime(tmp_path)
+    sampler, events = RestartSampler(runtime), Supervision(tmp_path).events
+    assert sampler.sample() == []
+    taken = []
+    for part in (EVENTS[:1], EVENTS[1:]):
+        for event in part:
+            events.add(event)
+        taken += sampler.sample()
+    assert [(sample.source, sample.metric, sample.value, sample.at) for sample in taken] == ROWS
+    assert sampler.sample() == []
+
+
+@pytest.mark.parametrize("managed", [True, False])
+def test_the_monitor_records_the_events_of_a_run_that_has_service_managers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, managed: bool
+) -> None:
+    plant_system(monkeypatch, PlantedSystem(cluster=SimpleNamespace(samplers=dict)))
+    settings = {**ON_PLANTED, "overrides.restart": {"bookie": {"after_s": 10}} if managed else {}}
+    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", settings)
+    run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, sealed=True)
+    nodes = tmp_path / "run" / "nodes"
+    nodes.mkdir()
+    for event in EVENTS:
+        Supervision(nodes).events.add(event)
+    write_record(run, ClustersConfigured(at=clock.now_us(), restarted=()))
+    watching = threading.Thread(target=monitor.sample_run, args=(run,))
+    watching.start()
+    try:
+        if managed:
+            wait_until(
+                lambda: read_live_status(run, "live").get("restarted") == {"bookie-eu-1": 1},
+                timeout_s=20,
+                what="the display of what was started again",
+            )
+        write_record(run, ObservationsRequested(at=clock.now_us()))
+        wait_until(lambda: read_record(run, ObservationsWritten), timeout_s=20, what="the samples")
+    finally:
+        write_record(run, RunReleased(at=clock.now_us()))
+        watching.join()
+    found = pq.read_table(run.table("observations")).to_pylist() if run.exists("tables", "observations") else []
+    rows = [(row["source"], row["metric"], row["value"], clock.to_microseconds(row["at"])) for row in found]
+    assert rows == (ROWS if managed else [])

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from brokerproof.checks import load_scenario
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.run_warnings import list_subjects, list_warnings
+from brokerproof.run_warnings import list_measured_subjects, list_warnings
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "dags" / "scenarios").glob("*.yaml"), key=lambda file: file.stem)
@@ -148,9 +148,9 @@ def test_a_bound_for_every_fault_is_judged_by_the_fault_that_can_break_it(tmp_pa
 
 
 def test_the_subjects_of_every_metric_are_known_but_those_of_the_owner(tmp_path: Path) -> None:
-    """A new word for a subject needs a row in `list_subjects`, or the subjects of its bounds are not checked."""
+    """A new word for a subject needs a row in `list_measured_subjects`, or its bounds are not checked."""
     scenario, topology = load_scenario(SHIPPED[0], ROOT / "topologies")
-    unknown = {name for name, metric in METRICS.items() if list_subjects(metric, scenario, topology) is None}
+    unknown = {name for name, metric in METRICS.items() if list_measured_subjects(metric, scenario, topology) is None}
     assert unknown == {"owner_in_region"}
 
 

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from brokerproof import clock
+from brokerproof.clients.client_process import Parent
 from brokerproof.clients.closing import begin_closing, close_in_time
 from brokerproof.clients.deliveries import AckedDeliveries, ConfirmedAcks, Deliveries
-from brokerproof.clients.process import Parent
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Segment, name_client
 from brokerproof.errors import AdminError
 from brokerproof.experiment.workload import Subscription

@@ -21,8 +21,8 @@ import numpy as np
 
 from brokerproof import clock
 from brokerproof.clients.attempts import Attempts
+from brokerproof.clients.client_process import Parent
 from brokerproof.clients.closing import close_in_time
-from brokerproof.clients.process import Parent
 from brokerproof.clients.record import KEEP_EVERY_S, STANDSTILL_S, RecordWriter, Reservation, Segment, name_client
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run

@@ -8,7 +8,7 @@ import signal
 from brokerproof.commands.exit_status import ExitStatus
 from brokerproof.commands.output import deliver_text
 from brokerproof.errors import InputError
-from brokerproof.reports.metrics import render_metrics, serve_metrics
+from brokerproof.reports.last_run_metrics import render_metrics, serve_metrics
 from brokerproof.results.history import open_history
 from brokerproof.settings import Settings
 

@@ -18,7 +18,7 @@ from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.yaml_models import suggest_file
 from brokerproof.orchestration.dag_run import make_run_id
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
-from brokerproof.orchestration.follow.client import AirflowError, AirflowGoneError
+from brokerproof.orchestration.follow.airflow_client import AirflowError, AirflowGoneError
 from brokerproof.orchestration.follow.progress import Progress
 from brokerproof.orchestration.follow.scenario_run import ScenarioRun
 from brokerproof.orchestration.notify.rules import read_rules
@@ -42,7 +42,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         suites=list_suites(settings.expectations),
     )
     runs = read_held_shares(print_warning)
-    for warning in [*list_warnings(scenario, topology), *list_rate_warnings(scenario, topology, runs)]:
+    for warning in [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]:
         print_warning(str(warning))
     console = Console(stderr=True)
     with Progress(console, scenario.title) as progress:

@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.console import Console
 
 from brokerproof.commands.exit_status import ExitStatus, derive_exit_status
-from brokerproof.commands.interruption import Choice, Interruption, ask_for_choice
 from brokerproof.commands.output import print_json
+from brokerproof.commands.signals import Choice, SignalHandler, ask_for_choice
 from brokerproof.machine.processes import find_marked_processes
-from brokerproof.orchestration.follow.client import AirflowError, AirflowGoneError
+from brokerproof.orchestration.follow.airflow_client import AirflowError, AirflowGoneError
 from brokerproof.orchestration.follow.progress import Progress
 from brokerproof.orchestration.follow.scenario_run import ScenarioRun, has_recorded_outcome
 from brokerproof.reports.outcome_view import print_outcome
@@ -35,8 +35,8 @@ def watch_run(run: ScenarioRun, progress: Progress, begin: Callable[[], None] = 
     Ctrl-C asks the user. Without a terminal, or after SIGTERM, the run is stopped and shown to its end.
     """
     try:
-        with Interruption() as interruption:
-            return _watch_until_end(run, progress, interruption, begin)
+        with SignalHandler() as handler:
+            return _watch_until_end(run, progress, handler, begin)
     except AirflowGoneError as error:
         if has_recorded_outcome(run.directory):
             return _make_end(run)
@@ -72,12 +72,12 @@ def print_end(end: WatchEnd, console: Console, *, json: bool) -> None:
 
 
 def _watch_until_end(
-    run: ScenarioRun, progress: Progress, interruption: Interruption, begin: Callable[[], None]
+    run: ScenarioRun, progress: Progress, handler: SignalHandler, begin: Callable[[], None]
 ) -> WatchEnd:
     choice = Choice.GO_ON
     try:
         # If a signal interrupted this request, a run could go on without the user's knowledge.
-        with interruption.hold():
+        with handler.hold():
             begin()
     except KeyboardInterrupt as interrupt:
         choice = ask_for_choice(interrupt, progress)

@@ -39,7 +39,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         except InputError as error:
             errors.append(error)
         else:
-            warnings = [*list_warnings(scenario, topology), *list_rate_warnings(scenario, topology, runs)]
+            warnings = [*list_warnings(scenario, topology), *list_rate_warnings(scenario, runs)]
             rows.append(_make_scenario_row(scenario, warnings))
     # Two topologies of the same name cause the same error for each scenario that uses them.
     sentences = list(dict.fromkeys(map(str, errors)))

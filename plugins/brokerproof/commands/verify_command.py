@@ -21,7 +21,7 @@ from brokerproof.run.judgement import find_judgement
 from brokerproof.run.records import TablesDeletion, read_record
 from brokerproof.run.step_record import record_step
 from brokerproof.settings import Settings
-from brokerproof.spark.job_options import list_verify_options
+from brokerproof.spark.job_configuration import list_verify_options
 from brokerproof.spark.submission import submit_locally
 
 

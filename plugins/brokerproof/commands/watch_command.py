@@ -13,7 +13,7 @@ from brokerproof.commands.run_watch import WatchEnd, make_end_without_airflow, p
 from brokerproof.errors import InputError
 from brokerproof.experiment.yaml_models import suggest_name
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
-from brokerproof.orchestration.follow.client import AirflowGoneError
+from brokerproof.orchestration.follow.airflow_client import AirflowGoneError
 from brokerproof.orchestration.follow.progress import Progress
 from brokerproof.orchestration.follow.scenario_run import ScenarioRun, has_recorded_outcome
 from brokerproof.results.run_outcome import compose_outcome

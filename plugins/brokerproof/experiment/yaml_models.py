@@ -192,3 +192,14 @@ def _field_names(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]
         inner = nested.get("items") if isinstance(part, int) else nested.get("properties", {}).get(part)
         nested = resolve(inner or nested.get("additionalProperties") or {})
     return list(nested.get("properties", {}))
+
+
+def check_fields(fields: Iterable[str], known: frozenset[str], path: str, field: str) -> None:
+    """Raises InputError for the first unknown name in `fields`, which are below `field` in the file `path`.
+
+    Without it, a misspelt field would silently have no effect.
+    """
+    for name in fields:
+        if name not in known:
+            where = ".".join(part for part in (field, name) if part)
+            raise InputError(f"unknown field `{name}`", file=path, field=where, remedy=suggest_name(name, known))

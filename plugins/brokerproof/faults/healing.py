@@ -9,11 +9,11 @@ from dataclasses import replace
 from brokerproof.errors import AdminError, BrokerproofError, DeadlineError
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.fault import Fault
-from brokerproof.faults.copies import CopiesRecorder
 from brokerproof.faults.courses import Course, run_courses
 from brokerproof.faults.injections import Injections
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.stage import Stage
+from brokerproof.faults.topic_copies import CopiesRecorder
 from brokerproof.run.tables import FaultState
 from brokerproof.runtimes.protocols import SeesOthersActs
 from brokerproof.runtimes.registry import require_supervision

@@ -128,13 +128,13 @@ class FaultKind(ABC):
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """Return evidence that every target is healthy, except those that other faults keep down; None until then."""
-        mine = [around.specs[name] for name in targets if name not in around.kept_down]
-        if not all(around.provisioning.is_healthy(spec) for spec in mine):
+        specs = [around.specs[name] for name in targets if name not in around.kept_down]
+        if not all(around.provisioning.is_healthy(spec) for spec in specs):
             return None
         more = {"started_again": around.started_again, "kept_down": sorted(around.kept_down.intersection(targets))}
         return json.dumps(
             {
-                "healthy": [spec.health_source for spec in mine],
+                "healthy": [spec.health_source for spec in specs],
                 **{what: names for what, names in more.items() if names},
             }
         )
@@ -143,7 +143,7 @@ class FaultKind(ABC):
 FAULT_KINDS: dict[str, FaultKind] = {}
 
 
-def register(kind: type[FaultKind]) -> type[FaultKind]:
+def register_fault(kind: type[FaultKind]) -> type[FaultKind]:
     """Register a kind of fault in `FAULT_KINDS` under its name; used as a class decorator."""
     FAULT_KINDS[kind.name] = kind()
     return kind

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.fault import Direction, Fault, LinkChange
 from brokerproof.experiment.topology import name_clients_place, name_servers_place
-from brokerproof.faults.kind import FaultKind, Surroundings, register
+from brokerproof.faults.kind import FaultKind, Surroundings, register_fault
 from brokerproof.network import Condition, accepts_connection, matches
 from brokerproof.runtimes.protocols import EmulatesLinks
 from brokerproof.systems.roles import is_listed, serves
@@ -125,7 +125,7 @@ class _LastingLinkFaultKind(LinkFaultKind):
         return None if _is_in_force(around) else super().find_recovery(around, targets)
 
 
-@register
+@register_fault
 class Partition(_LastingLinkFaultKind):
     """Cuts nodes off from other regions, in both directions or only in one: no traffic gets through."""
 
@@ -154,7 +154,7 @@ class Partition(_LastingLinkFaultKind):
         return None if health is None else json.dumps({**json.loads(health), "answer_from": address})
 
 
-@register
+@register_fault
 class Delay(_LastingLinkFaultKind):
     """Adds a one-way delay, in milliseconds, to the traffic between nodes and other regions."""
 
@@ -167,7 +167,7 @@ class Delay(_LastingLinkFaultKind):
         return Condition(id=fault.name, **vars(traffic), delay_ms=on.delay_ms or 0, jitter_ms=on.jitter_ms or 0)
 
 
-@register
+@register_fault
 class Bandwidth(_LastingLinkFaultKind):
     """Limits the bandwidth between nodes and other regions. All their connections share one value in Mbit/s."""
 
@@ -180,7 +180,7 @@ class Bandwidth(_LastingLinkFaultKind):
         return Condition(id=fault.name, **vars(traffic), bandwidth_mbit=on.bandwidth_mbit)
 
 
-@register
+@register_fault
 class Reset(LinkFaultKind):
     """Resets all open connections between nodes and other regions, once."""
 

@@ -1,6 +1,6 @@
 """The kinds of fault that act on nodes.
 
-A new kind is one class with `@register`, here or in on_network.py. Scenarios use it by its `name`.
+A new kind is one class with `@register_fault`, here or in on_network.py. Scenarios use it by its `name`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from brokerproof.errors import AdminError, InputError, RunError
 from brokerproof.experiment.abilities import Ability
-from brokerproof.faults.kind import FaultKind, Surroundings, register
+from brokerproof.faults.kind import FaultKind, Surroundings, register_fault
 from brokerproof.runtimes.protocols import MEANINGS, PausesNodes
 from brokerproof.systems.abilities import ReassignsTopics, require
 
@@ -34,7 +34,7 @@ class _NodeEndingKind(FaultKind):
         around.act_on_each([name for name in targets if name not in around.kept_down], around.start)
 
 
-@register
+@register_fault
 class Stop(_NodeEndingKind):
     """Ends nodes gracefully, as an operator would. A node that still runs after 30 s is killed."""
 
@@ -45,7 +45,7 @@ class Stop(_NodeEndingKind):
         around.act_on_each(targets, lambda name: around.runtime.stop(name, grace_s=self.grace_s))
 
 
-@register
+@register_fault
 class Kill(_NodeEndingKind):
     """Ends nodes at once, without a graceful shutdown. Their disks keep their data."""
 
@@ -55,7 +55,7 @@ class Kill(_NodeEndingKind):
         around.act_on_each(targets, around.runtime.kill)
 
 
-@register
+@register_fault
 class Destroy(_NodeEndingKind):
     """Ends nodes at once and wipes their disks, as the loss of a datacenter would."""
 
@@ -78,7 +78,7 @@ class Destroy(_NodeEndingKind):
             super().heal(around, here)
 
 
-@register
+@register_fault
 class Start(FaultKind):
     """Starts nodes that an earlier fault ended, or that are on standby."""
 
@@ -95,7 +95,7 @@ class Start(FaultKind):
         """Do nothing, because a started node needs no healing."""
 
 
-@register
+@register_fault
 class Pause(FaultKind):
     """Freezes nodes: they keep their connections and their memory, but do not answer until they are healed."""
 
@@ -120,7 +120,7 @@ class Pause(FaultKind):
         return super().find_recovery(around, targets)
 
 
-@register
+@register_fault
 class Unload(FaultKind):
     """Takes the topic from its owner. The cluster then chooses an owner again, which may be the same node.
 

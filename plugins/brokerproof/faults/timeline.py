@@ -18,7 +18,6 @@ from brokerproof.errors import AdminError, BrokerproofError, DeadlineError
 from brokerproof.experiment.fault import Fault
 from brokerproof.experiment.scenario import Phase
 from brokerproof.faults.conditions import await_condition
-from brokerproof.faults.copies import LEAD_S, CopiesRecorder
 from brokerproof.faults.courses import Course, CourseWaits, run_courses
 from brokerproof.faults.healing import Healing
 from brokerproof.faults.injections import Injections
@@ -26,6 +25,7 @@ from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.faults.stage import Stage
 from brokerproof.faults.steady_load import await_steady_load, require_load
 from brokerproof.faults.targets import TargetFinder
+from brokerproof.faults.topic_copies import LEAD_S, CopiesRecorder
 from brokerproof.network import Network
 from brokerproof.run.directory import Run
 from brokerproof.run.records import EarlyEnd, FaultEffective, FaultsUndone, PhaseTimes, write_record

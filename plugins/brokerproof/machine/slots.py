@@ -78,14 +78,14 @@ class Slot:
         self.close()
 
 
-def take(*, timeout_s: float, besides: Collection[int] = ()) -> Slot:
-    """Wait for a free slot, other than those numbered in `besides`, and take it.
+def take(*, timeout_s: float, excluded: Collection[int] = ()) -> Slot:
+    """Wait for a free slot, except those whose numbers are in `excluded`, and take it.
 
     Raises MachineError if none becomes free within `timeout_s` seconds.
     """
 
     def find_first_free() -> Slot | None:
-        numbers = (number for number in range(count_slots()) if number not in besides)
+        numbers = (number for number in range(count_slots()) if number not in excluded)
         return next((slot for number in numbers if (slot := _lock(number)) is not None), None)
 
     try:
@@ -97,7 +97,7 @@ def take(*, timeout_s: float, besides: Collection[int] = ()) -> Slot:
         ) from None
 
 
-def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
+def take_from_run(run_directory: str, *, timeout_s: float) -> Slot | None:
     """Take the slot of a run once the run's monitor has ended.
 
     Returns None if the monitor does not end within `timeout_s` seconds, or if the run no longer has a slot.
@@ -120,7 +120,7 @@ def take_back(run_directory: str, *, timeout_s: float) -> Slot | None:
         return None
 
 
-def list_runs() -> list[str]:
+def list_assigned_runs() -> list[str]:
     """Return the directories of the runs that have slots, including dead runs whose slots were not used again."""
     return list(_read_records().values())
 

@@ -18,11 +18,11 @@ from brokerproof.errors import MachineError
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.network.control import Control
 from brokerproof.network.control_address import AddressOfControl, PathOfControl, choose_path
-from brokerproof.network.network import EmulatedNetwork
+from brokerproof.network.emulated_network import EmulatedNetwork
+from brokerproof.network.link_process import ADDRESS_TAKEN, CONTROL_FILE, PLAN_FILE, record_link_process
 from brokerproof.network.own_addresses import take_addresses
 from brokerproof.network.plan import Plan
 from brokerproof.network.poller import Poller
-from brokerproof.network.process import ADDRESS_TAKEN, CONTROL_FILE, PLAN_FILE, record_link
 
 
 def main(directory: Path) -> int:
@@ -40,7 +40,7 @@ def main(directory: Path) -> int:
     except MachineError as error:
         print(error, file=sys.stderr, flush=True)
         return ADDRESS_TAKEN
-    record_link(directory.parent, os.getpid(), control)
+    record_link_process(directory.parent, os.getpid(), control)
     # The objects that exist now live until the process ends, so the garbage collector need not look at them.
     gc.freeze()
     poller.run()

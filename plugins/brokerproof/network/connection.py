@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from brokerproof.network.pipe import End, Ending, Pipe
 from brokerproof.network.poller import OUT, Poller
-from brokerproof.network.way import Way
+from brokerproof.network.route_direction import RouteDirection
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,8 @@ class Connection:
         self,
         viewer: socket.socket,
         target: tuple[str, int],
-        there: Way,
-        back: Way,
+        there: RouteDirection,
+        back: RouteDirection,
         poller: Poller,
         *,
         most_held: int,
@@ -60,7 +60,7 @@ class Connection:
 
     def start(self) -> None:
         """Put the SYN on its way to the target."""
-        self._poller.call_at(time.monotonic() + self._there.way.delay_s, self._receive_syn)
+        self._poller.call_at(time.monotonic() + self._there.direction.delay_s, self._receive_syn)
 
     def reshape(self, *, there_was_cut: bool, back_was_cut: bool) -> None:
         """Apply a change of the route."""
@@ -75,7 +75,7 @@ class Connection:
         self._close(reset=True)
 
     def _is_cut(self) -> bool:
-        return self._there.way.cut or self._back.way.cut
+        return self._there.direction.cut or self._back.direction.cut
 
     def _receive_syn(self) -> None:
         if self._is_closed:
@@ -85,7 +85,7 @@ class Connection:
             return
         # On a wire, the viewer's first bytes depart when the SYN-ACK is back, and the target's when the ACK arrives.
         # Here both sides are connected earlier, so their first bytes have to wait.
-        there, back = self._there.way.delay_s, self._back.way.delay_s
+        there, back = self._there.direction.delay_s, self._back.direction.delay_s
         now = time.monotonic()
         self._dialed_at = self._dialed_at or now
         self._viewer_opens_at = now + back if back else 0.0
@@ -131,7 +131,7 @@ class Connection:
 
     def _refuse(self) -> None:
         """Put a RST for the viewer on its way, because the target cannot be connected to."""
-        self._there.way.meter.refused += 1
+        self._there.direction.meter.refused += 1
         if self._dialing is not None:
             self._poller.close(self._dialing)
             self._dialing = None

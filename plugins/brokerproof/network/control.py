@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from brokerproof.errors import BrokerproofError, InputError
 from brokerproof.experiment.yaml_models import FrozenModel, parse, suggest_name
 from brokerproof.network.control_address import AddressOfControl, PathOfControl
-from brokerproof.network.network import EmulatedNetwork
+from brokerproof.network.emulated_network import EmulatedNetwork
 from brokerproof.network.poller import IN, OUT, Poller
 from brokerproof.network.shape import Condition
 

@@ -12,7 +12,7 @@ import time
 from brokerproof.errors import MachineError
 from brokerproof.network.connection import RECEIVE_BUFFER_BYTES, Connection
 from brokerproof.network.poller import IN, Poller
-from brokerproof.network.way import Way
+from brokerproof.network.route_direction import RouteDirection
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +38,8 @@ class Listener:
         self,
         listen: tuple[str, int],
         target: tuple[str, int],
-        there: Way,
-        back: Way,
+        there: RouteDirection,
+        back: RouteDirection,
         poller: Poller,
         *,
         most_held: int,

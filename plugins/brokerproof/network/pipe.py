@@ -11,16 +11,16 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
-from brokerproof.network.line import Line
 from brokerproof.network.poller import IN, OUT, Poller
-from brokerproof.network.way import Way
+from brokerproof.network.rate_limiter import RateLimiter
+from brokerproof.network.route_direction import RouteDirection
 
 # All reads share one buffer, because there is one thread, and bytes that cannot be written at once are copied.
 _BUFFER = bytearray(262_144)
 _VIEW = memoryview(_BUFFER)
 _READ_BYTES = len(_BUFFER)
-# A read is smaller if bytes wait for a line, so that one connection does not fill the queue.
-_READ_BYTES_BEFORE_LINE = 65_536
+# A read is smaller if bytes wait for a rate limiter, so that one connection does not fill the queue.
+_READ_BYTES_BEFORE_LIMITER = 65_536
 _MOST_BEFORE_LINE = 131_072
 # A chunk takes about 150 bytes in addition to its content. This limits the memory that many tiny chunks take.
 _MOST_CHUNKS = 16_384
@@ -77,23 +77,25 @@ class End:
 
 
 class Pipe:
-    """Reads from `source` and writes to `sink`, with the delay, bandwidth and cuts of the way between them.
+    """Reads from `source` and writes to `sink`, with the delay, bandwidth and cuts of the direction.
 
-    Bytes first wait for a line if the way has one (`take_turn`), and then until they are due. `on_end` is called with
-    the ending once it has reached the sink.
+    Bytes first wait for a rate limiter if the direction has one (`take_turn`), and then until they are due. `on_end` is
+    called with the ending once it has reached the sink.
     """
 
     source: End
     sink: End
 
-    def __init__(self, way: Way, poller: Poller, *, most_held: int, on_end: Callable[[Ending], None]) -> None:
-        self.way = way
-        # The line on which the pipe waits for a turn.
-        self.line: Line | None = None
+    def __init__(
+        self, direction: RouteDirection, poller: Poller, *, most_held: int, on_end: Callable[[Ending], None]
+    ) -> None:
+        self.direction = direction
+        # The rate limiter at which the pipe waits for a turn.
+        self.limiter: RateLimiter | None = None
         # The number of bytes that were read and are not written yet.
         self.held = 0
         self._poller, self._most_held, self._on_end = poller, most_held, on_end
-        # The items that wait for a line, and their size in bytes.
+        # The items that wait for a rate limiter, and their size in bytes.
         self._entering: deque[Item] = deque()
         self._entering_bytes = 0
         # Items under way, as (due time in monotonic seconds, item). The times never decrease.
@@ -121,9 +123,11 @@ class Pipe:
 
     def read(self) -> None:
         """Read the source's next bytes, and write them at once or put them on their way."""
-        way = self.way
+        direction = self.direction
         try:
-            size = self.source.sock.recv_into(_BUFFER, _READ_BYTES_BEFORE_LINE if way.lines else _READ_BYTES)
+            size = self.source.sock.recv_into(
+                _BUFFER, _READ_BYTES_BEFORE_LIMITER if direction.limiters else _READ_BYTES
+            )
         except BlockingIOError:
             return
         except OSError:
@@ -132,7 +136,7 @@ class Pipe:
         if not size:
             self.end(Ending.RST if self.source.broken else Ending.FIN)
             return
-        if not (way.direct and not self._under_way and not self._entering and not self._opens_at):
+        if not (direction.direct and not self._under_way and not self._entering and not self._opens_at):
             self._enter(bytes(_VIEW[:size]), size)
             return
         sent = self._send(_VIEW[:size])
@@ -140,7 +144,7 @@ class Pipe:
             return
         self._chunks += 1
         if not self._chunks % _SAMPLE_EVERY:
-            way.meter.added_delays.add(time.monotonic() - self._poller.woke_at)
+            direction.meter.added_delays.add(time.monotonic() - self._poller.woke_at)
         if sent < size:
             self._enter(bytes(_VIEW[sent:size]), size - sent)
 
@@ -155,13 +159,13 @@ class Pipe:
         self._enter(ending, 0)
 
     def take_turn(self, most: int, now: float) -> bool:
-        """Send the next item over the line, at most `most` bytes. Returns whether more items wait for the line."""
+        """Send the next item, at most `most` bytes. Returns whether more items wait for the rate limiter."""
         segment, size = self._take(most)
-        # A pipe waits only for its slowest line. It also occupies the faster ones, so that the senders on each of these
-        # together do not exceed its bandwidth.
-        self._depart(segment, max(line.send(size, now) for line in self.way.lines))
+        # A pipe waits only for its slowest limiter. It also occupies the faster ones, so that the senders at each of
+        # these together do not exceed its bandwidth.
+        self._depart(segment, max(limiter.send(size, now) for limiter in self.direction.limiters))
         if not self._entering:
-            self.line = None
+            self.limiter = None
         return bool(self._entering)
 
     def _take(self, most: int) -> tuple[Item, int]:
@@ -184,7 +188,7 @@ class Pipe:
         """Put an item on its way at the monotonic time `at`."""
         if self._opens_at:
             at = max(at, self._opens_at)
-        self._last_due = due = max(at + self.way.next_delay_s(), self._last_due)
+        self._last_due = due = max(at + self.direction.next_delay_s(), self._last_due)
         self._under_way.append((due, item))
         if len(self._under_way) == 1:
             self._deliver()
@@ -196,31 +200,31 @@ class Pipe:
         self._deliver()
 
     def reshape(self, *, was_cut: bool) -> None:
-        """Apply a change of the way."""
+        """Apply a change of the direction."""
         if self._dead:
             return
         now = time.monotonic()
-        self._leave_line()
-        if was_cut and not self.way.cut:
+        self._leave_limiter()
+        if was_cut and not self.direction.cut:
             self._send_again(now)
-        if self.way.cut:
+        if self.direction.cut:
             if self._blocked:
                 self.sink.listen_for(OUT, False)
         else:
-            self._wait_for_line(now)
+            self._wait_for_turn(now)
             self._blocked = False
             self._deliver()
         self._update_reading()
 
     def held_bytes(self) -> int:
         """Return the number of bytes that are held here, and during a cut also of those unread in the kernel."""
-        unread = self.source.unread_bytes() if self._open and self.way.cut and not self._dead else 0
+        unread = self.source.unread_bytes() if self._open and self.direction.cut and not self._dead else 0
         return self.held + unread
 
     def close(self) -> None:
         """Stop reading and writing, and drop the held items."""
         self._dead = True
-        self._leave_line()
+        self._leave_limiter()
         self._under_way.clear()
         self._entering.clear()
         self.held = self._entering_bytes = 0
@@ -230,37 +234,37 @@ class Pipe:
         self.held += size
         if self._opens_at and now >= self._opens_at:
             self._opens_at = 0.0
-        if self.way.lines or self._entering:
+        if self.direction.limiters or self._entering:
             self._entering.append(item)
             self._entering_bytes += size
-            self._wait_for_line(now)
+            self._wait_for_turn(now)
         else:
             self._depart(item, now)
         self._update_reading()
 
-    def _wait_for_line(self, now: float) -> None:
-        """Queue at the slowest line. If the way has no line any more, all items depart at once."""
-        if self.way.cut or not self._entering:
+    def _wait_for_turn(self, now: float) -> None:
+        """Queue at the slowest rate limiter. If there is none any more, all items depart at once."""
+        if self.direction.cut or not self._entering:
             return
-        if self.way.lines:
-            if self.line is None:
-                self.line = self.way.lines[0]
-                self.line.join(self)
+        if self.direction.limiters:
+            if self.limiter is None:
+                self.limiter = self.direction.limiters[0]
+                self.limiter.join(self)
             return
         while self._entering:
             self._depart(self._take(_READ_BYTES)[0], now)
 
-    def _leave_line(self) -> None:
-        if self.line is not None:
-            self.line.leave(self)
-            self.line = None
+    def _leave_limiter(self) -> None:
+        if self.limiter is not None:
+            self.limiter.leave(self)
+            self.limiter = None
 
     def _send_again(self, now: float) -> None:
         """Send the items again that were due during the cut. The order of all items stays the same."""
         again = deque[tuple[float, Item]]()
         earliest = 0.0
         for due, item in self._under_way:
-            earliest = max(earliest, now + self.way.delay_s if due <= now else due)
+            earliest = max(earliest, now + self.direction.delay_s if due <= now else due)
             again.append((earliest, item))
         self._under_way = again
         self._last_due = max(self._last_due, earliest)
@@ -274,14 +278,14 @@ class Pipe:
         except OSError:
             self._give_sink_up()
             return None
-        self.way.meter.bytes += sent
-        self.way.bytes_delivered += sent
+        self.direction.meter.bytes += sent
+        self.direction.bytes_delivered += sent
         return sent
 
     def _deliver(self) -> None:
         """Write all items that are due, and set a wake-up for the next one."""
-        way, under_way = self.way, self._under_way
-        while under_way and not way.cut and not self._blocked:
+        direction, under_way = self.direction, self._under_way
+        while under_way and not direction.cut and not self._blocked:
             due, item = under_way[0]
             if due > time.monotonic():
                 self._set_wake_up(due)
@@ -297,7 +301,7 @@ class Pipe:
             if sent == len(item):
                 under_way.popleft()
                 # Time in which the receiver did not read does not count as added by the emulation.
-                way.meter.added_delays.add(time.monotonic() - max(due, self._unblocked_at))
+                direction.meter.added_delays.add(time.monotonic() - max(due, self._unblocked_at))
             else:
                 under_way[0] = (due, memoryview(item)[sent:])
                 self._blocked = True
@@ -353,9 +357,9 @@ class Pipe:
                 or self._entering_bytes >= _MOST_BEFORE_LINE
                 or len(self._under_way) >= _MOST_CHUNKS
             )
-        wanted = not (self._full or self._ended or self._dead or self.way.cut)
+        wanted = not (self._full or self._ended or self._dead or self.direction.cut)
         self.source.listen_for(IN, wanted)
 
     def _limit(self) -> int:
-        """Return how many held bytes stop reading. A direct way holds bytes only if the sink is blocked, so 1 does."""
-        return 1 if self.way.direct else self._most_held
+        """Return how many held bytes stop reading. It is 1 if bytes are held only while the sink is blocked."""
+        return 1 if self.direction.direct else self._most_held

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from brokerproof.network.network import Effect, Metrics, State
+from brokerproof.network.emulated_network import Effect, Metrics, State
 from brokerproof.network.routes import Route
 from brokerproof.network.shape import Condition
 

@@ -1,7 +1,11 @@
-"""A route: the address at which a node sees a node of another region, and the address at which that node listens."""
+"""A route: the address at which a node sees a node of another region, and the address at which that node listens.
+
+`accepts_connection` tries a route by a new connection, as a node would.
+"""
 
 from __future__ import annotations
 
+import socket
 from ipaddress import AddressValueError, IPv4Address
 from typing import Self
 
@@ -53,3 +57,15 @@ class Route(FrozenModel):
                 remedy="give the viewer an address of its own for this target",
             )
         return self
+
+
+def accepts_connection(route: Route, *, timeout_s: float) -> bool:
+    """Return whether the link accepts a new connection on the route within `timeout_s` seconds."""
+    try:
+        socket.create_connection((route.listen_address, route.ports[0]), timeout=timeout_s).close()
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        # The link accepted the connection, and then found that the target is down.
+        return True
+    return True

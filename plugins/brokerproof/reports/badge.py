@@ -46,7 +46,7 @@ _SVG = Template("""\
 
 
 @dataclass(frozen=True)
-class _Standing:
+class _BadgeText:
     """The badge's word about one run or many, and its colour."""
 
     word: str
@@ -68,41 +68,41 @@ def render_history_badge(history: History, scenario: str | None = None) -> str:
         return _draw("", _describe_all(history))
     runs = history.list_runs([scenario], limit=1)
     if not runs:
-        return _draw(scenario, _Standing("no run", GREY))
+        return _draw(scenario, _BadgeText("no run", GREY))
     run = runs[0]
     return _draw(scenario, _describe_run(Verdict(run.verdict), Verdict(run.expected_verdict), met=run.met))
 
 
-def _describe_run(verdict: Verdict, expected: Verdict, *, met: bool) -> _Standing:
+def _describe_run(verdict: Verdict, expected: Verdict, *, met: bool) -> _BadgeText:
     word = VERDICT_STYLES[verdict].word
     if met:
-        return _Standing(word if verdict is Verdict.PASSED else f"{word} as expected", GREEN)
+        return _BadgeText(word if verdict is Verdict.PASSED else f"{word} as expected", GREEN)
     if verdict is Verdict.PASSED or verdict is expected:
         word = f"{word}, not as expected"
-    return _Standing(word, RED if verdict in DECISIVE else AMBER)
+    return _BadgeText(word, RED if verdict in DECISIVE else AMBER)
 
 
-def _describe_all(history: History) -> _Standing:
+def _describe_all(history: History) -> _BadgeText:
     runs = history.list_last_runs()
     if not runs:
-        return _Standing("no run", GREY)
+        return _BadgeText("no run", GREY)
     unmet = [run for run in runs if not run.met]
     word = f"{len(runs) - len(unmet)} of {len(runs)} as expected"
     if not unmet:
-        return _Standing(word, GREEN)
-    return _Standing(word, RED if any(run.verdict in DECISIVE for run in unmet) else AMBER)
+        return _BadgeText(word, GREEN)
+    return _BadgeText(word, RED if any(run.verdict in DECISIVE for run in unmet) else AMBER)
 
 
-def _draw(scenario: str, standing: _Standing) -> str:
+def _draw(scenario: str, text: _BadgeText) -> str:
     subject = f"{_SUBJECT} {scenario}".rstrip()
-    subject_width, word_width = _measure_text(subject), _measure_text(standing.word)
+    subject_width, word_width = _measure_text(subject), _measure_text(text.word)
     split = subject_width + 2 * _MARGIN
     return _SVG.substitute(
-        title=escape(f"{subject}: {standing.word}", {'"': "&quot;"}),
+        title=escape(f"{subject}: {text.word}", {'"': "&quot;"}),
         subject=escape(subject),
-        word=escape(standing.word),
+        word=escape(text.word),
         label_colour=LABEL,
-        colour=standing.colour,
+        colour=text.colour,
         size=_FONT_SIZE,
         margin=_MARGIN,
         split=split,

@@ -80,8 +80,8 @@ def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
     """Yield for each fault its measured times, and the parts of its recovery in order of time."""
     rows = [row for row in (report.judgement.measurements if report.judgement else ()) if row.suite == "recovery"]
     for name in dict.fromkeys(row.subject for row in rows if METRICS[row.metric].is_per_fault):
-        mine = [row for row in rows if row.subject == name]
-        parts = list(_divide_recovery(mine))
+        rows_of_fault = [row for row in rows if row.subject == name]
+        parts = list(_divide_recovery(rows_of_fault))
         yield {
             "name": name,
             "parts": parts,
@@ -93,7 +93,7 @@ def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
                     "value": format_value(row.value, row.unit),
                     "bound": describe_bounds(row),
                 }
-                for row in mine
+                for row in rows_of_fault
             ],
         }
 
@@ -151,13 +151,13 @@ def _describe_segments(report: RunReport, node: str) -> str:
 def _list_suites(report: RunReport) -> Iterator[dict[str, Any]]:
     rows = report.expectations
     for name, suite in report.judgement.suites.items() if report.judgement else ():
-        mine = [row for row in rows if row.suite == str(name)]
+        rows_of_suite = [row for row in rows if row.suite == str(name)]
         yield {
             "name": str(name),
             "verdict": suite.worst,
             "why": suite.why,
-            "rows": [row for row in mine if row.check.verdict is not Verdict.NOT_APPLICABLE],
-            "inapplicable": [row for row in mine if row.check.verdict is Verdict.NOT_APPLICABLE],
+            "rows": [row for row in rows_of_suite if row.check.verdict is not Verdict.NOT_APPLICABLE],
+            "inapplicable": [row for row in rows_of_suite if row.check.verdict is Verdict.NOT_APPLICABLE],
         }
 
 

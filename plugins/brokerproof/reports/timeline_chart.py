@@ -72,7 +72,7 @@ class OwnerRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline:
+class TimelineChart:
     """The figure, and its description for people who do not see it."""
 
     figure: dict[str, Any]
@@ -82,7 +82,7 @@ class Timeline:
 
 def draw_timeline(
     series: RunSeries, faults: Sequence[DescribedFault], recovery: Mapping[str, Mapping[str, float | None]]
-) -> Timeline:
+) -> TimelineChart:
     """Return the timeline of a run. `recovery` has the measured values by fault and metric."""
     rows = list(_list_rows(series))
     owners = _lay_out_owners(series)
@@ -98,7 +98,7 @@ def draw_timeline(
     figure["layout"]["shapes"] = [*_make_bands(faults, times), *_make_bars(faults, recovery)]
     figure["layout"]["annotations"] += list(_make_labels(faults, recovery))
     names = tuple([row.title for row in rows] + ([owners.title] if owners.lanes else []))
-    return Timeline(figure=figure, description=f"Over time: {', '.join(names)}.", height_px=height)
+    return TimelineChart(figure=figure, description=f"Over time: {', '.join(names)}.", height_px=height)
 
 
 def _list_rows(series: RunSeries) -> Iterator[ChartRow]:

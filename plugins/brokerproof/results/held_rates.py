@@ -14,7 +14,6 @@ from typing import Any
 from brokerproof import clock
 from brokerproof.experiment.metrics import HELD_SHARE
 from brokerproof.experiment.scenario import Scenario
-from brokerproof.experiment.topology import Topology
 from brokerproof.faults.steady_load import NEVER_HELD
 from brokerproof.results.comparability import describe_machine
 from brokerproof.results.history import open_recorded_history
@@ -43,7 +42,6 @@ def read_held_shares(tell: Callable[[str], None]) -> list[tuple[RecordedRun, flo
 
 def list_rate_warnings(
     scenario: Scenario,
-    topology: Topology,
     runs: Sequence[tuple[RecordedRun, float | None]],
     *,
     machine: Mapping[str, Any] | None = None,

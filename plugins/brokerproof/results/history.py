@@ -27,7 +27,7 @@ from brokerproof.results.history_database import (
     make_engine,
     make_reading_engine,
     parse_url,
-    translate_errors,
+    translate_database_errors,
 )
 from brokerproof.results.history_migration import migrate_schema
 from brokerproof.results.history_rows import make_history_rows
@@ -52,7 +52,7 @@ def open_history(url: str | None = None, *, path: Path | None = None) -> History
     `$BROKERPROOF_VAR`. Raises HistoryError if the database cannot be reached or a newer Brokerproof made it.
     """
     database = _find_database(url, path)
-    with translate_errors(database):
+    with translate_database_errors(database):
         engine = make_engine(database)
         migrate_schema(engine)
     return History(engine)
@@ -356,5 +356,5 @@ class History:
 
     @contextmanager
     def _begin(self, engine: Engine) -> Iterator[Session]:
-        with translate_errors(engine.url), Session(engine, expire_on_commit=False) as session, session.begin():
+        with translate_database_errors(engine.url), Session(engine, expire_on_commit=False) as session, session.begin():
             yield session

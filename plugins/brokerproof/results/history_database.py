@@ -88,7 +88,7 @@ def lock_for_writing(connection: Connection) -> None:
 
 
 @contextmanager
-def translate_errors(url: URL) -> Iterator[None]:
+def translate_database_errors(url: URL) -> Iterator[None]:
     """Turn errors of the database into a HistoryError whose message and causes contain no password."""
     try:
         yield

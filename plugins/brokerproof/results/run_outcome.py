@@ -1,4 +1,4 @@
-"""The outcome of a run, composed from its records.
+"""The outcome of a run, composed from its records, with the latencies of publishing and the restarts of nodes.
 
 If a record is missing, damaged or contradicts itself, the verdict is at least `unknown`, and `why` gives the reason. So
 a missing record can never make an outcome `met`.
@@ -6,24 +6,27 @@ a missing record can never make an outcome `met`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from brokerproof.errors import BrokerproofError
+from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.metrics import METRICS
-from brokerproof.experiment.scenario import ExpectedOutcome
+from brokerproof.experiment.scenario import ExpectedOutcome, Phase, Scenario
 from brokerproof.experiment.verdict import DECISIVE, Verdict, merge_verdicts
+from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.results.described_faults import describe_faults
 from brokerproof.results.durations import compute_durations
-from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
-from brokerproof.results.restarts import collect_restarts
 from brokerproof.results.story import tell_story
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.directory import RUN_REPORT, Run
 from brokerproof.run.judgement import Judgement, find_judgement
-from brokerproof.run.outcome import Outcome
+from brokerproof.run.measurement import Measurement
+from brokerproof.run.observations import SampledMetric, Source, split_name
+from brokerproof.run.outcome import LatenciesByTime, NodeRestarts, Outcome
 from brokerproof.run.step_record import list_step_problems
+from brokerproof.run.table_rows import iterate_rows
 
 
 def compose_outcome(run: Run) -> Outcome:
@@ -38,8 +41,8 @@ def compose_outcome(run: Run) -> Outcome:
     if doubts:
         verdict = merge_verdicts([verdict, Verdict.UNKNOWN])
     # `judgement.why` already gives the problems that the judgement knew.
-    told = judgement.problems if judgement else ()
-    untold = [doubt for doubt in doubts if doubt not in told]
+    known = judgement.problems if judgement else ()
+    further = [doubt for doubt in doubts if doubt not in known]
     shortfalls = _list_shortfalls(scenario.expect, verdict, judgement, doubts)
     return Outcome(
         run_id=run.run_id,
@@ -49,7 +52,7 @@ def compose_outcome(run: Run) -> Outcome:
         verdict=verdict,
         expected=scenario.expect,
         met=not shortfalls,
-        why=_explain_outcome(scenario.expect, verdict, judgement, shortfalls, untold),
+        why=_explain_outcome(scenario.expect, verdict, judgement, shortfalls, further),
         story=_tell(run, judgement),
         notes=judgement.notes if judgement else (),
         suites={name: suite.worst for name, suite in judgement.suites.items()} if judgement else {},
@@ -162,3 +165,75 @@ def _list_counts(judgement: Judgement | None) -> dict[str, Any]:
         "legal": {str(anomaly): counts.legal.get(anomaly, 0) for anomaly in Anomaly},
         "illegal": {str(anomaly): counts.illegal.get(anomaly, 0) for anomaly in Anomaly},
     }
+
+
+_PUBLISH_METRICS = {"publish_latency_p50_ms": "p50_ms", "publish_latency_p99_ms": "p99_ms"}
+_LINK_METRICS = {"link_added_p50_ms": "p50_ms", "link_added_p99_ms": "p99_ms"}
+
+
+def collect_publish_latencies(scenario: Scenario, measurements: Iterable[Measurement]) -> LatenciesByTime:
+    """Return milliseconds by fault or phase, then by cluster (`all` for a single one), then by quantile.
+
+    The faults are those that slow the network down, and the phases are `steady` and `recovery`. Without such a fault,
+    the result is empty.
+    """
+    slowing = [fault.name for fault in scenario.faults if FAULT_KINDS[fault.kind].slows]
+    if not slowing:
+        return {}
+    latencies: LatenciesByTime = {when: {} for when in (Phase.STEADY, *slowing, Phase.RECOVERY)}
+    for each in measurements:
+        when, _, cluster = each.subject.partition("/")
+        if each.metric in _PUBLISH_METRICS and when in latencies:
+            latencies[when].setdefault(cluster or "all", {})[_PUBLISH_METRICS[each.metric]] = each.value
+    for by_cluster in latencies.values():
+        if len(by_cluster) > 1:
+            by_cluster.pop("all", None)
+    return latencies
+
+
+def collect_link_latencies(scenario: Scenario, measurements: Iterable[Measurement]) -> LatenciesByTime:
+    """Return the milliseconds that emulated links added beyond their delay.
+
+    They are by fault or phase, as in `collect_publish_latencies`, then by way (`REGION>OTHER`), then by quantile.
+    """
+    times = collect_publish_latencies(scenario, ())
+    latencies: LatenciesByTime = {}
+    for each in measurements:
+        way, _, when = each.subject.partition("/")
+        if each.metric in _LINK_METRICS and when in times:
+            latencies.setdefault(when, {}).setdefault(way, {})[_LINK_METRICS[each.metric]] = each.value
+    return {when: latencies[when] for when in times if when in latencies}
+
+
+def collect_restarts(run: Run) -> tuple[NodeRestarts, ...]:
+    """Return the nodes that ended by themselves, in the order of their first ends.
+
+    If the table cannot be read, the result is empty, and judging reports the problem.
+    """
+    times: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    rows = iterate_rows(
+        run,
+        "observations",
+        ("source", "metric", "at"),
+        where="metric IN ($ended, $restarted)",
+        values={"ended": str(SampledMetric.ENDED), "restarted": str(SampledMetric.RESTARTED)},
+    )
+    try:
+        for row in rows if run.topology.restarted_after_s else ():
+            kind, node = split_name(row["source"])
+            if kind == Source.SERVICE_MANAGER:
+                times[node][row["metric"]].append(row["at"])
+    except RunError:
+        return ()
+    found = [
+        NodeRestarts(
+            node=node,
+            ended=len(by_metric[SampledMetric.ENDED]),
+            restarted=len(by_metric[SampledMetric.RESTARTED]),
+            first_ended_at=min(by_metric[SampledMetric.ENDED]),
+            first_restarted_at=min(by_metric[SampledMetric.RESTARTED], default=None),
+        )
+        for node, by_metric in times.items()
+        if by_metric[SampledMetric.ENDED]
+    ]
+    return tuple(sorted(found, key=lambda node: node.first_ended_at))

@@ -110,15 +110,15 @@ def _tell_messages(judgement: Judgement) -> str:
     counts = judgement.counts
     if not counts.publishes:
         return "nothing was published"
-    told = [f"{counts.acked:,} messages acked", _tell_anomaly(counts, Anomaly.LOST, "lost")]
+    parts = [f"{counts.acked:,} messages acked", _tell_anomaly(counts, Anomaly.LOST, "lost")]
     # Messages without an answer belong to the story as much as acked ones.
-    told += [f"{counts.unknown:,} without an answer"] if counts.unknown else []
-    told += [f"{counts.failed:,} refused"] if counts.failed else []
-    told += [f"{counts.not_sent:,} not sent"] if counts.not_sent else []
-    told += [
+    parts += [f"{counts.unknown:,} without an answer"] if counts.unknown else []
+    parts += [f"{counts.failed:,} refused"] if counts.failed else []
+    parts += [f"{counts.not_sent:,} not sent"] if counts.not_sent else []
+    parts += [
         _tell_anomaly(counts, anomaly, words) for anomaly, words in _WORDS.items() if counts.count_anomaly(anomaly)
     ]
-    return ", ".join([*told, _tell_order(judgement, counts)])
+    return ", ".join([*parts, _tell_order(judgement, counts)])
 
 
 def _tell_anomaly(counts: Counts, anomaly: Anomaly, words: str) -> str:

@@ -129,19 +129,19 @@ def select_trends(
     counted = {row.id for row in rows if row.messages is not None}
     # Sorted by scenario, newest first.
     by_scenario = {name: list(group) for name, group in groupby(rows, key=lambda row: row.scenario)}
-    newest = {name: mine[0].id for name, mine in by_scenario.items()}
+    newest = {name: runs_of_scenario[0].id for name, runs_of_scenario in by_scenario.items()}
     kept = select(RecordedRun.id, RecordedRun.parameters).where(RecordedRun.id.in_(newest.values()))
     parameters: dict[int, dict[str, Any]] = {row.id: row.parameters for row in session.execute(kept)}
     trends = []
-    for name, mine in by_scenario.items():
+    for name, runs_of_scenario in by_scenario.items():
         written = parameters[newest[name]].get("scenario", {})
         trends.append(
             ScenarioTrend(
                 scenario=name,
-                topology=mine[0].topology,
-                system=mine[0].system,
-                system_version=mine[0].system_version,
-                runtime=mine[0].runtime,
+                topology=runs_of_scenario[0].topology,
+                system=runs_of_scenario[0].system,
+                system_version=runs_of_scenario[0].system_version,
+                runtime=runs_of_scenario[0].runtime,
                 tags=tuple(written.get("tags") or ()),
                 title=str(written.get("title") or name),
                 runs=tuple(
@@ -156,7 +156,7 @@ def select_trends(
                         },
                         worse={mark["metric"]: mark["reason"] for mark in row.marks or () if not mark["suspected"]},
                     )
-                    for row in reversed(mine)
+                    for row in reversed(runs_of_scenario)
                 ),
             )
         )

@@ -91,7 +91,7 @@ class SampledMetric(StrEnum):
         return str(self) if number < 0 else self.join_subject(str(number))
 
 
-class Shape(StrEnum):
+class SeriesKind(StrEnum):
     """What the series of a metric shows of its samples."""
 
     # The value at a moment.
@@ -108,20 +108,22 @@ class Curve:
 
     title: str
     unit: str
-    shape: Shape = Shape.LEVEL
+    kind: SeriesKind = SeriesKind.LEVEL
     factor: float = 1.0
 
 
 CURVES: Mapping[SampledMetric, Curve] = {
     SampledMetric.BYTES_WRITTEN: Curve(
-        title="written to each storage node", unit="MB/s", shape=Shape.RATE, factor=1e-6
+        title="written to each storage node", unit="MB/s", kind=SeriesKind.RATE, factor=1e-6
     ),
-    SampledMetric.BYTES_READ: Curve(title="read from each storage node", unit="MB/s", shape=Shape.RATE, factor=1e-6),
+    SampledMetric.BYTES_READ: Curve(
+        title="read from each storage node", unit="MB/s", kind=SeriesKind.RATE, factor=1e-6
+    ),
     SampledMetric.BACKLOG: Curve(title="backlog of subscriptions", unit="messages"),
     SampledMetric.UNDER_REPLICATED: Curve(title="under-replicated segments", unit="segments"),
     SampledMetric.REPLICATION_BACKLOG: Curve(title="replication backlog", unit="messages"),
     SampledMetric.REPLICATION_DELAY_S: Curve(title="replication lag", unit="s"),
-    SampledMetric.ALIVE: Curve(title="nodes alive, as the cluster says", unit="nodes", shape=Shape.COUNT),
+    SampledMetric.ALIVE: Curve(title="nodes alive, as the cluster says", unit="nodes", kind=SeriesKind.COUNT),
 }
 
 

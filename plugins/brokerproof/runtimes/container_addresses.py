@@ -63,9 +63,9 @@ def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Netwo
             f"slot {slot} has no addresses: {subnets} holds {ranges} ranges of 16 bits; set "
             "BROKERPROOF_CONTAINER_SUBNETS to a larger one, or BROKERPROOF_MAX_CLUSTERS to less"
         )
-    mine = IPv4Network((int(subnets[0]) + (slot << (32 - _SLOT_PREFIX)), _SLOT_PREFIX))
+    slot_network = IPv4Network((int(subnets[0]) + (slot << (32 - _SLOT_PREFIX)), _SLOT_PREFIX))
     regions = list(topology.regions)
-    free = list(mine.subnets(new_prefix=_REGION_PREFIX))
+    free = list(slot_network.subnets(new_prefix=_REGION_PREFIX))
     if len(regions) > len(free):
         raise MachineError(f"the topology has {len(regions)} regions; a slot has networks for {len(free)}")
     networks = {region: Subnet(subnet) for region, subnet in zip(regions, free, strict=False)}

@@ -69,7 +69,7 @@ def connect(host: str | None = None) -> docker.APIClient:
     environment = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
     if host:
         environment["DOCKER_HOST"] = host
-    with translate_errors(f"Docker's engine {f'at {host} ' if host else ''}cannot be used"):
+    with translate_engine_errors(f"Docker's engine {f'at {host} ' if host else ''}cannot be used"):
         return docker.from_env(timeout=_TIMEOUT_S, environment=environment).api
 
 
@@ -79,7 +79,7 @@ def find_engine() -> docker.APIClient:
 
 
 @contextmanager
-def translate_errors(problem: str) -> Iterator[None]:
+def translate_engine_errors(problem: str) -> Iterator[None]:
     """Raises MachineError if the engine does not answer in the block, NodeError if it refuses a request."""
     try:
         yield
@@ -307,7 +307,7 @@ def remove_container(client: docker.APIClient, container: str) -> None:
         client.remove_container(container, force=True)
 
 
-def list_runs() -> list[str]:
+def list_runs_in_engine() -> list[str]:
     """Return the `nodes` directory of every run that used these slots and still has objects in the engine."""
     client, filters = find_engine(), {"label": [f"{SLOTS}={_name_slots()}", RUN]}
     held = [
@@ -379,7 +379,7 @@ def pack(directory: str, owner: int, folders: Sequence[str], files: Mapping[str,
 
 def read_text_file(client: docker.APIClient, container: str, path: str) -> str:
     """Return the content of a file in a container, which need not run. Raises NodeError if the file is missing."""
-    with translate_errors(f"{path} cannot be read"):
+    with translate_engine_errors(f"{path} cannot be read"):
         blocks, _ = client.get_archive(container, path)
         with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as tar:
             member = tar.extractfile(tar.next() or tarfile.TarInfo())

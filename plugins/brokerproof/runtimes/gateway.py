@@ -12,7 +12,14 @@ from pathlib import Path
 
 from brokerproof.clock import list_variables, wait_until
 from brokerproof.errors import DeadlineError, MachineError, NodeError
-from brokerproof.network import ADDRESS_TAKEN, AddressOfControl, Link, Plan, list_files_of_link, record_link
+from brokerproof.network import (
+    ADDRESS_TAKEN,
+    AddressOfControl,
+    LinkClient,
+    Plan,
+    list_link_process_files,
+    record_link_process,
+)
 from brokerproof.runtimes.engine import NODE, Container, RunInEngine
 from brokerproof.settings import from_environment
 
@@ -23,33 +30,33 @@ _START_TIMEOUT_S = 60.0
 _TAIL_LINES = 15
 
 
-def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> Link:
+def start_gateway(in_engine: RunInEngine, nodes: Path, plan: Plan) -> LinkClient:
     """Start the link process in a container and wait until it answers.
 
     Raises MachineError if its image is missing or an address is taken, NodeError if it does not start.
     """
-    client, secret = mine.client, secrets.token_urlsafe(32)
-    first = mine.list_networks()[0]["Name"]
+    client, secret = in_engine.client, secrets.token_urlsafe(32)
+    first = in_engine.list_networks()[0]["Name"]
     inside = AddressOfControl(host="0.0.0.0", port=_PORT, secret=secret)
-    container = mine.create(
+    container = in_engine.create(
         Container(
             name=NAME,
             image=from_environment().image,
             is_ours=True,
             command=("python", "-m", "brokerproof.network", f"{{node}}/{NAME}"),
             environment=list_variables(),
-            files={f"{NAME}/{file}": text for file, text in list_files_of_link(plan, inside).items()},
+            files={f"{NAME}/{file}": text for file, text in list_link_process_files(plan, inside).items()},
             labels={NODE: NAME},
             network=first,
             # Needed to add the addresses that it listens on to its interfaces.
             capabilities=("NET_ADMIN",),
         )
     )
-    mine.join_all_networks(container)
+    in_engine.join_all_networks(container)
     client.start(container)
     found = client.inspect_container(container)
     address = found["NetworkSettings"]["Networks"][first]["IPAddress"]
-    link = record_link(nodes, found["State"]["Pid"], AddressOfControl(host=address, port=_PORT, secret=secret))
+    link = record_link_process(nodes, found["State"]["Pid"], AddressOfControl(host=address, port=_PORT, secret=secret))
 
     def is_over() -> bool:
         return not client.inspect_container(container)["State"]["Running"]
@@ -64,15 +71,15 @@ def start_gateway(mine: RunInEngine, nodes: Path, plan: Plan) -> Link:
     try:
         wait_until(lambda: answers() or is_over(), timeout_s=_START_TIMEOUT_S, what="the link to answer")
     except DeadlineError as error:
-        raise NodeError(f"{error}; its log ends with\n{_read_log(mine, container)}") from None
+        raise NodeError(f"{error}; its log ends with\n{_read_log(in_engine, container)}") from None
     if is_over():
-        log = _read_log(mine, container)
+        log = _read_log(in_engine, container)
         if client.inspect_container(container)["State"]["ExitCode"] == ADDRESS_TAKEN:
             raise MachineError(log.splitlines()[-1])
         raise NodeError(f"the link ended while it started; its log ends with\n{log}")
     return link
 
 
-def _read_log(mine: RunInEngine, container: str) -> str:
-    text: bytes = mine.client.logs(container, tail=_TAIL_LINES)
+def _read_log(in_engine: RunInEngine, container: str) -> str:
+    text: bytes = in_engine.client.logs(container, tail=_TAIL_LINES)
     return text.decode(errors="replace").strip()

@@ -13,8 +13,8 @@ from brokerproof.runtimes.protocols import MEANINGS, EmulatesLinks, LivesElsewhe
 # {name: class of the runtime, as MODULE:CLASS}. A class is imported only if its runtime is needed, because the library
 # for Docker takes half a second to import.
 RUNTIMES: dict[str, str] = {
-    "process": "brokerproof.runtimes.processes:ProcessRuntime",
-    "docker": "brokerproof.runtimes.containers:ContainerRuntime",
+    "process": "brokerproof.runtimes.process_runtime:ProcessRuntime",
+    "docker": "brokerproof.runtimes.container_runtime:ContainerRuntime",
 }
 
 

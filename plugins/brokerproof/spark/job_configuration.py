@@ -1,4 +1,4 @@
-"""The configuration and the environment of a Spark job."""
+"""The configuration, the environment and the command-line options of a Spark job."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import os
 import sys
 from pathlib import Path
 
+from brokerproof.directories import Directories
+from brokerproof.experiment.guarantees import Suite
 from brokerproof.settings import Settings
 from brokerproof.spark.class_data_archive import list_java_options
+from brokerproof.suites.suite_names import list_suites
 
 # Below this number of messages, the JVM's second compiler takes more time than it saves. Measured: without it, an
 # almost empty job takes 11 s of CPU instead of 18.
@@ -73,3 +76,15 @@ def build_spark_environment(settings: Settings, temporary: Path, *, local: bool)
         "GX_ANALYTICS_ENABLED": "false",
     }
     return environment | ({"SPARK_LOCAL_IP": "127.0.0.1"} if local else {})
+
+
+def list_verify_options(expectations: Directories) -> list[str]:
+    """Return the options of `verify`: the directories of suites, and the names of the users' suites.
+
+    A named suite is `unknown` if its file is gone by then. The shipped directory is last, because `verify` takes each
+    suite from the first directory that has it.
+    """
+    in_order = sorted(expectations.paths, key=lambda path: path == expectations.shipped)
+    options = [option for path in in_order for option in ("--expectations", str(path))]
+    own = [name for name in list_suites(expectations) if name not in list(Suite)]
+    return [*options, *(option for name in own for option in ("--suite", name))]

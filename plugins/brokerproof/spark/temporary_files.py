@@ -27,13 +27,13 @@ def temporary_directory(parent: Path) -> Iterator[Path]:
     The directories of processes that have ended are removed first.
     """
     remove_abandoned_directories(parent)
-    mine = parent / f"{os.getpid()}-{read_start(os.getpid()):.2f}-{next(_jobs)}"
-    mine.mkdir(parents=True)
+    directory = parent / f"{os.getpid()}-{read_start(os.getpid()):.2f}-{next(_jobs)}"
+    directory.mkdir(parents=True)
     try:
-        yield mine
+        yield directory
     finally:
         # Errors are ignored, because Python workers of the job may still write. The next job removes their files.
-        shutil.rmtree(mine, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def remove_abandoned_directories(parent: Path) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from brokerproof.errors import InputError, shorten
-from brokerproof.experiment.yaml_models import suggest_name
+from brokerproof.experiment.yaml_models import check_fields, suggest_name
 from brokerproof.run.tables import SCHEMAS
-from brokerproof.suites.known_fields import check_fields
 from brokerproof.suites.standard_expectations import (
     CLOSED_KEYWORDS,
     STANDARD_EXPECTATIONS,

@@ -19,8 +19,7 @@ from brokerproof.errors import InputError, shorten
 from brokerproof.experiment.guarantees import Suite
 from brokerproof.experiment.metrics import METRICS, Metric
 from brokerproof.experiment.suite_name import check_suite_name
-from brokerproof.experiment.yaml_models import suggest_name
-from brokerproof.suites.known_fields import check_fields
+from brokerproof.experiment.yaml_models import check_fields, suggest_name
 from brokerproof.suites.standard_entry import read_description, read_standard_entry
 from brokerproof.suites.suite_content import list_subjects, make_entry
 from brokerproof.suites.written_expectation import WrittenExpectation

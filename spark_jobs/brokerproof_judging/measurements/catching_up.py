@@ -16,7 +16,7 @@ from brokerproof.experiment.scenario import Phase
 from brokerproof.run.directory import Run
 from brokerproof.run.observations import SampledMetric, Source
 
-from brokerproof_judging.measurements.measured_values import Reading
+from brokerproof_judging.measurements.measured_values import Estimate
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
 from brokerproof_judging.measurements.samples import Samples, Series
 from brokerproof_judging.measurements.waiting import (
@@ -28,12 +28,12 @@ from brokerproof_judging.measurements.waiting import (
     list_samples,
     read_absence,
     read_arrival,
-    read_end,
     read_silence,
+    read_time_until_low,
 )
 
 
-def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
+def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
     """Return the time from the effect until no segment was under-replicated in the targets' clusters.
 
     If no cluster has a target, all clusters count.
@@ -46,19 +46,19 @@ def measure_rereplication(run: Run, samples: Samples, fault: EffectiveFault) -> 
         ]
         for cluster in sorted(clusters or run.topology.clusters)
     }
-    reading = read_end(
+    estimate = read_time_until_low(
         samples,
         fault,
         levels,
         still="segments were still under-replicated",
         ended="first sample of 0 after the last one above 0",
     )
-    return reading or Reading(value=None, evidence="no segment was under-replicated after the effect")
+    return estimate or Estimate(value=None, evidence="no segment was under-replicated after the effect")
 
 
 def measure_backlog_drain(
     times: RunTimes, samples: Samples, fault: EffectiveFault, standstills: Sequence[tuple[int, int]] = ()
-) -> Reading:
+) -> Estimate:
     """Return the time from the effect until each subscription's backlog that rose was at its usual height again.
 
     `standstills` are those of consumers.
@@ -74,7 +74,7 @@ def measure_backlog_drain(
             )
     if not any(levels.values()):
         return read_silence(fault, "the backlog of a subscription")
-    reading = read_end(
+    estimate = read_time_until_low(
         samples,
         fault,
         levels,
@@ -83,22 +83,22 @@ def measure_backlog_drain(
         standstills=standstills,
     )
     none = "no backlog rose to more than twice what it was before the first fault"
-    return reading or Reading(value=0.0, evidence=none)
+    return estimate or Estimate(value=0.0, evidence=none)
 
 
-def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) -> Reading:
+def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) -> Estimate:
     """Return the time from the return of a fault's nodes until each replication backlog was at its usual height."""
     backlogs = {
         way: values for _, way, values in samples.find_by_subject(Source.TOPIC, SampledMetric.REPLICATION_BACKLOG)
     }
     if not any(backlogs.values()):
-        return Reading(value=None, evidence="no replication was sampled")
+        return Estimate(value=None, evidence="no replication was sampled")
     recovered_us = fault.recovered_us
     if fault.cut_off_by is not None and (recovered_us is None or recovered_us >= fault.span.end_us):
         why = f"{fault.cut_off_by} took effect before the failed nodes returned"
-        return Reading(value=None, evidence=why, cut_off_by=fault.cut_off_by)
+        return Estimate(value=None, evidence=why, cut_off_by=fault.cut_off_by)
     if recovered_us is None:
-        return Reading(value=None, evidence="the failed nodes did not return")
+        return Estimate(value=None, evidence="the failed nodes did not return")
     after = {way: list_samples(fault, values, since_us=recovered_us) for way, values in backlogs.items()}
     levels = {
         way: _find_levels(after[way], usual=_find_usual(times, fault, values)) for way, values in backlogs.items()

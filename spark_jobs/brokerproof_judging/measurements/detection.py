@@ -7,13 +7,13 @@ from brokerproof.run.observations import SampledMetric, Source, parse_names, spl
 from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import coordinates, is_listed, list_nodes_that, list_roles_that
 
-from brokerproof_judging.measurements.measured_values import Reading
+from brokerproof_judging.measurements.measured_values import Estimate
 from brokerproof_judging.measurements.run_times import EffectiveFault
 from brokerproof_judging.measurements.samples import Samples, Series
 from brokerproof_judging.measurements.waiting import list_samples, read_absence, read_arrival
 
 
-def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
+def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
     """Return the time from the effect until each list of live nodes that has targets had a sample without them."""
     listed = list_roles_that(find_system(run.topology), is_listed)
     lists: dict[tuple[str, str], set[str]] = {}
@@ -23,7 +23,7 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
             source = Source.CLUSTER.join_name(run.topology.cluster_of(target))
             lists.setdefault((source, SampledMetric.ALIVE.join_subject(node.role)), set()).add(target)
     if not lists:
-        return Reading(value=None, evidence=f"no target is a {' or a '.join(listed)}, and others are listed nowhere")
+        return Estimate(value=None, evidence=f"no target is a {' or a '.join(listed)}, and others are listed nowhere")
     for source, metric in lists:
         # A cluster's nodes list which nodes are alive. If they are gone, the nodes that coordinate it do. Without
         # both, there is no list until a node is back.
@@ -32,7 +32,7 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
         running = {name for name, node in nodes.items() if node.role == role and not node.standby}
         if running.union(list_nodes_that(coordinates, run.topology, cluster)) <= set(fault.targets):
             why = f"no {role} of {cluster} and no node that coordinates it was left to say who lives"
-            return Reading(value=None, evidence=why)
+            return Estimate(value=None, evidence=why)
     after = {name: list_samples(fault, samples.series.get(name, [])) for name in lists}
     gone = {
         name: next((at for at, value in after[name] if not targets.intersection(parse_names(value))), None)
@@ -40,7 +40,7 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
     }
     waiting = [after[name] for name, at in gone.items() if at is None]
     if waiting and fault.leaves_nodes:
-        return Reading(value=None, evidence="the fault leaves its nodes in service, so that there is none to miss")
+        return Estimate(value=None, evidence="the fault leaves its nodes in service, so that there is none to miss")
     if waiting:
         return read_absence(fault, waiting, "a target was still listed alive")
     # Each list lost its targets at its own time; the last one counts.
@@ -48,7 +48,7 @@ def measure_detection(run: Run, samples: Samples, fault: EffectiveFault) -> Read
     return read_arrival(samples, fault, last, "first sample without a target")
 
 
-def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Reading:
+def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> Estimate:
     """Return the time from the effect until each partition that a target owned then has another owner."""
     effect = fault.span.start_us
     times: list[int] = []
@@ -72,11 +72,11 @@ def measure_reassignment(run: Run, samples: Samples, fault: EffectiveFault) -> R
     if waiting:
         return read_absence(fault, waiting, "no other node owned the topic")
     if unknown and owner_known:
-        return Reading(value=None, evidence=f"the owner of {min(unknown)} before the effect is not known")
+        return Estimate(value=None, evidence=f"the owner of {min(unknown)} before the effect is not known")
     if times:
         return read_arrival(samples, fault, max(times), "first sample with another owner")
     why = "owner was not a target" if owner_known else "the owner before the effect is not known"
-    return Reading(value=None, evidence=why)
+    return Estimate(value=None, evidence=why)
 
 
 def _may_be_owned_by_target(run: Run, topic: str, fault: EffectiveFault) -> bool:

@@ -23,7 +23,7 @@ from brokerproof_judging.measurements.lateness import (
     name_place,
     place_attempts,
 )
-from brokerproof_judging.measurements.measured_values import Reading
+from brokerproof_judging.measurements.measured_values import Estimate
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes
 from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, Times, read_standstills
 
@@ -199,10 +199,10 @@ def _find_first_acks(
     }
 
 
-def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault: EffectiveFault) -> dict[str, Reading]:
+def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault: EffectiveFault) -> dict[str, Estimate]:
     """Return `first_ack_s`, `rto_s`, `unavailable_s` and the longest gaps of a fault, by metric."""
     if not fault.client_span.seconds:
-        never = Reading(value=None, evidence="the load had ended when the fault was injected")
+        never = Estimate(value=None, evidence="the load had ended when the fault was injected")
         metrics = ("first_ack_s", "rto_s", "unavailable_s", "longest_ack_gap_s", "longest_delivery_gap_s")
         return dict.fromkeys(metrics, never)
     interruptions = events.interruptions.get(fault.name)
@@ -214,11 +214,11 @@ def measure_interruption(run: Run, times: RunTimes, events: ClientEvents, fault:
         "longest_ack_gap_s": _read_longest_gap(times, events.ack_gaps.get(fault.name), "ack"),
         "longest_delivery_gap_s": _read_longest_gap(times, events.delivery_gaps.get(fault.name), "delivery")
         if run.scenario.workload.subscriptions
-        else Reading(value=None, evidence="nobody consumed"),
+        else Estimate(value=None, evidence="nobody consumed"),
     }
 
 
-def _read_first_ack(times: RunTimes, first_acks: Sequence[FirstAck], fault: EffectiveFault) -> Reading:
+def _read_first_ack(times: RunTimes, first_acks: Sequence[FirstAck], fault: EffectiveFault) -> Estimate:
     proven_us = max((each.proven_us for each in first_acks), default=times.load.end_us)
     proven = max(0.0, fault.seconds_since_injection(proven_us))
     waiting = sorted(each.place for each in first_acks if each.at_us is None)
@@ -238,7 +238,7 @@ def _read_first_ack(times: RunTimes, first_acks: Sequence[FirstAck], fault: Effe
 
 def _read_rto(
     times: RunTimes, interruptions: Interruptions | None, fault: EffectiveFault, late_after_s: float
-) -> Reading:
+) -> Estimate:
     if interruptions is None:
         return _read_no_interruption(fault, late_after_s)
     lasts = interruptions.away_place is not None
@@ -260,7 +260,7 @@ def _read_rto(
     )
 
 
-def _read_unavailable(interruptions: Interruptions | None, fault: EffectiveFault, late_after_s: float) -> Reading:
+def _read_unavailable(interruptions: Interruptions | None, fault: EffectiveFault, late_after_s: float) -> Estimate:
     if interruptions is None:
         return _read_no_interruption(fault, late_after_s)
     why = (
@@ -270,26 +270,26 @@ def _read_unavailable(interruptions: Interruptions | None, fault: EffectiveFault
     return _read_caused(interruptions.total_us / 1e6, why, proven=interruptions.proven_total_us / 1e6)
 
 
-def _read_no_interruption(fault: EffectiveFault, late_after_s: float) -> Reading:
+def _read_no_interruption(fault: EffectiveFault, late_after_s: float) -> Estimate:
     if fault.client_span.seconds < late_after_s:
         # A message that this fault delays is late only after the next fault was injected.
         why = f"the time after the injection, {fault.client_span.seconds:.3f} s, is shorter than {late_after_s:g} s"
-        return Reading(value=None, evidence=f"no message can be late: {why}", cut_off_by=fault.next_injected)
-    return Reading(value=0.0, evidence=f"no message was more than {late_after_s:g} s late ({_RESOLUTION})")
+        return Estimate(value=None, evidence=f"no message can be late: {why}", cut_off_by=fault.next_injected)
+    return Estimate(value=0.0, evidence=f"no message was more than {late_after_s:g} s late ({_RESOLUTION})")
 
 
-def _read_longest_gap(times: RunTimes, gap: Gap | None, event: str) -> Reading:
+def _read_longest_gap(times: RunTimes, gap: Gap | None, event: str) -> Estimate:
     if gap is None:
-        return Reading(value=None, evidence=f"no {event} was recorded, and none was expected")
+        return Estimate(value=None, evidence=f"no {event} was recorded, and none was expected")
     until = "the end of the load" if gap.end_us >= times.load.end_us else f"the next {event}"
     why = f"{gap.place} had no {event} until {until}; the longest gap of {gap.places} places"
     return _read_caused(gap.seconds, why, proven=gap.proven_us / 1e6)
 
 
-def _read_caused(value: float, why: str, *, proven: float, at_least: bool = False) -> Reading:
-    """A reading that is at most the value if it is more than `proven`, which is without clients' own standstills."""
+def _read_caused(value: float, why: str, *, proven: float, at_least: bool = False) -> Estimate:
+    """An estimate that is at most the value if it is more than `proven`, which is without clients' own standstills."""
     own = proven < value
-    return Reading(
+    return Estimate(
         value=value,
         evidence=why + (OF_STANDSTILLS if own else ""),
         at_least=at_least,

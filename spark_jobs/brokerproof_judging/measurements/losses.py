@@ -10,13 +10,13 @@ from brokerproof.run.directory import Run
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading
+from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue
 from brokerproof_judging.measurements.run_times import EffectiveFault
 
 
 def measure_losses(
     messages: DataFrame, faults: Sequence[EffectiveFault], destroyed: Iterable[tuple[str, int, int | None]] = ()
-) -> dict[str, dict[str, Reading]]:
+) -> dict[str, dict[str, Estimate]]:
     """Return the losses by fault: `rpo_messages` and `rpo_s` before its effect, `lost_later_messages` after it.
 
     The time of sending decides; a message without one counts as sent before each effect. `destroyed` has (cluster, time
@@ -49,7 +49,7 @@ def measure_losses(
     return {fault.name: _read_losses(fault, row[number]) for number, fault in enumerate(faults)}
 
 
-def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Reading]:
+def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Estimate]:
     # A message that was sent before the effect may have been acked after it.
     age = 0.0 if counts.oldest is None else max(0.0, (fault.span.start_us - counts.oldest) / 1e6)
     oldest = "age of the oldest of them that was acked" if counts.lost else "none was lost"
@@ -61,11 +61,11 @@ def _read_losses(fault: EffectiveFault, counts: Row) -> dict[str, Reading]:
     }
 
 
-def _read_proven(value: float, evidence: str, unproven: int, when: str) -> Reading:
-    """Return the reading of proven losses, which is "at least" if `unproven` messages are missing too."""
+def _read_proven(value: float, evidence: str, unproven: int, when: str) -> Estimate:
+    """Return the estimate of proven losses, which is "at least" if `unproven` messages are missing too."""
     if unproven:
         evidence += f"; {unproven} messages that were sent {when} the effect are missing, and nothing proves why"
-    return Reading(value=float(value), evidence=evidence, at_least=bool(unproven))
+    return Estimate(value=float(value), evidence=evidence, at_least=bool(unproven))
 
 
 def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
@@ -78,8 +78,8 @@ def measure_missing(run: Run, counts: Counts) -> Iterator[MeasuredValue]:
     unproven = counts.count_anomaly(Anomaly.UNPROVEN)
     for anomaly in MISSING:
         evidence = "counted whether legal or illegal" + (f"; {unproven:,} messages are unproven" if unproven else "")
-        reading = Reading(value=float(counts.count_anomaly(anomaly)), evidence=evidence, at_least=bool(unproven))
-        yield MeasuredValue(metric="missing_messages", subject=str(anomaly), reading=reading)
+        estimate = Estimate(value=float(counts.count_anomaly(anomaly)), evidence=evidence, at_least=bool(unproven))
+        yield MeasuredValue(metric="missing_messages", subject=str(anomaly), estimate=estimate)
 
 
 def find_missing_everywhere(messages: DataFrame) -> DataFrame:

@@ -19,7 +19,7 @@ RUN, END, NO_SUBJECT = "run", "end_of_run", "nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class Estimate:
     """A value and its evidence.
 
     With `at_least`, the real value may be higher: the wait for it was cut off, or messages are unproven. `cut_off_by`
@@ -48,19 +48,19 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredValue:
-    """The reading of one metric for one subject."""
+    """The estimate of one metric for one subject."""
 
     metric: str
     subject: str
-    reading: Reading
+    estimate: Estimate
 
 
 def make_measured_value(
     metric: str, subject: str, value: float | None, evidence: str, *, at_most: bool = False, proven: float = 0.0
 ) -> MeasuredValue:
     """Return a value that was not cut off, None if it was not measured, with its evidence."""
-    reading = Reading(value=value, evidence=evidence, at_most=at_most, proven=proven)
-    return MeasuredValue(metric=metric, subject=subject, reading=reading)
+    estimate = Estimate(value=value, evidence=evidence, at_most=at_most, proven=proven)
+    return MeasuredValue(metric=metric, subject=subject, estimate=estimate)
 
 
 def make_measurements(run: Run, values: Iterable[MeasuredValue]) -> list[Measurement]:
@@ -81,14 +81,14 @@ def make_measurements(run: Run, values: Iterable[MeasuredValue]) -> list[Measure
 
 def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, str]) -> Measurement:
     bound = _find_bound(run.scenario, measured)
-    metric, reading = METRICS[measured.metric], measured.reading
-    value, evidence = reading.value, reading.evidence
+    metric, estimate = METRICS[measured.metric], measured.estimate
+    value, evidence = estimate.value, estimate.evidence
     # Some metrics of phases and ways have a value for a fault too, such as `eu>us/FAULT`.
     doubt = next((doubts[part] for part in measured.subject.split("/") if part in doubts), None)
     if doubt is not None and bound is not None:
         measured_as = "" if value is None else f" {value:g} {metric.unit} was measured:"
         value, evidence = None, f"{doubt}, so no bound of this fault is claimed;{measured_as} {evidence}"
-    least, most = (None, None) if doubt is not None and bound is not None else reading.limits
+    least, most = (None, None) if doubt is not None and bound is not None else estimate.limits
     is_exact = least == most
     if not is_exact and not _is_decided(least, most, bound):
         between = f"between {least:g} and {most:g}" if least is not None and most is not None else ""
@@ -106,7 +106,7 @@ def _make_measurement(run: Run, measured: MeasuredValue, doubts: Mapping[str, st
         doubt=doubt,
         at_least=None if is_exact else least,
         at_most=None if is_exact else most,
-        cut_off_by=reading.cut_off_by if value is None else None,
+        cut_off_by=estimate.cut_off_by if value is None else None,
     )
 
 

@@ -14,7 +14,7 @@ from brokerproof_judging.measurements.catching_up import measure_agreement, meas
 from brokerproof_judging.measurements.detection import measure_detection, measure_reassignment
 from brokerproof_judging.measurements.interruption import ClientEvents, measure_interruption
 from brokerproof_judging.measurements.losses import measure_losses
-from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, make_measured_value
+from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measured_value
 from brokerproof_judging.measurements.run_times import RunTimes
 from brokerproof_judging.measurements.samples import Samples
 from brokerproof_judging.measurements.standstills import read_standstills
@@ -36,7 +36,7 @@ def measure_faults(
     consumers = [each for times in read_standstills(run).of_consumers.values() for each in times]
     losses = measure_losses(messages, times.effective, list_destroyed(run))
     for fault in times.effective:
-        readings: dict[str, Reading] = {
+        estimates: dict[str, Estimate] = {
             "detect_s": measure_detection(run, samples, fault),
             "reassign_s": measure_reassignment(run, samples, fault),
             **measure_interruption(run, times, events, fault),
@@ -46,7 +46,7 @@ def measure_faults(
             "agree_s": measure_agreement(times, samples, fault),
         }
         for metric in _list_metrics(run, fault.name):
-            yield MeasuredValue(metric=metric, subject=fault.name, reading=readings[metric])
+            yield MeasuredValue(metric=metric, subject=fault.name, estimate=estimates[metric])
 
 
 def _list_metrics(run: Run, fault: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Readings of an event after a fault: when it came, or that it had not come by the last sample.
+"""Estimates of an event after a fault: when it came, or that it had not come by the last sample.
 
 If another fault cuts this one off, only samples before the other's effect count: later ones measure both.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 
-from brokerproof_judging.measurements.measured_values import Reading
+from brokerproof_judging.measurements.measured_values import Estimate
 from brokerproof_judging.measurements.run_times import EffectiveFault
 from brokerproof_judging.measurements.samples import SILENCE_US, Samples, Series
 from brokerproof_judging.measurements.standstills import OF_STANDSTILLS, find_proven_end, list_causes
@@ -48,7 +48,7 @@ def describe_raised(fault: EffectiveFault, levels: Iterable[Levels], end_us: int
     return f"; slightly above again until {fault.seconds_until(max(raised)):.1f} s after the effect" if raised else ""
 
 
-def read_end(
+def read_time_until_low(
     samples: Samples,
     fault: EffectiveFault,
     levels: Mapping[str, Levels],
@@ -56,7 +56,7 @@ def read_end(
     still: str,
     ended: str,
     standstills: Sequence[tuple[int, int]] = (),
-) -> Reading | None:
+) -> Estimate | None:
     """Return the time from the effect until every high value was low again, None if no value was high.
 
     `levels` has the samples after the effect, by source. If a source has no sample, or none at the end, the time is
@@ -90,7 +90,7 @@ def read_arrival(
     *,
     since_us: int | None = None,
     standstills: Sequence[tuple[int, int]] = (),
-) -> Reading:
+) -> Estimate:
     """Return the time from the effect, or from `since_us`, to the first sample that shows an event.
 
     If the monitor itself took no sample for long before that one, the event may have come in that time. So it may if
@@ -103,7 +103,7 @@ def read_arrival(
     proven_us = find_proven_end([*silences, *list_causes(standstills)], at_us)
     silence = "; the monitor took no sample before that for more than 5 s" if heard_us < at_us else ""
     own = proven_us < at_us
-    return Reading(
+    return Estimate(
         value=(at_us - start_us) / 1e6,
         evidence=evidence + silence + (OF_STANDSTILLS if proven_us < heard_us else ""),
         at_most=own,
@@ -113,7 +113,7 @@ def read_arrival(
 
 def read_absence(
     fault: EffectiveFault, series: Iterable[Sequence[tuple[int, object]]], still: str, *, since_us: int | None = None
-) -> Reading:
+) -> Estimate:
     """Return "at least" the time until the last sample of `series`, because the event had not come by then.
 
     `still` says what was sampled instead. The time counts from the effect, or from `since_us`.
@@ -123,7 +123,7 @@ def read_absence(
     if last <= start_us:
         return read_silence(fault, "what would show it")
     before = "" if fault.cut_off_by is None else f" before {fault.cut_off_by} took effect"
-    return Reading(
+    return Estimate(
         value=(last - start_us) / 1e6,
         evidence=f"{still} by the last sample{before}",
         at_least=True,
@@ -131,8 +131,8 @@ def read_absence(
     )
 
 
-def read_silence(fault: EffectiveFault, source: str, when: str = "the effect") -> Reading:
-    """Return a reading without a value, because `source` was not sampled after `when`."""
+def read_silence(fault: EffectiveFault, source: str, when: str = "the effect") -> Estimate:
+    """Return an estimate without a value, because `source` was not sampled after `when`."""
     before = "" if fault.cut_off_by is None else f" and before {fault.cut_off_by} took effect"
     why = f"{source} was not sampled after {when}{before}"
-    return Reading(value=None, evidence=why, cut_off_by=fault.cut_off_by)
+    return Estimate(value=None, evidence=why, cut_off_by=fault.cut_off_by)

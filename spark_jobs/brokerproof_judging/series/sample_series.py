@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from brokerproof.run.directory import Run
-from brokerproof.run.observations import CURVES, SampledMetric, Shape, Source, parse_names, split_name
+from brokerproof.run.observations import CURVES, SampledMetric, SeriesKind, Source, parse_names, split_name
 from brokerproof.run.series import OwnerChange, SampleSeries
 from brokerproof.run.table_rows import iterate_rows
 
@@ -47,14 +47,14 @@ def make_sample_series(run: Run, steps: TimeSteps) -> tuple[tuple[SampleSeries, 
 
 
 def _list_values(metric: str, samples: dict[int, Sample], steps: TimeSteps) -> Iterator[float | None]:
-    shape = CURVES[SampledMetric(split_name(metric)[0])].shape
-    if shape is Shape.RATE:
+    kind = CURVES[SampledMetric(split_name(metric)[0])].kind
+    if kind is SeriesKind.RATE:
         yield from _list_rates(samples, steps)
         return
     for step in range(steps.count):
         if step not in samples:
             yield None
-        elif shape is Shape.COUNT:
+        elif kind is SeriesKind.COUNT:
             yield float(len(parse_names(samples[step][1])))
         else:
             yield float(samples[step][1])

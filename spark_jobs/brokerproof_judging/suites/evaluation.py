@@ -20,11 +20,11 @@ from brokerproof.run.judgement import Check, SuiteJudgement
 from brokerproof.suites.suite_file import SuiteFile, read_suite
 from brokerproof.suites.suite_names import find_suites
 from brokerproof.suites.written_expectation import WrittenExpectation
+from brokerproof.systems.registry import list_abilities
 from pyspark.sql import SparkSession
 
+from brokerproof_judging.applicability import find_lacking
 from brokerproof_judging.suites import sentences
-from brokerproof_judging.suites.answers import Answer, collect_tallies, read_answers, shorten_error
-from brokerproof_judging.suites.applicable_suite import keep_applicable
 from brokerproof_judging.suites.cross_check import (
     doubt_measurements,
     doubt_messages,
@@ -32,6 +32,7 @@ from brokerproof_judging.suites.cross_check import (
     list_suites_measured,
 )
 from brokerproof_judging.suites.data_docs import publish_data_docs
+from brokerproof_judging.suites.expectation_answers import Answer, collect_tallies, read_answers, shorten_error
 from brokerproof_judging.suites.judged_tables import JudgedTables
 from brokerproof_judging.suites.library import GreatExpectations, Library
 from brokerproof_judging.suites.standard_answers import list_left_out, read_standard_answers
@@ -220,3 +221,17 @@ def _make_check(written: WrittenExpectation, verdict: Verdict, answer: Answer | 
         legal=tally.legal if tally else 0,
         samples=tuple(answer.samples) if answer else (),
     )
+
+
+def keep_applicable(file: SuiteFile, run: Run) -> tuple[SuiteFile, dict[str, str]]:
+    """Return the suite with only the expectations that apply, and {name: reason} of the others."""
+    abilities = list_abilities(run)
+    applicable: list[WrittenExpectation] = []
+    reasons: dict[str, str] = {}
+    for written in file.expectations:
+        lacking = find_lacking(written.name, abilities) if written.standard is None else None
+        if lacking is None:
+            applicable.append(written)
+        else:
+            reasons[written.name] = f"{run.topology.system} cannot {lacking.meaning}"
+    return replace(file, expectations=tuple(applicable)), reasons

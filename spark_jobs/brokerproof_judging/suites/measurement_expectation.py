@@ -22,10 +22,10 @@ from brokerproof_judging.measurements.measured_values import is_broken, is_held
 from brokerproof_judging.suites.row_expectation import RowExpectation, make_sample
 from brokerproof_judging.suites.tally import MOST_SAMPLES, Tally
 
-_STANDINGS = "brokerproof.measurement_standings"
+_BOUND_RESULTS = "brokerproof.bound_results"
 
 
-class Standing(StrEnum):
+class BoundResult(StrEnum):
     """The result of comparing one measurement with its bounds."""
 
     HELD = "held"
@@ -34,7 +34,9 @@ class Standing(StrEnum):
     LEGAL = "legal"
 
 
-def find_standing(row: Mapping[str, Any], *, minimum: float | None, maximum: float | None, required: bool) -> Standing:
+def find_bound_result(
+    row: Mapping[str, Any], *, minimum: float | None, maximum: float | None, required: bool
+) -> BoundResult:
     """Return how a row of `measurements` compares with its own bounds, or with the suite's if it has none.
 
     A value in doubt is undecided if it has a bound. If the value is only known to be between `at_least` and `at_most`,
@@ -46,30 +48,30 @@ def find_standing(row: Mapping[str, Any], *, minimum: float | None, maximum: flo
         default if bound is None else bound for bound, default in zip(own, (minimum, maximum), strict=True)
     )
     if any(bound is not None and math.isnan(bound) for bound in in_force):
-        return Standing.UNDECIDED
+        return BoundResult.UNDECIDED
     value, at_least, at_most = (_drop_nan(row[name]) for name in ("value", "at_least", "at_most"))
     if in_force == (None, None):
         # If another fault left no time to measure it, it decides nothing.
         is_missing = value is None and row["cut_off_by"] is None
-        return Standing.UNDECIDED if required and is_missing else Standing.HELD
+        return BoundResult.UNDECIDED if required and is_missing else BoundResult.HELD
     if row["doubt"] is not None:
-        return Standing.UNDECIDED
+        return BoundResult.UNDECIDED
     least, most = (value, value) if at_least is None and at_most is None else (at_least, at_most)
     if is_broken(least, most, *in_force):
-        return Standing.UNEXPECTED
+        return BoundResult.UNEXPECTED
     if not is_held(least, most, *in_force):
-        return Standing.UNDECIDED
-    return Standing.LEGAL if is_broken(least, most, minimum, maximum) else Standing.HELD
+        return BoundResult.UNDECIDED
+    return BoundResult.LEGAL if is_broken(least, most, minimum, maximum) else BoundResult.HELD
 
 
 def _drop_nan(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
 
 
-class MeasurementStandings(TableMetricProvider):
-    """Counts one metric's measurements by standing, with up to `MOST_SAMPLES` unexpected or else undecided ones."""
+class MeasurementResultsMetric(TableMetricProvider):
+    """Counts one metric's measurements by result, with up to `MOST_SAMPLES` unexpected or else undecided ones."""
 
-    metric_name = _STANDINGS
+    metric_name = _BOUND_RESULTS
     value_keys = ("metric", "minimum", "maximum", "required")
 
     @metric_value(engine=PandasExecutionEngine)
@@ -87,14 +89,14 @@ class MeasurementStandings(TableMetricProvider):
         rows = sorted(
             (row for row in frame.to_dict("records") if row["metric"] == metric), key=lambda row: row["subject"] or ""
         )
-        standings = [find_standing(row, minimum=minimum, maximum=maximum, required=required) for row in rows]
-        shown = Standing.UNEXPECTED if Standing.UNEXPECTED in standings else Standing.UNDECIDED
-        samples = [make_sample(row) for row, standing in zip(rows, standings, strict=True) if standing is shown]
+        results = [find_bound_result(row, minimum=minimum, maximum=maximum, required=required) for row in rows]
+        shown = BoundResult.UNEXPECTED if BoundResult.UNEXPECTED in results else BoundResult.UNDECIDED
+        samples = [make_sample(row) for row, result in zip(rows, results, strict=True) if result is shown]
         tally = Tally(
             rows=len(rows),
-            unexpected=standings.count(Standing.UNEXPECTED),
-            undecided=standings.count(Standing.UNDECIDED),
-            legal=standings.count(Standing.LEGAL),
+            unexpected=results.count(BoundResult.UNEXPECTED),
+            undecided=results.count(BoundResult.UNDECIDED),
+            legal=results.count(BoundResult.LEGAL),
         )
         observed = [_describe_value(row, minimum, maximum) for row in rows[:MOST_SAMPLES]]
         return tally, samples[:MOST_SAMPLES], observed
@@ -136,7 +138,7 @@ class ExpectMeasurementWithinBounds(RowExpectation):
     required: bool = False
 
     success_keys: ClassVar[tuple[str, ...]] = ("metric", "minimum", "maximum", "required")
-    metric_dependencies: ClassVar[tuple[str, ...]] = (_STANDINGS,)
+    metric_dependencies: ClassVar[tuple[str, ...]] = (_BOUND_RESULTS,)
 
     @pydantic.validator("metric")
     def _check_metric(cls, metric: str) -> str:  # noqa: N805
@@ -145,11 +147,11 @@ class ExpectMeasurementWithinBounds(RowExpectation):
         return metric
 
     def read_tally(self, metrics: Mapping[str, Any]) -> tuple[Tally, list[dict[str, Any]]]:
-        tally, samples, _ = metrics[_STANDINGS]
+        tally, samples, _ = metrics[_BOUND_RESULTS]
         return tally, samples
 
     def describe_observed(self, metrics: Mapping[str, Any], tally: Tally) -> str:
         """Return the first values, each with its bounds, and the number of values that are not shown."""
-        _, _, observed = metrics[_STANDINGS]
+        _, _, observed = metrics[_BOUND_RESULTS]
         more = tally.rows - len(observed)
         return "; ".join([*observed, *([f"and {more} more"] if more else [])]) or "nothing was measured"

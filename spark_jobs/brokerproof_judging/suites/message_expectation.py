@@ -54,7 +54,7 @@ class MessageConditions:
         )
 
 
-class MessageCounts(TableMetricProvider):
+class MessageCountsMetric(TableMetricProvider):
     """Counts the rows of `messages`: all, unexpected, undecided and legal."""
 
     metric_name = _COUNTS
@@ -78,7 +78,7 @@ class MessageCounts(TableMetricProvider):
         return F.expr(f"array(count(*), {counts})"), metric_domain_kwargs, {}
 
 
-class MessageSamples(TableMetricProvider):
+class MessageSamplesMetric(TableMetricProvider):
     """Takes up to `MOST_SAMPLES` unexpected rows, or else undecided ones, with a Spark job only if some exist."""
 
     metric_name = _SAMPLES

@@ -19,7 +19,7 @@ from brokerproof.errors import DeadlineError
 from brokerproof.experiment.fault import Fault
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
-from brokerproof.network import Link
+from brokerproof.network import LinkClient
 from brokerproof.run.directory import Run
 from brokerproof.systems.clients import Settled
 from brokerproof.systems.pulsar.administration import PulsarAdministration
@@ -96,7 +96,7 @@ def test_nothing_but_the_link_connects_two_regions(wan: Run) -> None:
     nodes = [(pid, wan.topology.nodes[name].region) for name, pid in lifecycle.make_runtime(wan).pids().items()]
     assert len(nodes) == len(wan.topology.nodes)
     assert crossing_directly(wan, nodes) == []
-    pairs = {(pair.sender, pair.receiver) for pair in Link(Path(wan.path("nodes"))).metrics().pairs if pair.bytes}
+    pairs = {(pair.sender, pair.receiver) for pair in LinkClient(Path(wan.path("nodes"))).metrics().pairs if pair.bytes}
     assert {("eu", "us"), ("us", "eu"), ("eu", "witness"), ("us", "witness")} <= pairs
     # What the check finds: a process, if it stood in eu, on the direct way to a bookie of us. One of its own, because a
     # Pulsar client of this one may still be closing its connections.
@@ -126,7 +126,7 @@ def test_a_cut_stops_the_acks_and_healing_brings_them_back(wan: Run, observation
         runtime=lifecycle.make_runtime(wan),
         specs=provisioning.specs(),
         roles=PULSAR.roles,
-        link=Link(Path(wan.path("nodes"))),
+        link=LinkClient(Path(wan.path("nodes"))),
         # The metadata store in witness stays in sight of both, so that BookKeeper takes all bookies for alive and tries
         # those of us in turns, 30 s each, as long as the cut lasts.
         fault=Fault.model_validate(

@@ -21,7 +21,7 @@ import pytest
 from brokerproof import clock
 from brokerproof.checks import load_scenario
 from brokerproof.clients.record import list_clients
-from brokerproof.clients.recovery import recover_tables
+from brokerproof.clients.table_recovery import recover_tables
 from brokerproof.clock import wait_until
 from brokerproof.errors import RunError
 from brokerproof.machine.processes import find_marked_processes

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from brokerproof.machine.processes import end_processes, find_marked_processes
-from brokerproof.network import Condition, Link, Plan, Route, Shape, start_link
+from brokerproof.network import Condition, LinkClient, Plan, Route, Shape, start_link_process
 
 PORT = 7000
 # Long enough for a busy machine; no test waits so long when all is well.
@@ -57,9 +57,9 @@ class Lab:
         ]
         return Plan(routes=routes, shapes=list(shapes), buffer_mib=buffer_mib)
 
-    def start(self, *shapes: Shape, buffer_mib: float = 8, redial_s: float = 0) -> Link:
+    def start(self, *shapes: Shape, buffer_mib: float = 8, redial_s: float = 0) -> LinkClient:
         """Start the link."""
-        return start_link(self.nodes, self.plan(*shapes, buffer_mib=buffer_mib, redial_s=redial_s))
+        return start_link_process(self.nodes, self.plan(*shapes, buffer_mib=buffer_mib, redial_s=redial_s))
 
     def dial(self, number: int = 1, *, timeout_s: float = PATIENCE_S) -> socket.socket:
         """Connect as eu-1 to a target through the link; gives up for good after the time."""

@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 
 import pytest
-from brokerproof.network.process import READY_FILE
+from brokerproof.network.link_process import READY_FILE
 
 from .lab import PATIENCE_S, Lab, one_way_s
 

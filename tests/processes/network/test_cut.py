@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 from brokerproof.clock import wait_until
-from brokerproof.network import Link
+from brokerproof.network import LinkClient
 
 from .lab import (
     PATIENCE_S,
@@ -42,7 +42,7 @@ def dialing(lab: Lab) -> Iterator[list[socket.socket]]:
     thread.join()
 
 
-def held(link: Link, sender: str) -> int:
+def held(link: LinkClient, sender: str) -> int:
     return next(pair.held_bytes for pair in link.metrics().pairs if pair.sender == sender)
 
 

@@ -15,7 +15,7 @@ from brokerproof.checks import load_scenario
 from brokerproof.clients.consuming import consume, plan_consumers
 from brokerproof.clients.producing import ScheduledProducer, plan_producers
 from brokerproof.clients.record import RecordReader, RecordWriter, list_epochs
-from brokerproof.clients.recovery import recover_tables
+from brokerproof.clients.table_recovery import recover_tables
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     ClientRecordRead,

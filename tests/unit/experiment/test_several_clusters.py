@@ -13,7 +13,7 @@ from brokerproof.experiment.fault import Targets
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.faults.targets import resolve_targets
-from brokerproof.runtimes.addresses import assign_addresses
+from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR

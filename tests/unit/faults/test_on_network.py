@@ -20,8 +20,8 @@ from brokerproof.experiment.topology import Topology
 from brokerproof.faults.kind import Surroundings
 from brokerproof.faults.registry import FAULT_KINDS
 from brokerproof.machine.processes import end_processes, find_marked_processes
-from brokerproof.network import Link, Plan, make_shapes, sample_links, start_link
-from brokerproof.runtimes.addresses import assign_addresses, assign_views
+from brokerproof.network import LinkClient, Plan, make_shapes, sample_links, start_link_process
+from brokerproof.runtimes.node_addresses import assign_addresses, assign_views
 from brokerproof.systems.pulsar.addressing import BOOKIE_PORT, BROKER_PORT, METADATA_PORT, Addressing
 from brokerproof.systems.pulsar.system import PULSAR
 
@@ -72,7 +72,9 @@ class Wan:
         slot = 120 + os.getpid() % 100
         self.addresses = assign_addresses(topology, slot)
         self.addressing = Addressing(topology=topology, addresses=self.addresses, views=assign_views(topology, slot))
-        self.link: Link = start_link(run / "nodes", Plan(routes=self.addressing.routes(), shapes=make_shapes(topology)))
+        self.link: LinkClient = start_link_process(
+            run / "nodes", Plan(routes=self.addressing.routes(), shapes=make_shapes(topology))
+        )
         self.nodes = Nodes(topology)
         self.sockets: list[socket.socket] = []
 
@@ -174,7 +176,7 @@ def test_a_partitioned_region_is_seen_cut_off_and_seen_joined_again(wan: Wan) ->
 class Leaky:
     """A link over which bytes cross, whatever it says."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: LinkClient) -> None:
         self._link = link
         self._crossed = 0
 

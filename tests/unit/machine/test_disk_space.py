@@ -49,5 +49,5 @@ def test_a_run_without_room_takes_no_slot_and_makes_no_directory(
     with pytest.raises(MachineError, match=r"room for 1\.0 GB, and a run needs 3; free some, or set"):
         lifecycle.reserve(scenario, topology, directory=str(tmp_path / "run"), run_id="r")
     assert not (tmp_path / "run").exists()
-    assert slots.list_runs() == []
+    assert slots.list_assigned_runs() == []
     assert not list(slots.directory().iterdir())

@@ -45,7 +45,7 @@ def test_two_live_runs_get_two_slots_and_a_third_has_to_wait(
         taken.append(number)
         monitors.append(monitor)
     assert taken == [0, 1]
-    assert slots.list_runs() == [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert slots.list_assigned_runs() == [str(tmp_path / "a"), str(tmp_path / "b")]
     assert slots.are_all_held()
     with pytest.raises(MachineError, match=r"all 2 slots.*brokerproof down"):
         slots.take(timeout_s=0.1)
@@ -61,14 +61,14 @@ def test_a_slot_is_free_as_soon_as_its_monitor_died_and_names_the_run_that_it_ha
 
 def test_a_slot_that_was_given_back_names_no_run(tmp_path: Path) -> None:
     _, monitor = begin(tmp_path / "a")
-    assert slots.take_back(str(tmp_path / "a"), timeout_s=0.1) is None
+    assert slots.take_from_run(str(tmp_path / "a"), timeout_s=0.1) is None
     monitor.kill()
     monitor.wait()
-    slot = slots.take_back(str(tmp_path / "a"), timeout_s=5)
+    slot = slots.take_from_run(str(tmp_path / "a"), timeout_s=5)
     assert slot is not None
     with slot:
         slot.clear()
-    assert slots.list_runs() == []
+    assert slots.list_assigned_runs() == []
     with slots.take(timeout_s=0) as slot:
         assert slot.run is None
 
@@ -80,8 +80,8 @@ def test_a_run_whose_slot_another_one_took_gets_it_back_no_more(
     monitor.kill()
     monitor.wait()
     monitors.append(begin(tmp_path / "next")[1])
-    assert slots.take_back(str(tmp_path / "dead"), timeout_s=5) is None
-    assert slots.list_runs() == [str(tmp_path / "next")]
+    assert slots.take_from_run(str(tmp_path / "dead"), timeout_s=5) is None
+    assert slots.list_assigned_runs() == [str(tmp_path / "next")]
 
 
 def test_a_run_whose_slot_another_one_took_and_left_meanwhile_gets_it_back_no_more(
@@ -100,8 +100,8 @@ def test_a_run_whose_slot_another_one_took_and_left_meanwhile_gets_it_back_no_mo
 
     with monkeypatch.context() as patch:
         patch.setattr(slots, "_lock", lambda number: (patch.undo(), lock_late(number))[1])
-        assert slots.take_back(str(tmp_path / "dead"), timeout_s=0) is None
-    assert slots.list_runs() == [str(tmp_path / "next")]
+        assert slots.take_from_run(str(tmp_path / "dead"), timeout_s=0) is None
+    assert slots.list_assigned_runs() == [str(tmp_path / "next")]
     assert not slots.are_all_held()
 
 
@@ -149,9 +149,9 @@ def test_no_process_of_the_machine_is_looked_at(
     """However many there are: a lock is asked of the kernel."""
     monkeypatch.setattr("psutil.process_iter", lambda *_, **__: pytest.fail("all processes were looked at"))
     monitors.append(begin(tmp_path / "a")[1])
-    assert slots.list_runs() == [str(tmp_path / "a")]
+    assert slots.list_assigned_runs() == [str(tmp_path / "a")]
     assert not slots.are_all_held()
-    assert slots.take_back(str(tmp_path / "a"), timeout_s=0) is None
+    assert slots.take_from_run(str(tmp_path / "a"), timeout_s=0) is None
 
 
 def test_the_directory_of_slots_is_nobody_elses(tmp_path: Path) -> None:
@@ -173,4 +173,4 @@ def test_the_runs_that_hold_slots_are_listed_until_they_die(
     monitor.kill()
     monitor.wait()
     assert slots.list_held_runs() == []
-    assert slots.list_runs() == [str(tmp_path / "run")]
+    assert slots.list_assigned_runs() == [str(tmp_path / "run")]

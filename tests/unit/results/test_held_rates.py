@@ -17,7 +17,7 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def said(plant, scenario, topology, judgement, sqlite_history):
+def said(plant, scenario, judgement, sqlite_history):
     """Records runs, given as (rate, share held, …), and returns the warning about a scenario that asks for a rate."""
 
     def ask(rate: int, *runs: dict[str, Any], since: datetime = LONG_AGO, **changes: Any) -> str:
@@ -38,7 +38,7 @@ def said(plant, scenario, topology, judgement, sqlite_history):
                 write_record(planted, StepProblem(step="break_it", problem=run["problem"]))
             sqlite_history.record(planted)
         wanted = scenario(**{"workload": {"namespace": "shop/orders", "rate": rate}, **changes})
-        warnings = list_rate_warnings(wanted, topology, sqlite_history.list_held_shares(since), machine=HERE)
+        warnings = list_rate_warnings(wanted, sqlite_history.list_held_shares(since), machine=HERE)
         assert all(warning.field == "workload.rate" and warning.remedy for warning in warnings)
         return "; ".join(map(str, warnings))
 

@@ -7,12 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from brokerproof.checks import load_scenario
 from brokerproof.commands.exit_status import derive_exit_status
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.results.run_outcome import compose_outcome
+from brokerproof.experiment.topology import Topology
+from brokerproof.results.run_outcome import (
+    collect_link_latencies,
+    collect_publish_latencies,
+    collect_restarts,
+    compose_outcome,
+)
 from brokerproof.run.directory import Run
+from brokerproof.run.measurement import Measurement
+from brokerproof.run.outcome import NodeRestarts
 from brokerproof.run.records import StepProblem, StepSeconds, write_record
+from planted_runs import make_measurement
 
 CONTROL = {"expect": {"verdict": "failed", "at_least": {"lost": 1}, "failed_suites": ["completeness"]}}
 
@@ -362,3 +372,97 @@ def test_why_is_one_line(plant, judgement):
 def test_a_directory_without_a_run_is_refused(tmp_path):
     with pytest.raises(RunError, match=r"run\.json is missing"):
         compose_outcome(Run(str(tmp_path)))
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def scenario(name: str):
+    return load_scenario(ROOT / f"dags/scenarios/{name}.yaml", ROOT / "topologies")[0]
+
+
+def measured(**values: float | None) -> list[Measurement]:
+    subjects = {name.replace("__", "/"): value for name, value in values.items()}
+    return [
+        make_measurement("r", metric, value and value * factor, subject=subject)
+        for metric, factor in (("publish_latency_p50_ms", 1), ("publish_latency_p99_ms", 2))
+        for subject, value in subjects.items()
+    ]
+
+
+def test_link_latencies_are_collected_by_way() -> None:
+    rows = [
+        make_measurement("r", "link_added_p50_ms", 0.1, subject="eu>us/at_5_ms"),
+        make_measurement("r", "link_added_p99_ms", 4.0, subject="eu>us/at_5_ms"),
+        make_measurement("r", "link_added_p99_ms", 9.0, subject="us>eu/impact"),
+    ]
+    assert collect_link_latencies(scenario("sync_write_latency"), rows) == {
+        "at_5_ms": {"eu>us": {"p50_ms": 0.1, "p99_ms": 4.0}}
+    }
+    assert collect_link_latencies(scenario("sync_datacenter_loss"), rows) == {}
+
+
+def test_publish_latencies_are_collected_by_cluster() -> None:
+    found = collect_publish_latencies(
+        scenario("sync_write_latency"),
+        [
+            *measured(steady=3, steady__stretched=4.0, steady__local=2.0, at_5_ms__stretched=14.0, impact__local=9),
+            make_measurement("r", "rto_s", 0, subject="at_5_ms"),
+        ],
+    )
+    assert found["steady"] == {"stretched": {"p50_ms": 4.0, "p99_ms": 8.0}, "local": {"p50_ms": 2.0, "p99_ms": 4.0}}
+    assert found["at_5_ms"] == {"stretched": {"p50_ms": 14.0, "p99_ms": 28.0}}
+    assert found["at_50_ms"] == {}
+    assert "impact" not in found
+
+
+def test_a_scenario_without_a_slowing_fault_has_no_latencies() -> None:
+    assert collect_publish_latencies(scenario("sync_datacenter_loss"), measured(steady=3)) == {}
+
+
+# 2026-01-01T00:31:07Z
+AT = 1_767_227_467_000_000
+EVENTS = [
+    ("bk-us", "ended", 20),
+    ("bk-eu", "ended", 0),
+    ("bk-eu", "restarted", 10),
+    ("bk-eu", "ended", 40),
+    ("bk-eu", "restarted", 50.2),
+]
+FOUND = (
+    NodeRestarts(node="bk-eu", ended=2, restarted=2, first_ended_at=AT, first_restarted_at=AT + 10_000_000),
+    NodeRestarts(node="bk-us", ended=1, restarted=0, first_ended_at=AT + 20_000_000, first_restarted_at=None),
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path, scenario, topology: Topology) -> Run:
+    """A run whose bookies have service managers."""
+    content = topology.model_dump(mode="json") | {"restart": {"bookie": {"after_s": 10}}}
+    return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario(), topology=Topology.model_validate(content))
+
+
+def plant_events(run: Run) -> None:
+    rows = [
+        {"run_id": "r", "at": AT + int(after_s * 1e6), "source": f"service_manager:{node}", "metric": metric}
+        for node, metric, after_s in EVENTS
+    ]
+    # Another kind of source may use the same word.
+    run.append("observations", [*rows, {"run_id": "r", "at": AT, "source": "node:bk-eu", "metric": "ended"}])
+
+
+def test_each_node_that_ended_is_counted_in_the_order_of_time(run: Run) -> None:
+    plant_events(run)
+    assert collect_restarts(run) == FOUND
+    assert compose_outcome(run).restarts == FOUND
+
+
+def test_a_run_without_events_has_none(run: Run) -> None:
+    assert collect_restarts(run) == ()
+
+
+def test_a_table_that_is_damaged_hides_no_outcome(run: Run) -> None:
+    plant_events(run)
+    for file in Path(run.table("observations")).iterdir():
+        file.write_text("no Parquet")
+    assert compose_outcome(run).restarts == ()

@@ -76,7 +76,7 @@ def test_what_cannot_be_recorded_is_reported_and_leaves_nothing_behind(
 def test_a_node_that_cannot_be_written_is_reported(namespace: list[str], tmp_path: Path) -> None:
     act = (
         "from brokerproof.runtimes.protocols import NodeSpec; "
-        "from brokerproof.runtimes.processes import ProcessRuntime; "
+        "from brokerproof.runtimes.process_runtime import ProcessRuntime; "
         "ProcessRuntime(disk / 'nodes').prepare(NodeSpec(name='bookie-1', role='bookie', region='eu', "
         "address='127.0.0.1', command=('true',), files={'conf/x': 'y' * 10_000}))"
     )

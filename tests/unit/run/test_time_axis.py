@@ -17,7 +17,7 @@ from brokerproof.run.facts import TimeAxis
 from brokerproof.run.records import StepSeconds, WallClockNote, read_record
 from brokerproof.run.step_record import record_step
 from brokerproof.run.time_axis import WallClockNotes, follow_time_axis, make_time_axis, note_wall_clock
-from spark_session import open_run
+from spark_session import open_job_run
 
 ROOT = Path(__file__).parents[3]
 S = 1_000_000
@@ -110,7 +110,7 @@ def test_a_step_of_a_run_and_a_job_of_spark_follow_the_axis(tmp_path: Path, wall
     assert seconds is not None
     assert 0 <= seconds.finished_at - seconds.started_at < S
     clock.leave_axis()
-    open_run([run.directory])
+    open_job_run([run.directory])
     assert run.facts.time_axis is not None
     assert run.facts.time_axis.offset_us == clock.SYSTEM_CLOCK.offset_us
 

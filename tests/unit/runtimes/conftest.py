@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec
 
 MakeSpec = Callable[..., NodeSpec]

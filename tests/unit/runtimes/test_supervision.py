@@ -17,7 +17,7 @@ from brokerproof import clock
 from brokerproof.clock import wait_until
 from brokerproof.errors import NodeError
 from brokerproof.machine.processes import end_processes, find_marked_processes, read_mark
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.runtimes.restarts import RestartEvent
 from brokerproof.runtimes.supervision import Supervision, find_supervisors
@@ -158,7 +158,7 @@ def test_the_supervisor_outlives_its_starter(runtime: ProcessRuntime, make_spec:
 import os, signal, sys
 from pathlib import Path
 from brokerproof.runtimes.protocols import NodeSpec
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 node = NodeSpec(name="n1", role="broker", region="eu", address="127.0.0.1",
                 command=(sys.executable, "-S", "-c", "import time; time.sleep(600)"))
 ProcessRuntime(Path({str(runtime.nodes)!r})).supervise([node], {{"n1": 0}})

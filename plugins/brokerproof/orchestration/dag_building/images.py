@@ -14,7 +14,7 @@ from docker.errors import DockerException
 
 from brokerproof.errors import MachineError
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.engine import SOCKET, provide_image, translate_errors
+from brokerproof.runtimes.engine import SOCKET, provide_image, translate_engine_errors
 from brokerproof.runtimes.protocols import RunsImages
 from brokerproof.runtimes.registry import load_runtime
 from brokerproof.systems.abilities import HasImages, require
@@ -41,7 +41,7 @@ def fetch_images(run: Run) -> None:
     except (AirflowException, DockerException) as error:
         used = f"the engine at {host}" + (f" with Airflow's connection {connection}" if connection else "")
         raise MachineError(f"{used} cannot be used: {error}") from error
-    with translate_errors("the images cannot be fetched"):
+    with translate_engine_errors("the images cannot be fetched"):
         for image in require(find_system(run.topology), HasImages).list_images(run.scenario.version):
             provide_image(client, image)
 

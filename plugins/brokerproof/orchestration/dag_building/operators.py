@@ -25,7 +25,7 @@ from brokerproof.checks import check_suites, load_scenario
 from brokerproof.errors import BrokerproofError, InputError
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.machine import slots
-from brokerproof.orchestration.airflow_pages.addresses import find_run_page
+from brokerproof.orchestration.airflow_pages.page_addresses import find_run_page
 from brokerproof.orchestration.dag_building.step import StepOperator, fail_with_sentence
 from brokerproof.orchestration.dag_run import SETTINGS, derive_run_id
 from brokerproof.run.records import StepSeconds, write_record

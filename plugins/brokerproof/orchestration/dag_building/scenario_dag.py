@@ -28,7 +28,7 @@ from brokerproof.orchestration.dag_run import SETTINGS
 from brokerproof.orchestration.steps import compute_time_limit
 from brokerproof.run.records import PhaseTimes
 from brokerproof.settings import Settings
-from brokerproof.spark.job_options import list_verify_options
+from brokerproof.spark.job_configuration import list_verify_options
 from brokerproof.suites.suite_names import list_suites
 
 

@@ -31,7 +31,7 @@ from brokerproof.orchestration.embedded.environment import (
     read_password,
 )
 from brokerproof.orchestration.embedded.session import AirflowSession
-from brokerproof.orchestration.follow.client import AirflowClient, AirflowGoneError
+from brokerproof.orchestration.follow.airflow_client import AirflowClient, AirflowGoneError
 from brokerproof.settings import Settings, from_environment, variable
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor")
@@ -218,7 +218,13 @@ class EmbeddedAirflow:
 
     def _start_supervisor(self, port: int) -> AirflowSession:
         start_process(
-            [sys.executable, "-m", "brokerproof.orchestration.embedded.supervisor", str(self.home), *COMPONENTS],
+            [
+                sys.executable,
+                "-m",
+                "brokerproof.orchestration.embedded.airflow_supervisor",
+                str(self.home),
+                *COMPONENTS,
+            ],
             mark=self._mark,
             variable=SERVICE_MARK,
             record=self._pid_file,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from brokerproof.machine import slots
 from brokerproof.machine.files import PRIVATE, write_whole
-from brokerproof.orchestration.embedded.supervisor import DATABASE_URL, make_own_url
+from brokerproof.orchestration.embedded.airflow_supervisor import DATABASE_URL, make_own_url
 from brokerproof.settings import Settings
 
 USER = "admin"

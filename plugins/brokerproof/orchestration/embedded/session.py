@@ -1,6 +1,6 @@
 """The session of processes that make up the embedded Airflow.
 
-One supervisor process (supervisor.py) leads the session. The API server, the scheduler, the DAG processor and
+One supervisor process (airflow_supervisor.py) leads the session. The API server, the scheduler, the DAG processor and
 the tasks are its members. Airflow gives each task a process group of its own, but no session of its own. So the kernel
 can list all members, even after the supervisor was killed. Nodes are not members: each node leads a session of its own
 and outlives Airflow (see runtimes/).

@@ -15,7 +15,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from brokerproof.orchestration.follow.client import TaskState
+from brokerproof.orchestration.follow.airflow_client import TaskState
 
 _LINE_EVERY_S = 5
 _ICONS = {"success": "[green]✓[/]", "failed": "[red]✗[/]", "upstream_failed": "[yellow]–[/]", "skipped": "[dim]–[/]"}

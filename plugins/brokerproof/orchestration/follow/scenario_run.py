@@ -15,7 +15,7 @@ from brokerproof.errors import BrokerproofError
 from brokerproof.experiment.suite_name import STEPS
 from brokerproof.machine import slots
 from brokerproof.orchestration.dag_run import PROBLEM, SETTINGS
-from brokerproof.orchestration.follow.client import FINISHED, AirflowClient, AirflowError, TaskState
+from brokerproof.orchestration.follow.airflow_client import FINISHED, AirflowClient, AirflowError, TaskState
 from brokerproof.orchestration.follow.progress import Progress, Snapshot
 from brokerproof.orchestration.follow.standstill import (
     Circumstances,
@@ -138,7 +138,7 @@ class ScenarioRun:
     def _list_slot_holders(self) -> list[str]:
         try:
             if waits_for_slot(self._tasks) and slots.are_all_held():
-                return [name for run in slots.list_runs() if (name := Path(run).name) != self.run_id]
+                return [name for run in slots.list_assigned_runs() if (name := Path(run).name) != self.run_id]
         except BrokerproofError:
             # The task `reserve` reports the problem with the slots.
             pass

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.clock import Clock
-from brokerproof.orchestration.follow.client import FINISHED, TaskState
+from brokerproof.orchestration.follow.airflow_client import FINISHED, TaskState
 from brokerproof.orchestration.follow.silence import Silence
 
 # The user must have the sentence after 15 s, and the run is observed every two seconds.

@@ -16,8 +16,8 @@ from brokerproof.run.strict_model import StrictModel
 from brokerproof.run.table_rows import collect_rows, count_rows
 
 
-class Ruling(StrEnum):
-    """The scenario's ruling on an anomaly; `undecided` if the evidence does not prove what happened to the message."""
+class Legality(StrEnum):
+    """Whether the scenario allows an anomaly. It is undecided if the evidence does not prove what happened."""
 
     ILLEGAL = "illegal"
     LEGAL = "legal"
@@ -28,7 +28,7 @@ class MessageAnomaly(RowModel):
     """An anomaly of the message at a place: a cluster's log (subscription None) or a subscription."""
 
     anomaly: Anomaly
-    ruling: Ruling
+    legality: Legality
     # The meaning of the anomaly in general.
     sentence: str
     # The reason and the details of this anomaly.
@@ -89,11 +89,11 @@ def read_judged_message(run: Run, where: str, message: Mapping[str, Any]) -> tup
 
 def _make_anomaly(row: Mapping[str, Any]) -> MessageAnomaly:
     anomaly = Anomaly(row["anomaly"])
-    ruling = Ruling.LEGAL if row["legal"] else Ruling.ILLEGAL
+    legality = Legality.LEGAL if row["legal"] else Legality.ILLEGAL
     # No guarantee allows or forbids what is unproven.
     return MessageAnomaly.from_row(
         row,
-        ruling=Ruling.UNDECIDED if anomaly is Anomaly.UNPROVEN else ruling,
+        legality=Legality.UNDECIDED if anomaly is Anomaly.UNPROVEN else legality,
         sentence=f"Such a message {anomaly.facts.meaning}.",
     )
 

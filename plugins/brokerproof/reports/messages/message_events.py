@@ -22,7 +22,7 @@ class RowModel(StrictModel):
         return cls.model_validate({**columns, **values}, strict=False)
 
 
-class Position(RowModel):
+class LogPosition(RowModel):
     """A position in a log. Positions can be compared only within one partition of a topic in one cluster."""
 
     segment: int
@@ -52,7 +52,7 @@ class Sent(_AtPlace):
     epoch: int
 
 
-class Settled(_AtPlace):
+class SettledAttempt(_AtPlace):
     """The outcome of an attempt, as its producer knows it."""
 
     kind: Literal["settled"] = "settled"
@@ -62,7 +62,7 @@ class Settled(_AtPlace):
     outcome: AttemptOutcome
     error: str | None
     # The position that the ack named. The ack of a retry that the cluster recognized names none.
-    position: Position | None
+    position: LogPosition | None
 
 
 class Stored(_AtPlace):
@@ -75,7 +75,7 @@ class Stored(_AtPlace):
     kind: Literal["stored"] = "stored"
     at: Moment | None
     published_at: Moment | None
-    position: Position | None
+    position: LogPosition | None
     replicated_from: str | None
     # Whether it is the payload that was published; None if no attempt is known.
     payload_matches: bool | None
@@ -90,7 +90,7 @@ class Delivered(_AtPlace):
     consumer: str | None
     # A number that grows each time the consumer subscribes.
     incarnation: int | None
-    position: Position | None
+    position: LogPosition | None
     redelivery_count: int | None
     replicated_from: str | None
     payload_matches: bool | None
@@ -106,7 +106,7 @@ class AckConfirmed(_AtPlace):
     subscription: str
     consumer: str | None
     incarnation: int | None
-    position: Position | None
+    position: LogPosition | None
 
 
 class FaultChanged(StrictModel):
@@ -121,4 +121,4 @@ class FaultChanged(StrictModel):
     evidence: str | None
 
 
-Event = Annotated[Sent | Settled | Stored | Delivered | AckConfirmed | FaultChanged, Field(discriminator="kind")]
+Event = Annotated[Sent | SettledAttempt | Stored | Delivered | AckConfirmed | FaultChanged, Field(discriminator="kind")]

@@ -23,9 +23,9 @@ from brokerproof.reports.messages.message_events import (
     Delivered,
     Event,
     FaultChanged,
-    Position,
+    LogPosition,
     Sent,
-    Settled,
+    SettledAttempt,
     Stored,
 )
 from brokerproof.reports.messages.message_sentence import compose_sentence
@@ -202,7 +202,7 @@ def _order_events(found: Mapping[str, Rows]) -> list[Event]:
     payloads = {row["payload_hash"] for row in attempts}
 
     def order(event: Event) -> tuple[float, int]:
-        at = starts[event.attempt - 1] if event.at is None and isinstance(event, Sent | Settled) else event.at
+        at = starts[event.attempt - 1] if event.at is None and isinstance(event, Sent | SettledAttempt) else event.at
         return float("inf") if at is None else at, _ORDER.index(type(event))
 
     events = [
@@ -214,7 +214,7 @@ def _order_events(found: Mapping[str, Rows]) -> list[Event]:
 
 
 # The order of events at the same moment.
-_ORDER: Sequence[type] = (Sent, Stored, Settled, Delivered, AckConfirmed)
+_ORDER: Sequence[type] = (Sent, Stored, SettledAttempt, Delivered, AckConfirmed)
 
 
 def _order_attempts(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -227,7 +227,7 @@ def _make_attempts(rows: Rows) -> Iterator[Event]:
     for number, row in enumerate(rows, start=1):
         if row["outcome"] != AttemptOutcome.NOT_SENT:
             yield Sent.from_row(row, at=row["sent_at"], attempt=number)
-        yield Settled.from_row(row, at=row["settled_at"], attempt=number, position=_make_position(row))
+        yield SettledAttempt.from_row(row, at=row["settled_at"], attempt=number, position=_make_position(row))
 
 
 def _make_copies(rows: Rows, starts: Sequence[int], payloads: set[int | None]) -> Iterator[Event]:
@@ -241,7 +241,7 @@ def _make_copies(rows: Rows, starts: Sequence[int], payloads: set[int | None]) -
 
 
 def _order_copies(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    position = (-1 if row[name] is None else row[name] for name in Position.model_fields)
+    position = (-1 if row[name] is None else row[name] for name in LogPosition.model_fields)
     return row["replicated_from"] is not None, row["cluster"] or "", *position
 
 
@@ -276,8 +276,8 @@ def _find_start(attempt: Mapping[str, Any]) -> int | None:
     return at
 
 
-def _make_position(row: Mapping[str, Any]) -> Position | None:
-    return None if row["segment"] is None or row["offset"] is None else Position.from_row(row)
+def _make_position(row: Mapping[str, Any]) -> LogPosition | None:
+    return None if row["segment"] is None or row["offset"] is None else LogPosition.from_row(row)
 
 
 def _compare_payload(row: Mapping[str, Any], payloads: set[int | None]) -> bool | None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from brokerproof.experiment.numbers import format_moment, format_short_time
 from brokerproof.reports.messages.judged_message import JudgedMessage
-from brokerproof.reports.messages.message_events import Delivered, Event, Sent, Settled, Stored
+from brokerproof.reports.messages.message_events import Delivered, Event, Sent, SettledAttempt, Stored
 from brokerproof.run.tables import AttemptOutcome
 
 
@@ -35,7 +35,7 @@ def compose_sentence(
 
 
 def _describe_publishing(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
-    due = [event for event in events if isinstance(event, Settled)]
+    due = [event for event in events if isinstance(event, SettledAttempt)]
     settled = [event for event in due if event.outcome is not AttemptOutcome.NOT_SENT]
     if not settled and due:
         return "was not sent, because too many messages had no answer until the end of the load"
@@ -52,7 +52,7 @@ def _describe_publishing(events: Sequence[Event], judged: JudgedMessage | None, 
     return f"{tried}has an unknown outcome{because}{recovered}"
 
 
-def _describe_ack(events: Sequence[Event], acks: Sequence[Settled]) -> str:
+def _describe_ack(events: Sequence[Event], acks: Sequence[SettledAttempt]) -> str:
     settled_at = min((ack.at for ack in acks if ack.at is not None), default=None)
     sent_at = min((event.at for event in events if isinstance(event, Sent) and event.at is not None), default=None)
     after = "" if settled_at is None or sent_at is None else f" after {format_short_time(settled_at - sent_at)}"
@@ -96,7 +96,7 @@ def _list_places(found: Iterable[str], due: Iterable[str], word: str, doubtful: 
 def _describe_judgement(judged: JudgedMessage | None, is_whole: bool) -> str:
     if judged is None:
         return "what judging found about it is not known"
-    found = dict.fromkeys(f"`{each.anomaly}` ({each.ruling})" for each in judged.anomalies)
+    found = dict.fromkeys(f"`{each.anomaly}` ({each.legality})" for each in judged.anomalies)
     if found:
         return f"judging found {_join(found)}" + ("" if is_whole else ", and the evidence about it is not whole")
     if not is_whole:

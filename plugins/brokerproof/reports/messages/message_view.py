@@ -12,7 +12,7 @@ from rich.text import Text
 from brokerproof import clock
 from brokerproof.errors import shorten
 from brokerproof.experiment.numbers import NOTHING, format_moment, format_short_time
-from brokerproof.reports.messages.judged_message import MessageAnomaly, Ruling
+from brokerproof.reports.messages.judged_message import Legality, MessageAnomaly
 from brokerproof.reports.messages.message_events import (
     AckConfirmed,
     Delivered,
@@ -26,7 +26,7 @@ from brokerproof.reports.pages import Page, render
 from brokerproof.run.fault_course import FaultCourse
 from brokerproof.run.tables import AttemptOutcome, FaultState
 
-_RULINGS = {Ruling.ILLEGAL: "red", Ruling.LEGAL: "green", Ruling.UNDECIDED: "yellow"}
+_COLOURS_OF_LEGALITY = {Legality.ILLEGAL: "red", Legality.LEGAL: "green", Legality.UNDECIDED: "yellow"}
 _STYLES = {"fault": "yellow", "settled": "cyan", "stored": "blue", "delivered": "magenta"}
 
 
@@ -40,7 +40,7 @@ def print_message_life(life: MessageLife, console: Console) -> None:
     for problem in life.problems:
         line(problem, "yellow")
     for anomaly in life.judged.anomalies if life.judged else ():
-        line(_describe_anomaly(anomaly), _RULINGS[anomaly.ruling])
+        line(_describe_anomaly(anomaly), _COLOURS_OF_LEGALITY[anomaly.legality])
     if life.events:
         console.print(_make_rich_table(tabulate_events(life)))
     for course in life.faults:
@@ -57,7 +57,7 @@ def render_message_page(life: MessageLife, page: Page) -> str:
         {
             "life": life,
             "events": tabulate_events(life),
-            "anomalies": [(str(anomaly.ruling), _describe_anomaly(anomaly)) for anomaly in anomalies],
+            "anomalies": [(str(anomaly.legality), _describe_anomaly(anomaly)) for anomaly in anomalies],
             "faults": [_describe_fault(course, life) for course in life.faults],
             "remarks": list(_list_remarks(life)),
         },
@@ -134,7 +134,7 @@ def _make_rich_table(events: EventTable) -> Table:
 def _describe_anomaly(anomaly: MessageAnomaly) -> str:
     place = ", ".join(part for part in (anomaly.cluster, anomaly.subscription) if part)
     detail = f" This one: {anomaly.detail} ({anomaly.cause})." if anomaly.detail else ""
-    return f"{anomaly.anomaly}, {anomaly.ruling}, at {place}: {anomaly.sentence}{detail}"
+    return f"{anomaly.anomaly}, {anomaly.legality}, at {place}: {anomaly.sentence}{detail}"
 
 
 def _describe_fault(course: FaultCourse, life: MessageLife) -> str:

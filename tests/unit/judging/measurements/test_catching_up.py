@@ -11,7 +11,7 @@ import pytest
 from brokerproof.run.directory import Run
 from brokerproof_judging.measurements.catching_up import measure_backlog_drain, measure_rereplication
 from brokerproof_judging.measurements.detection import measure_detection, measure_reassignment
-from brokerproof_judging.measurements.measured_values import Reading
+from brokerproof_judging.measurements.measured_values import Estimate
 from brokerproof_judging.measurements.run_times import EffectiveFault, RunTimes, Span
 from brokerproof_judging.measurements.samples import Samples, list_expected_series, read_samples
 
@@ -42,11 +42,11 @@ def run(tmp_path: Path) -> Run:
     return History().write(tmp_path / "run")
 
 
-def repair(run: Run, cut_off_by: str | None, *values: tuple[int, object]) -> Reading:
+def repair(run: Run, cut_off_by: str | None, *values: tuple[int, object]) -> Estimate:
     return measure_rereplication(run, sample(REPAIR, *values), make_fault(cut_off_by))
 
 
-def drain(cut_off_by: str | None, *values: tuple[int, object]) -> Reading:
+def drain(cut_off_by: str | None, *values: tuple[int, object]) -> Estimate:
     phases = {"steady": Span(start_us=0, end_us=EFFECT * SECOND)}
     return measure_backlog_drain(RunTimes(phases=phases), sample(BACKLOG, *values), make_fault(cut_off_by))
 
@@ -76,13 +76,13 @@ NEVER_LOW = ((0, 0), (25, 5))
 def test_a_repair_and_a_drain_end_with_the_first_low_sample_after_the_last_high_one(
     run: Run, values: tuple[tuple[int, int], ...], cut_off_by: str | None, value: float, at_least: bool
 ) -> None:
-    for reading in (repair(run, cut_off_by, *values), drain(cut_off_by, *values)):
-        assert (reading.value, reading.at_least) == (value, at_least)
-        assert reading.cut_off_by == (cut_off_by if at_least else None)
-        assert ("by the last sample" in reading.evidence) is at_least
+    for estimate in (repair(run, cut_off_by, *values), drain(cut_off_by, *values)):
+        assert (estimate.value, estimate.at_least) == (value, at_least)
+        assert estimate.cut_off_by == (cut_off_by if at_least else None)
+        assert ("by the last sample" in estimate.evidence) is at_least
 
 
-NO_RISE = Reading(value=0.0, evidence="no backlog rose to more than twice what it was before the first fault")
+NO_RISE = Estimate(value=0.0, evidence="no backlog rose to more than twice what it was before the first fault")
 
 
 def test_a_backlog_that_was_about_as_high_before_the_effect_did_not_rise() -> None:
@@ -128,22 +128,22 @@ def test_the_backlog_of_a_fault_does_not_hide_that_of_the_next_one(
 
 
 def test_a_backlog_that_stays_slightly_above_has_not_drained() -> None:
-    reading = drain(None, (0, 3), (25, 1003), (30, 4))
-    assert (reading.value, reading.at_least) == (79.0, True)
+    estimate = drain(None, (0, 3), (25, 1003), (30, 4))
+    assert (estimate.value, estimate.at_least) == (79.0, True)
 
 
 def test_a_cluster_without_a_missing_copy_needs_no_repair_and_one_that_is_silent_may(run: Run) -> None:
     assert repair(run, None, (0, 0)).evidence == "no segment was under-replicated after the effect"
     silent = measure_rereplication(run, Samples(series={REPAIR: [(19 * SECOND, "0")]}), make_fault())
-    assert silent == Reading(value=None, evidence="cluster:main was not sampled after the effect")
+    assert silent == Estimate(value=None, evidence="cluster:main was not sampled after the effect")
 
 
 def test_a_backlog_that_was_not_sampled_any_more_is_not_drained() -> None:
     two = sample(BACKLOG, (0, 0)).series | {(f"topic:{TOPIC}", "backlog:other"): [(19 * SECOND, "0")]}
     phases = {"steady": Span(start_us=0, end_us=EFFECT * SECOND)}
-    reading = measure_backlog_drain(RunTimes(phases=phases), Samples(series=two), make_fault())
+    estimate = measure_backlog_drain(RunTimes(phases=phases), Samples(series=two), make_fault())
     why = f"the backlog of other on topic:{TOPIC} was not sampled after the effect"
-    assert reading == Reading(value=None, evidence=why)
+    assert estimate == Estimate(value=None, evidence=why)
     # One that is made after the fault had none to drain.
     two[f"topic:{TOPIC}", "backlog:other"] = [(NEXT * SECOND, "0")]
     late = measure_backlog_drain(RunTimes(phases=phases), Samples(series=two), make_fault("next"))
@@ -164,7 +164,7 @@ def record(
     return history.write(directory)
 
 
-def drain_recorded(run: Run, fault: EffectiveFault) -> Reading:
+def drain_recorded(run: Run, fault: EffectiveFault) -> Estimate:
     phases = {"steady": Span(start_us=0, end_us=EFFECT * SECOND)}
     return measure_backlog_drain(RunTimes(phases=phases), read_samples(run), fault)
 
@@ -179,7 +179,7 @@ def test_a_backlog_that_was_not_sampled_may_have_risen(tmp_path: Path, sampled: 
     others = sample((REPLICATED_TOPIC, "backlog:other"), *sampled).series
     run = record(tmp_path / "run", samples=Samples(series=low | others), subscriptions=TWO_SUBSCRIPTIONS)
     why = f"the backlog of other on {REPLICATED_TOPIC} was not sampled after the effect and before next took effect"
-    assert drain_recorded(run, make_fault("next")) == Reading(value=None, evidence=why, cut_off_by="next")
+    assert drain_recorded(run, make_fault("next")) == Estimate(value=None, evidence=why, cut_off_by="next")
 
 
 def test_no_backlog_rose_if_every_subscription_was_sampled_as_low(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_without_any_sample_of_a_backlog_no_subscription_is_named(
 ) -> None:
     run = record(tmp_path / "run", subscriptions=subscriptions)
     why = "the backlog of a subscription was not sampled after the effect"
-    assert drain_recorded(run, make_fault()) == Reading(value=None, evidence=why)
+    assert drain_recorded(run, make_fault()) == Estimate(value=None, evidence=why)
 
 
 @pytest.mark.parametrize(
@@ -219,12 +219,12 @@ def test_a_node_that_another_fault_left_no_time_to_miss_was_missed_no_earlier(
 ) -> None:
     listed = sample(("cluster:main", "alive:bookie"), (0, f'["{BOOKIE}"]'), (gone_at, "[]"))
     owned = sample((f"topic:{TOPIC}", "owner"), (0, BROKER), (gone_at, OTHER))
-    for reading in (
+    for estimate in (
         measure_detection(run, listed, make_fault(cut_off_by)),
         measure_reassignment(run, owned, make_fault(cut_off_by, BROKER)),
     ):
-        assert (reading.value, reading.at_least) == (value, at_least)
-        assert reading.cut_off_by == (cut_off_by if at_least else None)
+        assert (estimate.value, estimate.at_least) == (value, at_least)
+        assert estimate.cut_off_by == (cut_off_by if at_least else None)
 
 
 @pytest.mark.parametrize(("partitions", "value"), [(2, 5.0), (3, 11.0)])
@@ -251,10 +251,10 @@ def test_a_partition_whose_owner_no_broker_named_may_have_been_the_targets(tmp_p
             row = {"source": f"topic:{TOPIC}", "metric": f"owner:{number}", "value": name}
             history.observations.append({"at": second * SECOND, **row})
     run = history.write(tmp_path / "run")
-    reading = measure_reassignment(run, read_samples(run), make_fault(None, BROKER))
-    assert reading.value == (5.0 if owner else None)
+    estimate = measure_reassignment(run, read_samples(run), make_fault(None, BROKER))
+    assert estimate.value == (5.0 if owner else None)
     why = "first sample with another owner" if owner else f"the owner of topic:{TOPIC} 2 before the effect is not known"
-    assert reading.evidence == why
+    assert estimate.evidence == why
 
 
 @pytest.mark.parametrize(("targets", "value"), [((BROKER,), 5.0), ((BROKER, "broker-eu-1-away"), None)])
@@ -271,14 +271,14 @@ def test_a_topic_is_not_reassigned_if_a_partition_had_no_known_owner_before(run:
     known = sample((source, "owner:0"), (0, BROKER), (22, OTHER)).series
     late = sample((source, "owner:3"), (80, OTHER)).series
     assert measure_reassignment(run, Samples(series=known), make_fault(None, BROKER)).value == 2.0
-    reading = measure_reassignment(run, Samples(series={**known, **late}), make_fault(None, BROKER))
-    assert (reading.value, reading.evidence) == (None, f"the owner of {source} 3 before the effect is not known")
+    estimate = measure_reassignment(run, Samples(series={**known, **late}), make_fault(None, BROKER))
+    assert (estimate.value, estimate.evidence) == (None, f"the owner of {source} 3 before the effect is not known")
 
 
 def test_an_owner_that_nobody_names_any_more_is_no_proof_that_there_is_none(run: Run) -> None:
     owned = Samples(series={(f"topic:{TOPIC}", "owner"): [(19 * SECOND, BROKER)]})
-    reading = measure_reassignment(run, owned, make_fault(None, BROKER))
-    assert (reading.value, reading.at_least) == (None, False)
+    estimate = measure_reassignment(run, owned, make_fault(None, BROKER))
+    assert (estimate.value, estimate.at_least) == (None, False)
 
 
 @pytest.mark.parametrize(("silent", "least"), [(None, 10.0), ((8, 20), 10.0), ((22, 30), 2.0)])
@@ -287,9 +287,9 @@ def test_a_time_that_ends_behind_a_silence_of_the_monitor_may_be_shorter(
 ) -> None:
     silences = () if silent is None else ((silent[0] * SECOND, silent[1] * SECOND),)
     samples = replace(sample(REPAIR, *ONE_RISE), silences=silences)
-    reading = measure_rereplication(run, samples, make_fault())
-    assert (reading.value, reading.limits) == (10.0, (least, 10.0))
-    assert ("monitor took no sample" in reading.evidence) is (least != 10.0)
+    estimate = measure_rereplication(run, samples, make_fault())
+    assert (estimate.value, estimate.limits) == (10.0, (least, 10.0))
+    assert ("monitor took no sample" in estimate.evidence) is (least != 10.0)
 
 
 @pytest.mark.parametrize(("stood_still", "least"), [((40, 50), 10.0), ((22, 30), 2.0)])
@@ -298,9 +298,9 @@ def test_a_drain_that_ends_behind_a_standstill_of_a_consumer_may_be_shorter(
 ) -> None:
     times = RunTimes(phases={"steady": Span(start_us=0, end_us=EFFECT * SECOND)})
     stood = [(stood_still[0] * SECOND, stood_still[1] * SECOND)]
-    reading = measure_backlog_drain(times, sample(BACKLOG, *ONE_RISE), make_fault(), stood)
-    assert (reading.value, reading.limits) == (10.0, (least, 10.0))
-    assert ("stood still" in reading.evidence) is (least != 10.0)
+    estimate = measure_backlog_drain(times, sample(BACKLOG, *ONE_RISE), make_fault(), stood)
+    assert (estimate.value, estimate.limits) == (10.0, (least, 10.0))
+    assert ("stood still" in estimate.evidence) is (least != 10.0)
 
 
 @pytest.mark.parametrize(("last_second", "value"), [(100, 0.0), (106, None)])
@@ -311,5 +311,5 @@ def test_a_backlog_that_was_silent_at_the_end_may_have_risen(last_second: int, v
         series={BACKLOG: [(second * SECOND, "0") for second in range(22 if value is None else 100)]},
         last_us=last_second * SECOND,
     )
-    reading = measure_backlog_drain(times, samples, make_fault())
-    assert reading.value == value
+    estimate = measure_backlog_drain(times, samples, make_fault())
+    assert estimate.value == value

@@ -118,10 +118,10 @@ def test_a_silent_partition_is_found_whole_for_both_faults_that_it_touches(judge
 def test_an_ack_between_the_injection_and_the_effect_is_not_the_first_one(judge):
     history = Clients().load(acked_after=silence(1, 32, 40)).fault("first", injected=30, effective=32)
 
-    reading = judge(history)("first_ack_s")
+    estimate = judge(history)("first_ack_s")
 
-    assert reading["value"] == pytest.approx(10)
-    assert "main/partition 1/p0" in reading["evidence"]
+    assert estimate["value"] == pytest.approx(10)
+    assert "main/partition 1/p0" in estimate["evidence"]
 
 
 def test_messages_that_are_nearly_late_interrupt_nobody(judge):

@@ -28,7 +28,7 @@ def measured(phases=None, samples=SAMPLES):
         phases=phases, effective=(slow, EffectiveFault(name="kill", targets=(), span=span, client_span=span))
     )
     values = measure_link(RUN, times, Samples(series=series))
-    return {(value.metric, value.subject): value.reading for value in values}
+    return {(value.metric, value.subject): value.estimate for value in values}
 
 
 def test_each_passage_counts_with_the_quantile_of_its_sample():

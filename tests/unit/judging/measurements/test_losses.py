@@ -36,7 +36,7 @@ def measure(
     span = Span(start_us=START + EFFECT * SECOND, end_us=START + 80 * SECOND)
     fault = EffectiveFault(name="gone", targets=(), span=span, client_span=span)
     found = measure_losses(spark.createDataFrame(rows, MESSAGES), [fault], destroyed)["gone"]
-    return {metric: (reading.value, reading.at_least) for metric, reading in found.items()}
+    return {metric: (estimate.value, estimate.at_least) for metric, estimate in found.items()}
 
 
 @pytest.mark.parametrize(("sent", "before"), [(EFFECT - 5, 1.0), (EFFECT - 0.1, 1.0), (EFFECT, 0.0), (EFFECT + 1, 0.0)])

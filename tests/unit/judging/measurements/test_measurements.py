@@ -12,7 +12,7 @@ import json
 import pytest
 from brokerproof.experiment.metrics import METRICS
 from brokerproof.run.records import FaultTargets, PhaseTimes, SubscriptionDrain, SubscriptionDrains
-from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, make_measurements
+from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measurements
 
 from ..history import SECOND, START, TOPIC, History
 from ..judged import Judged
@@ -235,7 +235,7 @@ def test_no_bound_is_claimed_of_a_fault_whose_targets_were_known_only_from_befor
     if stale:
         history.leave(FaultTargets(fault="kill", targets=(OWNER,), known_at=START, why="no answer", at=START + SECOND))
     measured = [
-        MeasuredValue(metric=metric, subject=each, reading=Reading(value=7.0, evidence="a message"))
+        MeasuredValue(metric=metric, subject=each, estimate=Estimate(value=7.0, evidence="a message"))
         for each in (subject, subject.replace("kill", "help"))
     ]
 
@@ -260,8 +260,8 @@ def test_no_bound_is_claimed_of_a_fault_whose_targets_were_known_only_from_befor
 )
 def test_what_never_came_breaks_a_limit_only_if_it_was_waited_for_long_enough(tmp_path, bound, value):
     run = History(bounds={"rto_s": bound} if bound else {}).write(tmp_path / "run")
-    never = Reading(value=10.0, evidence="not in 10 s", at_least=True)
+    never = Estimate(value=10.0, evidence="not in 10 s", at_least=True)
 
-    (row,) = make_measurements(run, [MeasuredValue(metric="rto_s", subject="kill", reading=never)])
+    (row,) = make_measurements(run, [MeasuredValue(metric="rto_s", subject="kill", estimate=never)])
 
     assert row.value == value

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, PhaseTimes
-from brokerproof_judging.measurements.measured_values import Reading, make_measurements
+from brokerproof_judging.measurements.measured_values import Estimate, make_measurements
 from brokerproof_judging.measurements.placement import (
     measure_owner_regions,
     measure_spread,
@@ -47,8 +47,8 @@ def observe(history: History, source: str, metric: str, *values: tuple[int, str 
         history.observations.append(row)
 
 
-def under_replicated(run: Run) -> Reading:
-    return measure_under_replication(run, read_run_times(run), read_samples(run)).reading
+def under_replicated(run: Run) -> Estimate:
+    return measure_under_replication(run, read_run_times(run), read_samples(run)).estimate
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_end_is_known_from_a_sample_after_the_last_undo(
 ) -> None:
     history = plant()
     observe(history, "cluster:main", "under_replicated", (10, "0"), (second, "3"))
-    assert under_replicated(history.write(tmp_path / "run")) == Reading(value=value, evidence=evidence)
+    assert under_replicated(history.write(tmp_path / "run")) == Estimate(value=value, evidence=evidence)
 
 
 @pytest.mark.parametrize(("last", "value"), [(80, 3.0), (90, None)])
@@ -75,9 +75,9 @@ def test_a_cluster_that_was_silent_at_the_end_has_no_state_there(
     history = plant()
     observe(history, "cluster:main", "under_replicated", (76, "3"))
     observe(history, f"topic:{TOPIC}", "published", (last, "1"))
-    reading = under_replicated(history.write(tmp_path / "run"))
-    assert reading.value == value
-    assert ("in the last 14 s" in reading.evidence) is (value is None)
+    estimate = under_replicated(history.write(tmp_path / "run"))
+    assert estimate.value == value
+    assert ("in the last 14 s" in estimate.evidence) is (value is None)
 
 
 @pytest.mark.parametrize(("second", "value"), [(5, None), (61, 3.0)])
@@ -103,8 +103,8 @@ def test_without_a_proven_undo_no_state_at_the_end_is_known(tmp_path: Path) -> N
     history.leave(FaultsUndone(undone=False, problems=("it does not start",), at=START))
     run = history.write(tmp_path / "run")
     why = "nothing proves that every fault was undone: it does not start"
-    assert under_replicated(run) == Reading(value=None, evidence=why)
-    assert spread(run)["end"] == Reading(value=None, evidence=why)
+    assert under_replicated(run) == Estimate(value=None, evidence=why)
+    assert spread(run)["end"] == Estimate(value=None, evidence=why)
 
 
 def test_of_two_clusters_both_are_sampled_after_the_last_undo(tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def record_copies(history: History, second: int, *partitions: int, moment: str =
         )
 
 
-def spread(run: Run) -> dict[str, Reading]:
-    return {each.subject: each.reading for each in measure_spread(run, read_run_times(run))}
+def spread(run: Run) -> dict[str, Estimate]:
+    return {each.subject: each.estimate for each in measure_spread(run, read_run_times(run))}
 
 
 def test_copies_at_the_end_are_those_that_were_asked_for_after_the_last_undo(tmp_path: Path) -> None:
@@ -137,14 +137,14 @@ def test_copies_at_the_end_are_those_that_were_asked_for_after_the_last_undo(tmp
     record_copies(history, 15, moment="before kill")
     record_copies(history, UNDONE)
     found = spread(history.write(tmp_path / "run"))
-    assert {moment: reading.value for moment, reading in found.items()} == {"before kill": 1.0, "end": 1.0}
+    assert {moment: estimate.value for moment, estimate in found.items()} == {"before kill": 1.0, "end": 1.0}
 
 
 def test_copies_that_were_asked_for_earlier_say_nothing_of_the_end(tmp_path: Path) -> None:
     history = plant()
     record_copies(history, UNDONE - 1)
     why = "the copies of main were asked for before the last fault was undone"
-    assert spread(history.write(tmp_path / "run")) == {"end": Reading(value=None, evidence=why)}
+    assert spread(history.write(tmp_path / "run")) == {"end": Estimate(value=None, evidence=why)}
 
 
 def test_copies_of_which_some_were_asked_for_before_the_last_undo_say_nothing_of_the_end(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_copies_of_which_some_were_asked_for_before_the_last_undo_say_nothing_of
     record_copies(history, UNDONE - 1)
     record_copies(history, UNDONE + 1)
     why = "the copies of main were asked for before the last fault was undone"
-    assert spread(history.write(tmp_path / "run")) == {"end": Reading(value=None, evidence=why)}
+    assert spread(history.write(tmp_path / "run")) == {"end": Estimate(value=None, evidence=why)}
 
 
 @pytest.mark.parametrize(("partitions", "value"), [((0, 1, 2), 3.0), ((0, 2), None), ((), None)])
@@ -171,9 +171,9 @@ def test_the_copies_of_every_partition_are_recorded_at_the_end(
         assert found["end"].evidence == f"where the copies are at the end was not recorded for {missing}"
 
 
-def owners(run: Run) -> dict[str, Reading]:
+def owners(run: Run) -> dict[str, Estimate]:
     measured = measure_owner_regions(run, read_run_times(run), read_samples(run))
-    return {each.subject: each.reading for each in measured}
+    return {each.subject: each.estimate for each in measured}
 
 
 def test_a_sample_that_names_no_node_is_no_owner_elsewhere(tmp_path: Path) -> None:
@@ -181,15 +181,15 @@ def test_a_sample_that_names_no_node_is_no_owner_elsewhere(tmp_path: Path) -> No
     observe(history, f"topic:{TOPIC}", "owner", (15, EU), (16, None), (17, ""), (18, "10.0.0.9"), (19, EU))
     observe(history, f"topic:{TOPIC}", "owner", (85, US), (86, EU))
     found = owners(history.write(tmp_path / "run"))
-    assert found["steady"] == Reading(value=1.0, evidence="2 of 2 samples in eu")
-    assert found["recovery"] == Reading(value=0.5, evidence="1 of 2 samples in us")
+    assert found["steady"] == Estimate(value=1.0, evidence="2 of 2 samples in eu")
+    assert found["recovery"] == Estimate(value=0.5, evidence="1 of 2 samples in us")
 
 
 def test_without_any_answer_the_owner_is_not_known(tmp_path: Path) -> None:
     history = plant()
     observe(history, f"topic:{TOPIC}", "owner", (5, EU), (15, ""), (16, None))
     found = owners(history.write(tmp_path / "run"))
-    assert {phase: reading.value for phase, reading in found.items()} == {"steady": None, "recovery": None}
+    assert {phase: estimate.value for phase, estimate in found.items()} == {"steady": None, "recovery": None}
     assert found["steady"].evidence.startswith(
         f"no sample named the owner of topic:{TOPIC} owner in the last 6.66667 s"
     )

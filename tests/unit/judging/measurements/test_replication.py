@@ -14,7 +14,7 @@ from brokerproof.run.records import PhaseTimes
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof_judging.measurements.catching_up import measure_agreement
 from brokerproof_judging.measurements.detection import measure_detection
-from brokerproof_judging.measurements.measured_values import MeasuredValue, Reading, make_measurements
+from brokerproof_judging.measurements.measured_values import Estimate, MeasuredValue, make_measurements
 from brokerproof_judging.measurements.run_times import EffectiveFault, Span, read_run_times
 from brokerproof_judging.measurements.samples import Samples, read_samples
 
@@ -159,12 +159,12 @@ def detected(directory, *, gone):
 
 
 def test_a_cluster_with_all_its_brokers_gone_has_a_metadata_store_that_says_so(tmp_path):
-    assert detected(tmp_path, gone=[Role.BROKER]) == Reading(value=8.0, evidence="first sample without a target")
+    assert detected(tmp_path, gone=[Role.BROKER]) == Estimate(value=8.0, evidence="first sample without a target")
 
 
 def test_a_cluster_with_all_its_brokers_and_its_metadata_store_gone_has_nobody_to_say_so(tmp_path):
     why = "no broker of main and no node that coordinates it was left to say who lives"
-    assert detected(tmp_path, gone=[Role.BROKER, Role.METADATA]) == Reading(value=None, evidence=why)
+    assert detected(tmp_path, gone=[Role.BROKER, Role.METADATA]) == Estimate(value=None, evidence=why)
 
 
 @pytest.fixture(scope="module")
@@ -211,8 +211,8 @@ def test_clusters_that_never_agree_break_the_limit_that_was_waited_for(tmp_path,
     run = history.write(tmp_path / "run")
     times = read_run_times(run)
     gone = next(fault for fault in times.effective if fault.name == "gone")
-    reading = measure_agreement(times, read_samples(run), gone)
-    (row,) = make_measurements(run, [MeasuredValue(metric="agree_s", subject="gone", reading=reading)])
+    estimate = measure_agreement(times, read_samples(run), gone)
+    (row,) = make_measurements(run, [MeasuredValue(metric="agree_s", subject="gone", estimate=estimate)])
     assert (row.value, row.maximum) == (value, limit)
     assert row.cut_off_by == ("slow" if value is None else None)
     assert "400 entries behind" in row.evidence
@@ -241,10 +241,10 @@ def test_clusters_agree_after_the_nodes_returned_or_nothing_is_known(tmp_path, r
     run = history.write(tmp_path / "run")
     times = read_run_times(run)
     gone = next(fault for fault in times.effective if fault.name == "gone")
-    reading = measure_agreement(times, read_samples(run), gone)
-    assert reading.value == value
+    estimate = measure_agreement(times, read_samples(run), gone)
+    assert estimate.value == value
     if value is None:
-        assert (reading.evidence, reading.cut_off_by) == (
+        assert (estimate.evidence, estimate.cut_off_by) == (
             "slow took effect before the failed nodes returned", "slow",
         )  # fmt: skip
 
@@ -263,9 +263,9 @@ def test_a_way_that_was_not_sampled_after_the_nodes_returned_may_be_behind(tmp_p
     history.observations = [
         row for row in history.observations if not row["metric"].endswith(way) or row["at"] < START + 40 * SECOND
     ]
-    reading = agree(history, tmp_path)
-    assert reading.value is None
-    assert reading.evidence.startswith(f"replication {way} was not sampled after the failed nodes returned")
+    estimate = agree(history, tmp_path)
+    assert estimate.value is None
+    assert estimate.evidence.startswith(f"replication {way} was not sampled after the failed nodes returned")
 
 
 def test_clusters_that_agreed_before_the_nodes_returned_agree_with_the_first_sample_after_that(tmp_path):
@@ -283,15 +283,15 @@ def test_a_way_that_was_never_sampled_may_be_behind(tmp_path):
     for row in history.observations:
         if row["at"] >= START + 35 * SECOND:
             row["value"] = "2"
-    reading = agree(history, tmp_path)
-    assert reading.value is None
-    assert reading.evidence.startswith(f"replication {WAY} was not sampled after the failed nodes returned")
+    estimate = agree(history, tmp_path)
+    assert estimate.value is None
+    assert estimate.evidence.startswith(f"replication {WAY} was not sampled after the failed nodes returned")
 
 
 def test_without_any_sample_of_replication_no_way_is_named(tmp_path):
     history = planted()
     history.observations = []
-    assert agree(history, tmp_path) == Reading(value=None, evidence="no replication was sampled")
+    assert agree(history, tmp_path) == Estimate(value=None, evidence="no replication was sampled")
 
 
 @pytest.mark.parametrize(("backlog", "value"), [(400, 4.9), (2, 0.9)])

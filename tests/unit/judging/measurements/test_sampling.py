@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from brokerproof.experiment.scenario import Bound
 from brokerproof.run.records import PhaseTimes, SubscriptionDrains
-from brokerproof_judging.measurements.measured_values import Reading
+from brokerproof_judging.measurements.measured_values import Estimate
 from brokerproof_judging.measurements.run_times import read_run_times
 from brokerproof_judging.measurements.samples import read_samples
 from brokerproof_judging.measurements.sampling import measure_sampling_gap
@@ -56,15 +56,15 @@ def fault(history: History, kind: str, targets: list[str], **states: float) -> N
         history.faults.append({**row, "at": START + int(second * SECOND)})
 
 
-def measure(history: History, directory: Path) -> Reading:
+def measure(history: History, directory: Path) -> Estimate:
     run = history.write(directory)
-    return measure_sampling_gap(run, read_run_times(run), read_samples(run)).reading
+    return measure_sampling_gap(run, read_run_times(run), read_samples(run)).estimate
 
 
 def test_what_is_always_answered_has_the_gap_of_the_interval(tmp_path: Path) -> None:
-    reading = measure(plant(), tmp_path / "run")
-    assert reading.value == 1.0
-    assert reading.evidence.startswith("the worst of each kind of source: ")
+    estimate = measure(plant(), tmp_path / "run")
+    assert estimate.value == 1.0
+    assert estimate.evidence.startswith("the worst of each kind of source: ")
 
 
 @pytest.mark.parametrize(("source", "metric"), list_sampled(0))
@@ -72,22 +72,22 @@ def test_each_source_and_metric_is_looked_at_by_itself_and_the_worst_is_named(
     tmp_path: Path, source: str, metric: str
 ) -> None:
     """A cluster has three samplers: two that answer do not hide the one that does not."""
-    reading = measure(plant((source, metric, 31, 40)), tmp_path / "run")
-    assert reading.value == 11.0
-    assert reading.evidence.startswith(f"the worst of each kind of source: {source} {metric} 11 s, ")
+    estimate = measure(plant((source, metric, 31, 40)), tmp_path / "run")
+    assert estimate.value == 11.0
+    assert estimate.evidence.startswith(f"the worst of each kind of source: {source} {metric} 11 s, ")
 
 
 def test_each_partition_is_looked_at_by_itself(tmp_path: Path) -> None:
     assert measure(plant(partitions=2), tmp_path / "sampled").value == 1.0
-    reading = measure(plant((f"topic:{TOPIC}", "owner:1", 31, 40), partitions=2), tmp_path / "silent")
-    assert (reading.value, "owner:1 11 s" in reading.evidence) == (11.0, True)
+    estimate = measure(plant((f"topic:{TOPIC}", "owner:1", 31, 40), partitions=2), tmp_path / "silent")
+    assert (estimate.value, "owner:1 11 s" in estimate.evidence) == (11.0, True)
 
 
 @pytest.mark.parametrize("source", ["cluster:main alive:bookie", f"topic:{TOPIC} owner", f"node:{BOOKIE} bytes_read"])
 def test_a_source_that_never_answered_is_named_and_its_gap_is_not_known(tmp_path: Path, source: str) -> None:
     name, metric = source.rsplit(" ", 1)
-    reading = measure(plant((name, metric, 0, 80)), tmp_path / "run")
-    assert reading == Reading(value=None, evidence=f"{source} was never sampled in that time")
+    estimate = measure(plant((name, metric, 0, 80)), tmp_path / "run")
+    assert estimate == Estimate(value=None, evidence=f"{source} was never sampled in that time")
 
 
 @pytest.mark.parametrize(("value", "gap"), [(None, 11.0), ("1", 1.0)])
@@ -154,6 +154,6 @@ def test_a_gap_in_samples_is_no_failure_of_the_system(tmp_path: Path, maximum: f
     history = plant(("cluster:main", "under_replicated", 31, 49))
     bounds = {"sampling_gap_s": Bound(max=maximum)}
     history.scenario = history.scenario.model_copy(update={"bounds": bounds})
-    reading = measure(history, tmp_path / "run")
-    assert reading.value == value
-    assert ("the system is not to blame" in reading.evidence) is (value is None)
+    estimate = measure(history, tmp_path / "run")
+    assert estimate.value == value
+    assert ("the system is not to blame" in estimate.evidence) is (value is None)

@@ -137,18 +137,18 @@ def test_a_state_at_the_end_that_is_not_known_is_unknown_even_without_a_bound(
     assert f"`{metric}` of end could not be measured" in judgement["why"]
 
 
-@pytest.mark.parametrize(("maximum", "standing"), [(5.0, "UNDECIDED"), (None, "HELD")])
-def test_the_suites_own_bound_on_a_value_that_is_not_known_is_undecided(maximum: float | None, standing: str) -> None:
+@pytest.mark.parametrize(("maximum", "result"), [(5.0, "UNDECIDED"), (None, "HELD")])
+def test_the_suites_own_bound_on_a_value_that_is_not_known_is_undecided(maximum: float | None, result: str) -> None:
     row = {"minimum": None, "maximum": None, "value": None, "doubt": None, "at_least": 3.0, "at_most": None}
     row["cut_off_by"] = "kill_again"
     # Great Expectations cannot be imported while a worker of pytest collects.
-    from brokerproof_judging.suites.measurement_expectation import Standing, find_standing
+    from brokerproof_judging.suites.measurement_expectation import BoundResult, find_bound_result
 
-    assert find_standing(row, minimum=None, maximum=maximum, required=False) is Standing[standing]
+    assert find_bound_result(row, minimum=None, maximum=maximum, required=False) is BoundResult[result]
 
 
 @pytest.mark.parametrize(
-    ("minimum", "maximum", "standing"),
+    ("minimum", "maximum", "result"),
     [
         # A wait of at least 20 s was longer than 10 s, whenever it ended.
         (10.0, None, "HELD"),
@@ -160,18 +160,20 @@ def test_the_suites_own_bound_on_a_value_that_is_not_known_is_undecided(maximum:
     ],
 )
 def test_a_wait_that_was_cut_off_holds_only_a_bound_from_below(
-    minimum: float | None, maximum: float | None, standing: str
+    minimum: float | None, maximum: float | None, result: str
 ) -> None:
     row = {"minimum": minimum, "maximum": maximum, "value": None, "doubt": None, "at_least": 20.0}
     row |= {"at_most": None, "cut_off_by": None}
-    from brokerproof_judging.suites.measurement_expectation import Standing, find_standing
+    from brokerproof_judging.suites.measurement_expectation import BoundResult, find_bound_result
 
-    assert find_standing(row, minimum=None, maximum=None, required=True) is Standing[standing]
-    assert find_standing({**row, "at_least": None}, minimum=None, maximum=None, required=True) is Standing.UNDECIDED
+    assert find_bound_result(row, minimum=None, maximum=None, required=True) is BoundResult[result]
+    assert (
+        find_bound_result({**row, "at_least": None}, minimum=None, maximum=None, required=True) is BoundResult.UNDECIDED
+    )
 
 
 @pytest.mark.parametrize(
-    ("at_least", "at_most", "minimum", "maximum", "standing"),
+    ("at_least", "at_most", "minimum", "maximum", "result"),
     [
         # Clients themselves may have caused a part of 8 s.
         (0.0, 8.0, None, 10.0, "HELD"),
@@ -188,27 +190,27 @@ def test_a_wait_that_was_cut_off_holds_only_a_bound_from_below(
     ],
 )
 def test_a_value_between_two_limits_decides_a_suites_bound_if_all_values_between_them_do(
-    at_least: float, at_most: float | None, minimum: float | None, maximum: float | None, standing: str
+    at_least: float, at_most: float | None, minimum: float | None, maximum: float | None, result: str
 ) -> None:
     row = {"minimum": None, "maximum": None, "value": at_most, "doubt": None, "cut_off_by": None}
     row |= {"at_least": at_least, "at_most": at_most}
-    from brokerproof_judging.suites.measurement_expectation import Standing, find_standing
+    from brokerproof_judging.suites.measurement_expectation import BoundResult, find_bound_result
 
-    assert find_standing(row, minimum=minimum, maximum=maximum, required=False) is Standing[standing]
+    assert find_bound_result(row, minimum=minimum, maximum=maximum, required=False) is BoundResult[result]
 
 
-@pytest.mark.parametrize(("maximum", "standing"), [(5.0, "UNDECIDED"), (90.0, "UNDECIDED"), (None, "HELD")])
+@pytest.mark.parametrize(("maximum", "result"), [(5.0, "UNDECIDED"), (90.0, "UNDECIDED"), (None, "HELD")])
 @pytest.mark.parametrize("doubt", ["its targets were known only from 20 s before", None])
 def test_no_bound_of_a_suite_is_claimed_of_a_fault_whose_targets_were_known_only_from_before(
-    doubt: str | None, maximum: float | None, standing: str
+    doubt: str | None, maximum: float | None, result: str
 ) -> None:
     row = {"minimum": None, "maximum": None, "value": 20.0, "doubt": doubt, "at_least": None}
     row |= {"at_most": None, "cut_off_by": None}
-    from brokerproof_judging.suites.measurement_expectation import Standing, find_standing
+    from brokerproof_judging.suites.measurement_expectation import BoundResult, find_bound_result
 
-    without = {5.0: Standing.UNEXPECTED, 90.0: Standing.HELD, None: Standing.HELD}[maximum]
-    found = find_standing(row, minimum=None, maximum=maximum, required=True)
-    assert found is (Standing[standing] if doubt else without)
+    without = {5.0: BoundResult.UNEXPECTED, 90.0: BoundResult.HELD, None: BoundResult.HELD}[maximum]
+    found = find_bound_result(row, minimum=None, maximum=maximum, required=True)
+    assert found is (BoundResult[result] if doubt else without)
 
 
 def test_one_moment_at_which_a_segment_did_not_span_is_enough(planted: Planted, judge: Judge) -> None:

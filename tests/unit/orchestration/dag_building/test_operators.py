@@ -235,7 +235,7 @@ class TestReserve:
             reserve(self.context())
         assert not list(from_environment().runs.glob("*"))
         run = reserve(self.context())
-        assert slots.list_runs() == [run.directory]
+        assert slots.list_assigned_runs() == [run.directory]
 
     def test_accepts_a_form_that_was_emptied(self, reserve: Callable[..., Run]) -> None:
         assert reserve(self.context(settings=None)).facts.settings == {}

@@ -17,7 +17,7 @@ from brokerproof.orchestration.embedded import embedded_airflow
 from brokerproof.orchestration.embedded.embedded_airflow import EmbeddedAirflow
 from brokerproof.orchestration.embedded.environment import build_airflow_environment
 from brokerproof.orchestration.embedded.session import AirflowSession
-from brokerproof.orchestration.follow.client import AirflowGoneError
+from brokerproof.orchestration.follow.airflow_client import AirflowGoneError
 from brokerproof.settings import Settings, from_environment
 from filelock import FileLock
 

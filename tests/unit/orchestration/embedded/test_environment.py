@@ -6,13 +6,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from brokerproof.orchestration.embedded.airflow_supervisor import migrate_database
 from brokerproof.orchestration.embedded.environment import (
     ASYNC_DATABASE_URL,
     DATABASE_URL,
     build_airflow_environment,
     build_database_environment,
 )
-from brokerproof.orchestration.embedded.supervisor import migrate_database
 from brokerproof.settings import from_environment
 
 HOME = Path("/home/of/airflow")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof.orchestration.follow.client import TaskState
+from brokerproof.orchestration.follow.airflow_client import TaskState
 from brokerproof.orchestration.follow.progress import Progress, Snapshot
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read_live_status

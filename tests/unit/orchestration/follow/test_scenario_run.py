@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from brokerproof.clock import to_utc
 from brokerproof.machine import slots
-from brokerproof.orchestration.follow.client import AirflowClient, AirflowGoneError
+from brokerproof.orchestration.follow.airflow_client import AirflowClient, AirflowGoneError
 from brokerproof.orchestration.follow.progress import Progress
 from brokerproof.orchestration.follow.scenario_run import ScenarioRun
 from brokerproof.run.directory import Run

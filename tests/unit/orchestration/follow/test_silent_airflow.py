@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof.orchestration.follow.client import AirflowClient, AirflowError, AirflowGoneError
+from brokerproof.orchestration.follow.airflow_client import AirflowClient, AirflowError, AirflowGoneError
 
 from ...simulated_clock import SimulatedClock
 from ..stand_in_airflow import StandInAirflow

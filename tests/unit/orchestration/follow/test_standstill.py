@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof.orchestration.follow.client import TaskState
+from brokerproof.orchestration.follow.airflow_client import TaskState
 from brokerproof.orchestration.follow.standstill import Circumstances, Standstill, describe_standstill
 
 from ...simulated_clock import SimulatedClock

@@ -40,7 +40,7 @@ def leave_judgement(
     run.append("messages", [{"run_id": run.run_id, **row} for row in places])
     run.append("anomalies", [{"run_id": run.run_id, **row} for row in found])
     legal, illegal = (
-        Counter(Anomaly(row["anomaly"]) for row in found if row["legal"] is ruling) for ruling in (True, False)
+        Counter(Anomaly(row["anomaly"]) for row in found if row["legal"] is legality) for legality in (True, False)
     )
     write_record(
         run,

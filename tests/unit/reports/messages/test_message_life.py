@@ -12,8 +12,8 @@ import pytest
 from brokerproof.errors import InputError, RunError
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.reports.messages.judged_message import Ruling
-from brokerproof.reports.messages.message_events import Delivered, Event, FaultChanged, Settled, Stored
+from brokerproof.reports.messages.judged_message import Legality
+from brokerproof.reports.messages.message_events import Delivered, Event, FaultChanged, SettledAttempt, Stored
 from brokerproof.reports.messages.message_life import MessageLife, read_message_life
 from brokerproof.reports.messages.message_view import tabulate_events
 from brokerproof.results.retention import MESSAGE_TABLES
@@ -93,7 +93,7 @@ def test_a_message_that_was_tried_again_has_both_attempts(tmp_path: Path) -> Non
 
     life = read_message_life(run, "p1", 1)
 
-    first, second = of_kind(life, Settled)
+    first, second = of_kind(life, SettledAttempt)
     assert (first.attempt, first.outcome, first.error) == (1, "unknown", "timeout")
     assert (second.attempt, second.outcome, second.position) == (2, "acked", None)
     assert kinds(life) == ["sent", "stored", "delivered", "ack_confirmed", "settled", "sent", "settled"]
@@ -114,7 +114,11 @@ def test_a_message_that_was_lost(tmp_path: Path) -> None:
     assert kinds(life) == ["sent", "settled"]
     assert life.judged is not None
     (found,) = life.judged.anomalies
-    assert (found.ruling, found.detail, found.cause) == (Ruling.ILLEGAL, "acked, and not in the log of main", "a_cause")
+    assert (found.legality, found.detail, found.cause) == (
+        Legality.ILLEGAL,
+        "acked, and not in the log of main",
+        "a_cause",
+    )
     assert (
         found.sentence == "Such a message was acked or seen, and is not stored in its home, "
         "whose log was read to its end or past its acks."
@@ -189,7 +193,7 @@ def test_an_unknown_outcome_that_was_recovered(tmp_path: Path) -> None:
     life = read_message_life(run, "p1", 1)
 
     assert life.sentence.startswith("p1/1 has an unknown outcome (not settled in time) but was recovered, stored once")
-    (settled,) = of_kind(life, Settled)
+    (settled,) = of_kind(life, SettledAttempt)
     assert (settled.at, settled.position) == (None, None)
 
 
@@ -498,7 +502,7 @@ def test_a_row_that_breaks_its_schema_is_an_error(tmp_path: Path) -> None:
     history.publishes[3]["outcome"] = "perhaps"
     run = judge_well(history.write(tmp_path / "run"))
 
-    with pytest.raises(RunError, match=r"holds a row that cannot be used: Settled\.outcome: "):
+    with pytest.raises(RunError, match=r"holds a row that cannot be used: SettledAttempt\.outcome: "):
         read_message_life(run, "p1", 1)
 
 

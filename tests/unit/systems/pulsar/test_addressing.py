@@ -10,7 +10,7 @@ from brokerproof.errors import InputError, MachineError
 from brokerproof.experiment.topology import Topology
 from brokerproof.machine.disk_space import FULL_SHARE
 from brokerproof.network import Plan, make_shapes
-from brokerproof.runtimes.addresses import assign_addresses, assign_views
+from brokerproof.runtimes.node_addresses import assign_addresses, assign_views
 from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.pulsar import nodes
 from brokerproof.systems.pulsar.addressing import Addressing

@@ -22,7 +22,7 @@ import pytest
 from brokerproof.checks import load_scenario
 from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.addresses import assign_addresses
+from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.systems.protocols import Administration, Coordinators, Observation
 from brokerproof.systems.pulsar.addressing import BOOKIE_HTTP_PORT, BROKER_HTTP_PORT, METADATA_ADMIN_PORT

@@ -11,7 +11,7 @@ import pytest
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.errors import AdminError
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.addresses import assign_addresses
+from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.systems.clients import Position
 from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.protocols import TopicLog

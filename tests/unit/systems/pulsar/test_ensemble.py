@@ -16,8 +16,8 @@ from brokerproof.errors import AdminError, InputError
 from brokerproof.experiment.topology import Topology
 from brokerproof.network import Plan, make_shapes
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.addresses import assign_addresses, assign_views
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.node_addresses import assign_addresses, assign_views
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec
 from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.protocols import Coordinators

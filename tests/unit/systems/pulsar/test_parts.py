@@ -17,7 +17,7 @@ from brokerproof.errors import AdminError, InputError
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.workload import Workload
 from brokerproof.run.directory import Run
-from brokerproof.runtimes.addresses import assign_addresses
+from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.systems.pulsar import configuration
 from brokerproof.systems.pulsar.answers import SETTINGS
 from brokerproof.systems.pulsar.bookie_metrics import parse_bookie_counters

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from brokerproof.checks import check, check_topology
+from brokerproof.checks import check_scenario, check_topology
 from brokerproof.run.directory import Run
 from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.registry import name_topic
@@ -44,7 +44,7 @@ def test_its_scenario_and_topology_are_what_they_were(run: Run) -> None:
 
 def test_its_topology_lacks_no_default(run: Run) -> None:
     assert check_topology(run.topology) == run.topology
-    check(run.scenario, run.topology)
+    check_scenario(run.scenario, run.topology)
 
 
 def test_its_topic_is_found_where_it_was(run: Run) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof.errors import MachineError
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.systems.jvm.software import ImageSoftware
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.software import provide_software

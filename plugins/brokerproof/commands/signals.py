@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as exceptions, and the question that the user answers after a Ctrl-C."""
+"""SIGINT and SIGTERM as exceptions, and the question that the user answers after a Ctrl-C."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Choice(Enum):
     STOP_AND_LEAVE = "^C"
 
 
-class Interruption:
+class SignalHandler:
     """Raises KeyboardInterrupt on SIGINT and TerminationRequest on SIGTERM, within a `with` block.
 
     A signal that this process inherited as ignored stays ignored. Outside the main thread, the block has no effect.

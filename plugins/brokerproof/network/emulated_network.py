@@ -8,14 +8,14 @@ from brokerproof import clock
 from brokerproof.errors import InputError
 from brokerproof.experiment.links import LinkQuality
 from brokerproof.experiment.yaml_models import FrozenModel, suggest_name
-from brokerproof.network.line import Line
 from brokerproof.network.listener import Listener
 from brokerproof.network.meter import AddedDelay, Meter
 from brokerproof.network.plan import Plan
 from brokerproof.network.poller import Poller
+from brokerproof.network.rate_limiter import RateLimiter
+from brokerproof.network.route_direction import RouteDirection
 from brokerproof.network.routes import Route
 from brokerproof.network.shape import Condition, Shape, matches
-from brokerproof.network.way import Way
 
 Regions = tuple[str, str]
 
@@ -67,7 +67,6 @@ class Metrics(FrozenModel):
     """The measurements of the link process. An interval lasts from one request for metrics to the next."""
 
     at: int
-    interval_s: float
     # CPU seconds of the link process since its start.
     cpu_s: float
     # The longest time in the interval that a socket had to wait while others were served.
@@ -85,15 +84,14 @@ class EmulatedNetwork:
         self._effects: dict[str, Effect] = {}
         self._shapes = {(shape.sender, shape.receiver): shape for shape in plan.shapes}
         self._meters: dict[Regions, Meter] = {}
-        # {(cause of the limit, regions): line}. The cause is a condition's id, or None for the shape of the regions.
-        self._lines: dict[tuple[str | None, Regions], Line] = {}
-        self._ways: list[Way] = []
+        # {(cause of the limit, regions): limiter}. The cause is a condition's id, or None for the shape of the regions.
+        self._limiters: dict[tuple[str | None, Regions], RateLimiter] = {}
+        self._directions: list[RouteDirection] = []
         self._listeners: list[Listener] = []
-        self._measured_at = time.monotonic()
         most_held = int(plan.buffer_mib * 2**20)
         for route in plan.routes:
-            there = self._way(route.viewer, route.target, (route.viewer_region, route.target_region))
-            back = self._way(route.target, route.viewer, (route.target_region, route.viewer_region))
+            there = self._make_direction(route.viewer, route.target, (route.viewer_region, route.target_region))
+            back = self._make_direction(route.target, route.viewer, (route.target_region, route.viewer_region))
             for port in route.ports:
                 self._listeners.append(
                     Listener(
@@ -130,7 +128,7 @@ class EmulatedNetwork:
         condition = self._conditions.pop(condition_id)
         del self._effects[condition_id]
         self._apply()
-        self._lines = {key: line for key, line in self._lines.items() if key[0] != condition_id}
+        self._limiters = {key: limiter for key, limiter in self._limiters.items() if key[0] != condition_id}
         return self._effect(condition)
 
     def reset(self, id: str, senders: list[str], receivers: list[str], both_ways: bool) -> Effect:
@@ -153,9 +151,9 @@ class EmulatedNetwork:
         """Return how many bytes from the senders reached the receivers since the start; begins no new interval."""
         self._check(senders, receivers, both_ways)
         return sum(
-            way.bytes_delivered
-            for way in self._ways
-            if matches(senders, receivers, both_ways, way.sender, way.receiver)
+            direction.bytes_delivered
+            for direction in self._directions
+            if matches(senders, receivers, both_ways, direction.sender, direction.receiver)
         )
 
     def state(self) -> State:
@@ -170,17 +168,15 @@ class EmulatedNetwork:
 
     def metrics(self) -> Metrics:
         """Return the measurements, and begin a new interval."""
-        now = time.monotonic()
         open_connections = dict.fromkeys(self._meters, 0)
         held = dict.fromkeys(self._meters, 0)
         for listener in self._listeners:
             open_connections[listener.there.regions] += len(listener.connections)
             for connection in listener.connections:
                 for pipe in connection.pipes:
-                    held[pipe.way.regions] += pipe.held_bytes()
+                    held[pipe.direction.regions] += pipe.held_bytes()
         metrics = Metrics(
             at=clock.now_us(),
-            interval_s=now - self._measured_at,
             cpu_s=time.process_time(),
             longest_turn_ms=self._poller.longest_turn_s * 1000,
             pairs=[
@@ -197,33 +193,37 @@ class EmulatedNetwork:
                 for regions, meter in self._meters.items()
             ],
         )
-        self._measured_at, self._poller.longest_turn_s = now, 0.0
+        self._poller.longest_turn_s = 0.0
         return metrics
 
-    def _way(self, sender: str, receiver: str, regions: Regions) -> Way:
-        way = Way(sender, receiver, regions, self._meters.setdefault(regions, Meter()))
-        self._ways.append(way)
-        return way
+    def _make_direction(self, sender: str, receiver: str, regions: Regions) -> RouteDirection:
+        direction = RouteDirection(sender, receiver, regions, self._meters.setdefault(regions, Meter()))
+        self._directions.append(direction)
+        return direction
 
     def _apply(self) -> None:
-        """Apply the shapes and conditions to every way, and reshape the listeners of the ways that changed."""
-        was_cut: dict[Way, bool] = {}
-        for way in self._ways:
-            conditions = [each for each in self._conditions.values() if each.holds(way.sender, way.receiver)]
-            shape = self._shapes.get(way.regions) or Shape(sender=way.regions[0], receiver=way.regions[1])
+        """Apply the shapes and conditions to every direction, and reshape the listeners of those that changed."""
+        was_cut: dict[RouteDirection, bool] = {}
+        for direction in self._directions:
+            conditions = [
+                each for each in self._conditions.values() if each.holds(direction.sender, direction.receiver)
+            ]
+            shape = self._shapes.get(direction.regions) or Shape(
+                sender=direction.regions[0], receiver=direction.regions[1]
+            )
             qualities: list[tuple[str | None, LinkQuality]] = [(None, shape), *((each.id, each) for each in conditions)]
-            before = way.cut
-            if way.set(
+            before = direction.cut
+            if direction.set(
                 cut=any(condition.cut for condition in conditions),
                 delay_s=sum(quality.delay_ms for _, quality in qualities) / 1000,
                 jitter_s=sum(quality.jitter_ms for _, quality in qualities) / 1000,
-                lines=tuple(
-                    self._line(origin, way.regions, quality.bandwidth_mbit)
+                limiters=tuple(
+                    self._find_limiter(origin, direction.regions, quality.bandwidth_mbit)
                     for origin, quality in qualities
                     if quality.bandwidth_mbit is not None
                 ),
             ):
-                was_cut[way] = before
+                was_cut[direction] = before
         for listener in self._listeners:
             if listener.there in was_cut or listener.back in was_cut:
                 listener.reshape(
@@ -231,15 +231,15 @@ class EmulatedNetwork:
                     back_was_cut=was_cut.get(listener.back, listener.back.cut),
                 )
 
-    def _line(self, origin: str | None, regions: Regions, bandwidth_mbit: float) -> Line:
+    def _find_limiter(self, origin: str | None, regions: Regions, bandwidth_mbit: float) -> RateLimiter:
         key = (origin, regions)
-        if key not in self._lines:
-            self._lines[key] = Line(bandwidth_mbit, self._poller)
-        return self._lines[key]
+        if key not in self._limiters:
+            self._limiters[key] = RateLimiter(bandwidth_mbit, self._poller)
+        return self._limiters[key]
 
     def _check(self, senders: list[str], receivers: list[str], both_ways: bool) -> None:
         if not any(_concerns(listener, senders, receivers, both_ways) for listener in self._listeners):
-            names = sorted({way.sender for way in self._ways})
+            names = sorted({direction.sender for direction in self._directions})
             raise InputError(
                 f"no route leads from {', '.join(senders)} to {', '.join(receivers)}",
                 remedy=f"routes are between {', '.join(names)}",
@@ -261,5 +261,6 @@ class EmulatedNetwork:
 def _concerns(listener: Listener, senders: list[str], receivers: list[str], both_ways: bool) -> bool:
     """Return whether the names select at least one direction of a listener's connections."""
     return any(
-        matches(senders, receivers, both_ways, way.sender, way.receiver) for way in (listener.there, listener.back)
+        matches(senders, receivers, both_ways, direction.sender, direction.receiver)
+        for direction in (listener.there, listener.back)
     )

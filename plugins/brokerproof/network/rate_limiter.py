@@ -1,4 +1,4 @@
-"""A line of limited bandwidth that connections share in turns."""
+"""A limiter of bandwidth, at which connections take turns."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _AHEAD_S = 0.002
 
 
 class Sender(Protocol):
-    """Waits for its turns on a line."""
+    """Waits for its turns at a rate limiter."""
 
     def take_turn(self, most: int, now: float) -> bool:
         """Send the next segment, of at most `most` bytes; `now` is monotonic. Returns whether more bytes wait."""
 
 
-class Line:
+class RateLimiter:
     """Sends one segment after another at its bandwidth; waiting senders take turns."""
 
     def __init__(self, bandwidth_mbit: float, poller: Poller) -> None:
         self.bytes_per_s = bandwidth_mbit * 1_000_000 / 8
-        # The most bytes that a sender may send in one turn: a packet on a slow line, the bytes of 2 ms on a fast one.
+        # The most bytes that a sender may send in one turn: a packet at a low bandwidth, else the bytes of 2 ms.
         self._turn_bytes = int(min(65_536, max(1_500, self.bytes_per_s * _AHEAD_S)))
         self._poller = poller
         self._free_at = 0.0
@@ -44,7 +44,7 @@ class Line:
             self._waiting.remove(sender)
 
     def send(self, size: int, now: float) -> float:
-        """Occupy the line with `size` bytes. Returns the time at which the last byte leaves (monotonic seconds)."""
+        """Occupy the limiter with `size` bytes. Returns the time at which the last byte leaves (monotonic seconds)."""
         self._free_at = max(self._free_at, now) + size / self.bytes_per_s
         return self._free_at
 

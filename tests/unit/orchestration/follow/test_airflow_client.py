@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 from brokerproof.errors import InputError
-from brokerproof.orchestration.follow.client import AirflowClient, AirflowError
+from brokerproof.orchestration.follow.airflow_client import AirflowClient, AirflowError
 
 from ...simulated_clock import SimulatedClock
 

@@ -11,7 +11,7 @@ import pytest
 from brokerproof.commands.metrics_command import parse_listen
 from brokerproof.errors import InputError
 from brokerproof.experiment.guarantees import Anomaly
-from brokerproof.reports.metrics import render_metrics, serve_metrics
+from brokerproof.reports.last_run_metrics import render_metrics, serve_metrics
 from brokerproof.results.history import History
 from grafana_dashboards import RESULTS
 from prometheus_client.parser import text_string_to_metric_families

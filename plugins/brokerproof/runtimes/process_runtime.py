@@ -32,9 +32,9 @@ from brokerproof.machine.processes import (
     send_signal,
     start_process,
 )
-from brokerproof.network import Link, Plan, start_link
-from brokerproof.runtimes.addresses import assign_addresses, assign_views
+from brokerproof.network import LinkClient, Plan, start_link_process
 from brokerproof.runtimes.log_tail import pick_last_lines
+from brokerproof.runtimes.node_addresses import assign_addresses, assign_views
 from brokerproof.runtimes.protocols import Addresses, NodeSpec, Program
 from brokerproof.runtimes.supervised_runtime import SupervisedRuntime
 
@@ -161,13 +161,13 @@ class ProcessRuntime(SupervisedRuntime):
             else None
         )
 
-    def start_links(self, plan: Plan) -> Link:
+    def start_links(self, plan: Plan) -> LinkClient:
         """Start the link process of the run."""
-        return start_link(self.nodes, plan)
+        return start_link_process(self.nodes, plan)
 
-    def network(self) -> Link:
+    def network(self) -> LinkClient:
         """The link process of the run. Raises RunError if none was started."""
-        return Link(self.nodes)
+        return LinkClient(self.nodes)
 
     def pids(self) -> dict[str, int]:
         """Return {node: pid} of the nodes that run."""

@@ -17,7 +17,7 @@ import pytest
 from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError, NodeError
 from brokerproof.machine.processes import find_marked_processes
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec, Program
 
 
@@ -281,7 +281,7 @@ def test_a_starter_that_is_killed_takes_no_node_with_it(runtime: ProcessRuntime)
 import os, signal, sys, time
 from pathlib import Path
 from brokerproof.runtimes.protocols import NodeSpec
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 runtime = ProcessRuntime(Path({str(runtime.nodes)!r}))
 node = NodeSpec(name="n1", role="broker", region="eu", address="127.0.0.1",
                 command=(sys.executable, "-c", "import time; time.sleep(600)"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from brokerproof.network.line import Line
 from brokerproof.network.meter import Meter
+from brokerproof.network.rate_limiter import RateLimiter
 
 
-class Way:
-    """The cut, delay, jitter, lines and meter of the traffic from one node to another."""
+class RouteDirection:
+    """The cut, delay, jitter, rate limiters and meter of the traffic from one node to another."""
 
     def __init__(self, sender: str, receiver: str, regions: tuple[str, str], meter: Meter) -> None:
         self.sender, self.receiver, self.regions, self.meter = sender, receiver, regions, meter
@@ -18,22 +18,22 @@ class Way:
         self.cut = False
         self.delay_s = 0.0
         self.jitter_s = 0.0
-        # Sorted: the line with the smallest bandwidth is first.
-        self.lines: tuple[Line, ...] = ()
+        # Sorted: the limiter with the smallest bandwidth is first.
+        self.limiters: tuple[RateLimiter, ...] = ()
         # Whether bytes may be written as soon as they are read.
         self.direct = True
 
-    def set(self, *, cut: bool, delay_s: float, jitter_s: float, lines: tuple[Line, ...]) -> bool:
+    def set(self, *, cut: bool, delay_s: float, jitter_s: float, limiters: tuple[RateLimiter, ...]) -> bool:
         """Change the state. Returns whether it differs from before."""
-        lines = tuple(sorted(lines, key=lambda line: line.bytes_per_s))
-        if (cut, delay_s, jitter_s, lines) == (self.cut, self.delay_s, self.jitter_s, self.lines):
+        limiters = tuple(sorted(limiters, key=lambda limiter: limiter.bytes_per_s))
+        if (cut, delay_s, jitter_s, limiters) == (self.cut, self.delay_s, self.jitter_s, self.limiters):
             return False
-        self.cut, self.delay_s, self.jitter_s, self.lines = cut, delay_s, jitter_s, lines
-        self.direct = not (cut or delay_s or lines)
+        self.cut, self.delay_s, self.jitter_s, self.limiters = cut, delay_s, jitter_s, limiters
+        self.direct = not (cut or delay_s or limiters)
         return True
 
     def next_delay_s(self) -> float:
-        """Return the delay of the next chunk in seconds: the way's delay, or a random one if the way has jitter."""
+        """Return the delay of the next chunk in seconds: the ordered one, or a random one if there is jitter."""
         if not self.jitter_s:
             return self.delay_s
         return self.delay_s + random.uniform(-self.jitter_s, self.jitter_s)

@@ -1,4 +1,4 @@
-"""The link process as other processes use it: `start_link` starts it, `Link` sends it requests."""
+"""The link process as other processes use it: `start_link_process` starts it, `LinkClient` sends it requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from brokerproof.experiment.yaml_models import parse
 from brokerproof.machine.files import PRIVATE, write_whole
 from brokerproof.machine.processes import Mark, find_recorded_process, start_process
 from brokerproof.network.control_address import AddressOfControl, PathOfControl
-from brokerproof.network.network import Effect, Metrics, State
+from brokerproof.network.emulated_network import Effect, Metrics, State
 from brokerproof.network.plan import Plan
 from brokerproof.network.routes import Route
 from brokerproof.network.shape import Condition
@@ -32,7 +32,7 @@ _ANSWER_TIMEOUT_S = 10.0
 _START_TIMEOUT_S = 30.0
 
 
-class Link:
+class LinkClient:
     """Sends requests to the link process of a run.
 
     Every method raises InputError if the request is invalid, and NodeError if the process does not answer.
@@ -115,26 +115,26 @@ def _parse_control(content: Any) -> PathOfControl | AddressOfControl:
     return parse(AddressOfControl, content, file=READY_FILE)
 
 
-def has_link(nodes: Path) -> bool:
+def has_link_process(nodes: Path) -> bool:
     """Return whether a link process was started for the nodes in this directory."""
     return (nodes / NAME / READY_FILE).exists()
 
 
-def list_files_of_link(plan: Plan, control: AddressOfControl) -> dict[str, str]:
+def list_link_process_files(plan: Plan, control: AddressOfControl) -> dict[str, str]:
     """Return {name: content} of the files that a link process in a container needs in its directory."""
     return {PLAN_FILE: plan.model_dump_json(), CONTROL_FILE: control.model_dump_json()}
 
 
-def record_link(nodes: Path, pid: int, control: PathOfControl | AddressOfControl) -> Link:
+def record_link_process(nodes: Path, pid: int, control: PathOfControl | AddressOfControl) -> LinkClient:
     """Record the pid and the control socket of a link process that already listens."""
     directory = nodes.absolute() / NAME
     directory.mkdir(parents=True, exist_ok=True)
     content = json.dumps({"pid": pid, "control": control.model_dump()})
     write_whole(directory / READY_FILE, content, permissions=PRIVATE)
-    return Link(nodes)
+    return LinkClient(nodes)
 
 
-def start_link(nodes: Path, plan: Plan) -> Link:
+def start_link_process(nodes: Path, plan: Plan) -> LinkClient:
     """Start the link process of a run, in a session of its own, and wait until all its listeners are bound.
 
     It outlives its starter and is found by its mark. Raises MachineError if an address is taken, NodeError if it runs
@@ -170,7 +170,7 @@ def start_link(nodes: Path, plan: Plan) -> Link:
         if process.returncode == ADDRESS_TAKEN:
             raise MachineError(_log_tail(directory, 1))
         raise NodeError(f"the link process ended while it started; its log ends with\n{_log_tail(directory)}")
-    return Link(nodes)
+    return LinkClient(nodes)
 
 
 def _log_tail(directory: Path, lines: int = 15) -> str:

@@ -28,7 +28,7 @@ from brokerproof.errors import MachineError, NodeError
 from brokerproof.experiment.topology import Topology
 from brokerproof.machine import slots
 from brokerproof.machine.files import stage_file, write_whole
-from brokerproof.network import Link, Plan, has_link
+from brokerproof.network import LinkClient, Plan, has_link_process
 from brokerproof.runtimes import engine
 from brokerproof.runtimes.container_addresses import Subnet, assign_container_addresses
 from brokerproof.runtimes.engine import (
@@ -41,7 +41,7 @@ from brokerproof.runtimes.engine import (
     Container,
     RunInEngine,
     list_running_nodes,
-    translate_errors,
+    translate_engine_errors,
 )
 from brokerproof.runtimes.gateway import start_gateway
 from brokerproof.runtimes.log_tail import pick_last_lines
@@ -72,7 +72,7 @@ class ContainerRuntime(SupervisedRuntime):
 
     def __init__(self, nodes: Path) -> None:
         super().__init__(nodes)
-        self._mine = RunInEngine(self.nodes)
+        self._in_engine = RunInEngine(self.nodes)
 
     @staticmethod
     def assign_addresses(topology: Topology, slot: int) -> Addresses:
@@ -82,13 +82,13 @@ class ContainerRuntime(SupervisedRuntime):
 
     def read_image_file(self, image: str, path: str) -> str:
         """Read the file from a container that is made for this purpose and never started."""
-        self._mine.begin()
+        self._in_engine.begin()
         with self._made(Container(name="read", image=image, command=("true",))) as container:
-            return engine.read_text_file(self._mine.client, container, path)
+            return engine.read_text_file(self._in_engine.client, container, path)
 
     def prepare(self, spec: NodeSpec) -> None:
         """Make the network of its region, its volumes, and its container with its files."""
-        self._mine.begin()
+        self._in_engine.begin()
         directory = self.nodes / spec.name
         directory.mkdir(parents=True, exist_ok=True)
         for file, content in spec.files.items():
@@ -96,13 +96,13 @@ class ContainerRuntime(SupervisedRuntime):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(engine.fill(content, spec.name), encoding="utf-8")
         self._provide_network(spec.region, Subnet.around(spec.address))
-        with translate_errors(f"the container of node {spec.name} cannot be made"):
+        with translate_engine_errors(f"the container of node {spec.name} cannot be made"):
             self._make_node(spec)
 
     def _start(self, spec: NodeSpec) -> None:
         """Start the container. If all its volumes are empty, run the node's `format` program first."""
-        client, name = self._mine.client, self._mine.name(spec.name)
-        with translate_errors(f"node {spec.name} cannot be started"):
+        client, name = self._in_engine.client, self._in_engine.name(spec.name)
+        with translate_engine_errors(f"node {spec.name} cannot be started"):
             state = self._state(spec.name)
             if self._wanted(spec.name).exists() and (how := _tell_interference(state)):
                 # Recorded now, because the engine forgets how the container ended once it is started again.
@@ -115,25 +115,25 @@ class ContainerRuntime(SupervisedRuntime):
             if spec.format is not None and all(engine.is_empty(client, name, folder) for folder in folders):
                 self._run_for(spec, spec.format, "formats its empty volumes")
             # With links, the link process is the only way to other regions.
-            if not has_link(self.nodes):
-                self._mine.join_all_networks(name)
+            if not has_link_process(self.nodes):
+                self._in_engine.join_all_networks(name)
             client.start(name)
 
     def stop(self, name: str, *, grace_s: float) -> None:
         """Send SIGTERM, and SIGKILL after `grace_s` seconds."""
-        with self._lock(name), translate_errors(f"node {name} cannot be stopped"):
+        with self._lock(name), translate_engine_errors(f"node {name} cannot be stopped"):
             self._want_no_more(name)
             self._unpause(name)
             with engine.allow_absence():
-                self._mine.client.stop(self._mine.name(name), timeout=max(1, round(grace_s)))
+                self._in_engine.client.stop(self._in_engine.name(name), timeout=max(1, round(grace_s)))
         self._wait_for_death(name)
 
     def kill(self, name: str) -> None:
         """Send SIGKILL."""
-        with self._lock(name), translate_errors(f"node {name} cannot be killed"):
+        with self._lock(name), translate_engine_errors(f"node {name} cannot be killed"):
             self._want_no_more(name)
             try:
-                self._mine.client.kill(self._mine.name(name))
+                self._in_engine.client.kill(self._in_engine.name(name))
             except APIError as error:
                 state = self._state(name)
                 if not state.get("Running"):
@@ -143,7 +143,7 @@ class ContainerRuntime(SupervisedRuntime):
                 # The engine does not kill a frozen container, so it is thawed and killed at once.
                 self._unpause(name)
                 try:
-                    self._mine.client.kill(self._mine.name(name))
+                    self._in_engine.client.kill(self._in_engine.name(name))
                 except APIError:
                     if self.is_alive(name):
                         raise
@@ -151,12 +151,12 @@ class ContainerRuntime(SupervisedRuntime):
 
     def pause(self, name: str) -> None:
         """Freeze the container's control group."""
-        with translate_errors(f"node {name} cannot be frozen"):
-            self._mine.client.pause(self._mine.name(name))
+        with translate_engine_errors(f"node {name} cannot be frozen"):
+            self._in_engine.client.pause(self._in_engine.name(name))
 
     def resume(self, name: str) -> None:
         """Thaw the container's control group."""
-        with translate_errors(f"node {name} cannot go on"):
+        with translate_engine_errors(f"node {name} cannot go on"):
             self._unpause(name)
 
     def is_paused(self, name: str) -> bool:
@@ -167,9 +167,9 @@ class ContainerRuntime(SupervisedRuntime):
         """Remove the container and its volumes, and make new ones."""
         if self.is_alive(spec.name):
             raise NodeError(f"node {spec.name} still runs; its data is not wiped under it")
-        client = self._mine.client
-        with translate_errors(f"the volumes of node {spec.name} cannot be wiped"):
-            engine.remove_container(client, self._mine.name(spec.name))
+        client = self._in_engine.client
+        with translate_engine_errors(f"the volumes of node {spec.name} cannot be wiped"):
+            engine.remove_container(client, self._in_engine.name(spec.name))
             for folder in spec.data:
                 client.remove_volume(self._volume(spec.name, folder))
             self._make_node(spec)
@@ -177,13 +177,13 @@ class ContainerRuntime(SupervisedRuntime):
     def reset(self, spec: NodeSpec) -> None:
         """Run the node's `reset` program in a container with its volumes."""
         if spec.reset is not None:
-            with translate_errors(f"node {spec.name} cannot be reset"):
+            with translate_engine_errors(f"node {spec.name} cannot be reset"):
                 self._run_for(spec, spec.reset, "makes the cluster accept it after its disks were wiped")
 
     def execute(self, program: Program) -> None:
         """Run the program in a container of its own, which joins every network of the run."""
         problem = f"{program.purpose} failed"
-        with translate_errors(problem):
+        with translate_engine_errors(problem):
             wanted = Container(
                 name="program", image=program.image, command=program.command, files=program.files, folders=("tmp",)
             )
@@ -200,11 +200,11 @@ class ContainerRuntime(SupervisedRuntime):
         state = self._state(spec.name)
         if state.get("Running"):
             return None
-        said = _describe_end(state)
+        description = _describe_end(state)
         if not spec.ports:
-            return said
+            return description
         port = spec.ports[0]
-        return f"{said}, {spec.address}:{port} does not answer" if not _answers(spec.address, port) else None
+        return f"{description}, {spec.address}:{port} does not answer" if not _answers(spec.address, port) else None
 
     def check_nobody_interfered(self) -> None:
         """Raises NodeError if the kernel or a person ended a wanted node's container, even if it was restarted."""
@@ -215,20 +215,20 @@ class ContainerRuntime(SupervisedRuntime):
             if not state.get("Running") and (how := _tell_interference(state)):
                 raise _blame_others(name, how)
 
-    def start_links(self, plan: Plan) -> Link:
+    def start_links(self, plan: Plan) -> LinkClient:
         """Start the link process in a container that joins the network of every region."""
-        with translate_errors("the link between the regions cannot be started"):
-            return start_gateway(self._mine, self.nodes, plan)
+        with translate_engine_errors("the link between the regions cannot be started"):
+            return start_gateway(self._in_engine, self.nodes, plan)
 
-    def network(self) -> Link:
+    def network(self) -> LinkClient:
         """The link process of the run. Raises RunError if none was started."""
-        return Link(self.nodes)
+        return LinkClient(self.nodes)
 
     def log_tail(self, name: str, lines: int = 15) -> str:
         """Return the last lines of the container's log in the engine, with the last errors above them."""
-        with translate_errors(f"the log of node {name} cannot be read"):
+        with translate_engine_errors(f"the log of node {name} cannot be read"):
             try:
-                text: bytes = self._mine.client.logs(self._mine.name(name), tail=_TAIL_LINES_READ)
+                text: bytes = self._in_engine.client.logs(self._in_engine.name(name), tail=_TAIL_LINES_READ)
             except NotFound:
                 return "(no log)"
         return pick_last_lines(text.decode(errors="replace"), lines)
@@ -238,22 +238,22 @@ class ContainerRuntime(SupervisedRuntime):
 
         Returns the names of the nodes that still ran.
         """
-        if not self._mine.has_begun():
+        if not self._in_engine.has_begun():
             # If the run's directory is gone, its containers can only be found by their labels.
             return [] if self.nodes.parent.exists() else self.remove_left(self.nodes.parent)
         self.end_supervision()
-        with translate_errors("what the run left in the engine cannot be removed"):
-            containers = self._mine.list_containers()
+        with translate_engine_errors("what the run left in the engine cannot be removed"):
+            containers = self._in_engine.list_containers()
             engine.ask_for_each(containers, self._end)
-            self._mine.remove_containers()
-            self._mine.remove_networks()
+            self._in_engine.remove_containers()
+            self._in_engine.remove_networks()
         return list_running_nodes(containers)
 
     def forget(self) -> None:
         """Remove the run's volumes."""
-        if self._mine.has_begun():
-            with translate_errors("the run's volumes cannot be removed"):
-                self._mine.remove_volumes()
+        if self._in_engine.has_begun():
+            with translate_engine_errors("the run's volumes cannot be removed"):
+                self._in_engine.remove_volumes()
 
     @staticmethod
     def require(topology: Topology) -> None:
@@ -267,8 +267,8 @@ class ContainerRuntime(SupervisedRuntime):
         """Remove what runs left in the engine. It is found by labels, even if a run's directory is gone."""
         if not engine.is_there():
             return []
-        with translate_errors("what runs left in the engine cannot be removed"):
-            left = [Path(nodes) for nodes in engine.list_runs()]
+        with translate_engine_errors("what runs left in the engine cannot be removed"):
+            left = [Path(nodes) for nodes in engine.list_runs_in_engine()]
             return [
                 name
                 for nodes in left
@@ -278,9 +278,9 @@ class ContainerRuntime(SupervisedRuntime):
 
     def _state(self, name: str) -> Mapping[str, Any]:
         """Return the engine's description of the container's state, empty if there is no container."""
-        with translate_errors(f"the state of node {name} cannot be read"):
+        with translate_engine_errors(f"the state of node {name} cannot be read"):
             try:
-                state: Mapping[str, Any] = self._mine.client.inspect_container(self._mine.name(name))["State"]
+                state: Mapping[str, Any] = self._in_engine.client.inspect_container(self._in_engine.name(name))["State"]
             except NotFound:
                 return {}
         return state
@@ -288,7 +288,7 @@ class ContainerRuntime(SupervisedRuntime):
     def _unpause(self, name: str) -> None:
         if self._state(name).get("Paused"):
             try:
-                self._mine.client.unpause(self._mine.name(name))
+                self._in_engine.client.unpause(self._in_engine.name(name))
             except APIError:
                 # The node may have ended meanwhile.
                 if self._state(name).get("Paused"):
@@ -298,20 +298,20 @@ class ContainerRuntime(SupervisedRuntime):
         wait_until(lambda: not self.is_alive(name), timeout_s=10, what=f"node {name} to be gone", every_s=0.01)
 
     def _volume(self, node: str, folder: str) -> str:
-        return self._mine.name(f"{node}-{re.sub(r'[^A-Za-z0-9]+', '-', folder)}")
+        return self._in_engine.name(f"{node}-{re.sub(r'[^A-Za-z0-9]+', '-', folder)}")
 
     def _provide_network(self, region: str, subnet: Subnet) -> None:
-        name = self._mine.name(region)
-        if any(network["Name"] == name for network in self._mine.list_networks()):
+        name = self._in_engine.name(region)
+        if any(network["Name"] == name for network in self._in_engine.list_networks()):
             return
         pool = {
             "Subnet": str(subnet.whole),
             "IPRange": str(subnet.joining),
             "Gateway": str(subnet.gateway),
         }
-        with translate_errors(f"the network of region {region} cannot be made"):
+        with translate_engine_errors(f"the network of region {region} cannot be made"):
             try:
-                self._mine.create_network(region, pool=pool, labels={REGION: region})
+                self._in_engine.create_network(region, pool=pool, labels={REGION: region})
             except APIError as error:
                 if not any(words in str(error.explanation) for words in _TAKEN):
                     raise
@@ -320,13 +320,13 @@ class ContainerRuntime(SupervisedRuntime):
                         f"the network {subnet.whole} of region {region} overlaps another one of this machine; set "
                         "BROKERPROOF_CONTAINER_SUBNETS to a range that is free"
                     ) from error
-                self._mine.create_network(region, pool=pool, labels={REGION: region})
+                self._in_engine.create_network(region, pool=pool, labels={REGION: region})
         log.info("network %s is %s", name, subnet.whole)
 
     def _remove_who_had(self, subnet: Subnet) -> bool:
         """Remove what a dead run left in the engine if it has these addresses. Returns whether there was such a run."""
         going_on = {str(Path(run).absolute() / "nodes") for run in slots.list_held_runs()}
-        for directory in engine.list_runs():
+        for directory in engine.list_runs_in_engine():
             other = RunInEngine(Path(directory))
             if directory not in (str(self.nodes), *going_on) and any(
                 subnet.whole.overlaps(IPv4Network(pool["Subnet"]))
@@ -342,18 +342,18 @@ class ContainerRuntime(SupervisedRuntime):
         """Raises NodeError if a volume of the node is gone, because a new, empty one would hide the lost data."""
         for volume in (self._volume(spec.name, folder) for folder in spec.data):
             try:
-                self._mine.client.inspect_volume(volume)
+                self._in_engine.client.inspect_volume(volume)
             except NotFound:
                 raise NodeError(f"somebody outside the run removed the volume {volume} of node {spec.name}") from None
 
     def _make_node(self, spec: NodeSpec) -> None:
         for folder in spec.data:
-            self._mine.client.create_volume(self._volume(spec.name, folder), labels=dict(self._mine.labels))
-        self._mine.create(
+            self._in_engine.client.create_volume(self._volume(spec.name, folder), labels=dict(self._in_engine.labels))
+        self._in_engine.create(
             replace(
                 self._describe(spec, spec.command),
                 labels={NODE: spec.name, ROLE: spec.role, REGION: spec.region, **_label_metrics(spec)},
-                network=self._mine.name(spec.region),
+                network=self._in_engine.name(spec.region),
                 address=spec.address,
                 published=spec.published,
                 healthcheck=_check_of(spec.health),
@@ -376,13 +376,13 @@ class ContainerRuntime(SupervisedRuntime):
     @contextmanager
     def _made(self, wanted: Container) -> Iterator[str]:
         """Make a container, yield its id, and remove it at the end of the block."""
-        with translate_errors(f"a container of {wanted.image} cannot be made"):
-            engine.remove_container(self._mine.client, self._mine.name(wanted.name))
-            container = self._mine.create(wanted)
+        with translate_engine_errors(f"a container of {wanted.image} cannot be made"):
+            engine.remove_container(self._in_engine.client, self._in_engine.name(wanted.name))
+            container = self._in_engine.create(wanted)
         try:
             yield container
         finally:
-            engine.remove_container(self._mine.client, container)
+            engine.remove_container(self._in_engine.client, container)
 
     def _run_for(self, spec: NodeSpec, command: Sequence[str], purpose: str) -> None:
         program = replace(self._describe(spec, command), name=f"{spec.name}-program")
@@ -391,10 +391,10 @@ class ContainerRuntime(SupervisedRuntime):
 
     def _run(self, program: Container, *, timeout_s: float) -> str:
         """Run a program that joins every network of the run. Returns why it failed, "" if it did not."""
-        client = self._mine.client
-        networks = [network["Name"] for network in self._mine.list_networks()]
+        client = self._in_engine.client
+        networks = [network["Name"] for network in self._in_engine.list_networks()]
         with self._made(replace(program, network=networks[0])) as container:
-            self._mine.join_all_networks(container)
+            self._in_engine.join_all_networks(container)
             client.start(container)
             try:
                 status = int(client.wait(container, timeout=timeout_s)["StatusCode"])
@@ -409,9 +409,9 @@ class ContainerRuntime(SupervisedRuntime):
         """Kill and remove a container. If it is a node, save its log first."""
         try:
             if container["State"] == "paused":
-                self._mine.client.unpause(container["Id"])
+                self._in_engine.client.unpause(container["Id"])
             if container["State"] in RUNNING:
-                self._mine.client.kill(container["Id"])
+                self._in_engine.client.kill(container["Id"])
         except APIError as error:
             # It may have ended meanwhile. If it has not, its removal below ends it or fails.
             log.info("%s could not be killed: %s", container["Id"], error)
@@ -421,13 +421,13 @@ class ContainerRuntime(SupervisedRuntime):
             except OSError as error:
                 # The disk may be full. The container must be removed even then.
                 log.warning("the log of %s is not kept: %s", node, error)
-        engine.remove_container(self._mine.client, container["Id"])
+        engine.remove_container(self._in_engine.client, container["Id"])
 
     def _keep_log(self, container: str, node: str) -> None:
         path = self.nodes / node / "log" / "node.log"
         path.parent.mkdir(parents=True, exist_ok=True)
         with engine.allow_absence(), stage_file(path) as unfinished, unfinished.open("wb") as file:
-            for block in self._mine.client.logs(container, stream=True, follow=False):
+            for block in self._in_engine.client.logs(container, stream=True, follow=False):
                 file.write(block)
 
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from brokerproof.errors import MachineError, NodeError, RunError
 from brokerproof.machine.processes import Mark, end_processes, find_marked_processes, read_mark
-from brokerproof.network import Link, Plan, Route, start_link
+from brokerproof.network import LinkClient, Plan, Route, start_link_process
 
 from .lab import PORT, Lab, one_way_s
 
@@ -37,13 +37,13 @@ def test_a_starter_that_is_killed_leaves_a_link_that_goes_on_and_is_found_by_its
     code = f"""
 import os, signal
 from pathlib import Path
-from brokerproof.network import Plan, start_link
-start_link(Path({str(lab.nodes)!r}), Plan.model_validate_json(Path({str(plan)!r}).read_text()))
+from brokerproof.network import Plan, start_link_process
+start_link_process(Path({str(lab.nodes)!r}), Plan.model_validate_json(Path({str(plan)!r}).read_text()))
 os.kill(os.getpid(), signal.SIGKILL)
 """
     result = subprocess.run([sys.executable, "-c", code], check=False)
     assert result.returncode == -signal.SIGKILL
-    link = Link(lab.nodes)
+    link = LinkClient(lab.nodes)
     assert link.ping() == link.pid
     one_way_s(*lab.connect())
     found = [process.pid for process in find_marked_processes() if read_mark(process) == Mark(lab.nodes, "link")]
@@ -72,12 +72,12 @@ def test_a_link_that_died_is_reported(lab: Lab) -> None:
 
 def test_a_run_without_a_link_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no link process was started"):
-        Link(tmp_path / "nodes")
+        LinkClient(tmp_path / "nodes")
 
 
 def test_a_directory_too_deep_for_a_unix_socket_will_do(lab: Lab) -> None:
     deep = lab.run / ("d" * 100) / "nodes"
-    link = start_link(deep, lab.plan())
+    link = start_link_process(deep, lab.plan())
     try:
         assert link.ping() == link.pid
         assert not (deep / "link" / "control.sock").exists()
@@ -98,7 +98,7 @@ def test_a_thousand_listeners_are_fine(lab: Lab) -> None:
         )
         for number in range(1, 101)
     ]
-    link = start_link(lab.nodes, Plan(routes=routes))
+    link = start_link_process(lab.nodes, Plan(routes=routes))
     assert link.state().listeners == 1000
     assert len(link.routes()) == 100
     one_way_s(*lab.connect())
