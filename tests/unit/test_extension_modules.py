@@ -43,10 +43,10 @@ def list_refused(imports: Iterable[str], extension: str, own: Iterable[str] = ()
     [
         ("a system", list((ROOT / "tests/systems/testlog_system").glob("*.py")), []),
         ("a system", list((PACKAGE / "systems/pulsar").glob("*.py")), ["systems.pulsar"]),
-        ("a runtime", [PACKAGE / "runtimes/processes.py"], []),
+        ("a runtime", [PACKAGE / "runtimes/process_runtime.py"], []),
         (
             "a runtime",
-            [PACKAGE / "runtimes/containers.py"],
+            [PACKAGE / "runtimes/container_runtime.py"],
             ["runtimes.engine", "runtimes.gateway", "runtimes.container_addresses"],
         ),
         ("a kind of fault", list((PACKAGE / "faults").glob("on_*.py")), []),

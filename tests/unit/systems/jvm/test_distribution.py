@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from brokerproof.errors import MachineError
-from brokerproof.runtimes.processes import ProcessRuntime
+from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.systems.jvm.distribution import Distribution, verify_checksum
 from brokerproof.systems.jvm.software import LocalSoftware, provide_software
 
