@@ -19,7 +19,6 @@ from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 from brokerproof.systems.registry import make_clients
 
-ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 
 

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 from brokerproof import clock, monitor
-from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.machine.processes import read_start
 from brokerproof.run.directory import Run
@@ -30,10 +29,9 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.run.seals import check_seals
+from builders import make_run
 
 from .planted_system import ON_PLANTED, PlantedSystem, plant_system
-
-ROOT = Path(__file__).parents[2]
 
 
 class OddSource:
@@ -57,8 +55,7 @@ def source() -> OddSource:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: OddSource) -> Iterator[Run]:
     plant_system(monkeypatch, PlantedSystem(cluster=SimpleNamespace(samplers=lambda: {"odd": source})))
-    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", ON_PLANTED)
-    run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, sealed=True)
+    run = make_run(tmp_path / "run", "sync_nominal", ON_PLANTED, sealed=True)
     write_record(run, ClustersConfigured(at=clock.now_us(), restarted=()))
     watching = threading.Thread(target=monitor.watch_run, args=(run,))
     watching.start()

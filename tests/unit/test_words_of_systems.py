@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from builders import ROOT
+
 _CORE = (("plugins", "py"), ("spark_jobs", "py"), ("spark_jobs", "sql"), ("dags", "py"), ("expectations", "json"))
 _WORDS = re.compile(r"\w*(?:pulsar|bookkeeper|bookie|ledger|zookeeper|\bzk\b|persistent://)\w*", re.IGNORECASE)
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from brokerproof.checks import load_scenario
 from brokerproof.results.publish_latencies import collect_link_latencies, collect_publish_latencies
 from brokerproof.run.measurement import Measurement
-from planted_runs import make_measurement
-
-ROOT = Path(__file__).parents[3]
+from builders import load_shipped, make_measurement
 
 
 def scenario(name: str):
-    return load_scenario(ROOT / f"dags/scenarios/{name}.yaml", ROOT / "topologies")[0]
+    return load_shipped(name)[0]
 
 
 def measured(**values: float | None) -> list[Measurement]:

@@ -9,9 +9,7 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 from brokerproof import clock, monitor
-from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
-from brokerproof.run.directory import Run
 from brokerproof.run.live_status import read_live_status
 from brokerproof.run.records import (
     ClustersConfigured,
@@ -25,10 +23,10 @@ from brokerproof.runtimes.processes import ProcessRuntime
 from brokerproof.runtimes.restart_samples import RestartSampler
 from brokerproof.runtimes.restarts import RestartEvent, RestartStep
 from brokerproof.runtimes.supervision import Supervision
+from builders import make_run
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
-ROOT = Path(__file__).parents[3]
 EVENTS = [
     RestartEvent(node="bookie-eu-1", step=RestartStep.ENDED, at=1_000_000, times=1),
     RestartEvent(node="bookie-eu-1", step=RestartStep.RESTARTED, at=11_000_000, times=1),
@@ -62,8 +60,7 @@ def test_the_monitor_records_the_events_of_a_run_that_has_service_managers(
 ) -> None:
     plant_system(monkeypatch, PlantedSystem(cluster=SimpleNamespace(samplers=dict)))
     settings = {**ON_PLANTED, "overrides.restart": {"bookie": {"after_s": 10}} if managed else {}}
-    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", settings)
-    run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, sealed=True)
+    run = make_run(tmp_path / "run", "sync_nominal", settings, sealed=True)
     nodes = tmp_path / "run" / "nodes"
     nodes.mkdir()
     for event in EVENTS:
