@@ -20,7 +20,6 @@ from brokerproof.systems.pulsar.provisioning import PulsarProvisioning
 from brokerproof.systems.pulsar.software import find_distribution
 from brokerproof.systems.registry import make_clients
 
-ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 
 

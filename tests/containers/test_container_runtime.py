@@ -25,8 +25,8 @@ from brokerproof.runtimes.container_addresses import Subnet
 from brokerproof.runtimes.container_runtime import ContainerRuntime
 from brokerproof.runtimes.protocols import NodeSpec, Program
 from brokerproof.settings import from_environment
+from builders import TOPOLOGIES
 
-TOPOLOGIES = Path(__file__).resolve().parents[2] / "topologies"
 # Beyond those of any slot of this machine.
 ADDRESSES = {"eu": "10.223.0.11", "us": "10.223.16.11"}
 # The first process of a container gets no signal that it does not ask for.

@@ -13,12 +13,10 @@ from pathlib import Path
 
 import docker
 import pytest
-from brokerproof.checks import load_scenario
 from brokerproof.errors import MachineError
-from brokerproof.run.directory import Run
 from brokerproof.systems.pulsar.system import Pulsar
+from builders import make_run
 
-PROJECT = Path(__file__).resolve().parents[2]
 USER, PASSWORD = "somebody", "known to both"
 
 
@@ -64,9 +62,7 @@ def airflow_home() -> Iterator[None]:
 def fetch_images(directory: Path, runtime: str) -> None:
     from brokerproof.orchestration.dag_building.images import fetch_images
 
-    file = PROJECT / "dags" / "scenarios" / "sync_nominal.yaml"
-    scenario, topology = load_scenario(file, PROJECT / "topologies", {"runtime": runtime})
-    fetch_images(Run.create(str(directory), run_id="r", scenario=scenario, topology=topology))
+    fetch_images(make_run(directory, "sync_nominal", {"runtime": runtime}))
 
 
 def connect(environment: pytest.MonkeyPatch, registry: str, password: str) -> None:

@@ -15,12 +15,12 @@ from brokerproof.errors import MachineError, NodeError
 from brokerproof.network import AddressOfControl, Condition, LinkClient, Plan, Route, Shape, record_link_process
 from brokerproof.runtimes.container_runtime import ContainerRuntime
 from brokerproof.runtimes.protocols import NodeSpec
+from builders import TOPOLOGIES
 from link_image import make_link_image
 
 # Beyond those of any slot of this machine; the view is where n-eu sees n-us.
 EU, US, VIEW = "10.223.0.11", "10.223.16.11", "10.223.1.0"
 PORT = 7000
-TOPOLOGIES = Path(__file__).resolve().parents[2] / "topologies"
 # Whoever connects is told so.
 GREETS = f"while true; do echo here | nc -l -p {PORT}; done"
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from brokerproof.machine.processes import find_marked_processes
-from installation import PROJECT, Installation
+from builders import SCENARIOS, TOPOLOGIES
+from installation import Installation
 
 # Short, but long enough for metadata sessions, which are shorter too, and the clients' back-off.
 SHORT = (
@@ -23,10 +24,10 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def on_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """A shipped scenario alone."""
-    shipped = PROJECT / "dags" / "scenarios" / "sync_datacenter_loss.yaml"
+    shipped = SCENARIOS / "sync_datacenter_loss.yaml"
     made = Installation.lay_out(
         tmp_path_factory.mktemp("real"),
-        topologies=[PROJECT / "topologies"],
+        topologies=[TOPOLOGIES],
         scenarios=[shipped],
     )
     yield made

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from installation import PROJECT
+from builders import ROOT
 from tutorial import TypedCommand, WrittenFile, read_tutorial
 
 pytestmark = pytest.mark.e2e
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.mark.timeout(1500)
 def test_every_file_is_written_and_every_command_prints_what_the_page_shows(tmp_path: Path) -> None:
-    (tmp_path / ".venv").symlink_to(PROJECT / ".venv")
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
     environment = {
         **os.environ,
         "BROKERPROOF_VAR": str(tmp_path / "var"),
@@ -29,7 +29,7 @@ def test_every_file_is_written_and_every_command_prints_what_the_page_shows(tmp_
         return subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     try:
-        for step in read_tutorial(PROJECT / "docs" / "first-scenario.md"):
+        for step in read_tutorial(ROOT / "docs" / "first-scenario.md"):
             if isinstance(step, WrittenFile):
                 (tmp_path / step.path).write_text(step.content, encoding="utf-8")
                 continue

@@ -15,7 +15,6 @@ from typing import Any
 import psutil
 import pytest
 from brokerproof import lifecycle
-from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.errors import MachineError, RunError
 from brokerproof.machine import slots
@@ -31,8 +30,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import TableSeal, read_record
 from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.runtimes.protocols import NodeSpec
-
-ROOT = Path(__file__).parents[2]
+from builders import ROOT, load_shipped
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +44,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def begin(tmp_path: Path) -> Callable[..., Run]:
     def begin(name: str, **options: Any) -> Run:
-        scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies")
+        scenario, topology = load_shipped("sync_nominal")
         return lifecycle.reserve(scenario, topology, directory=str(tmp_path / name), run_id=name, **options)
 
     return begin

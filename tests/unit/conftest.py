@@ -74,7 +74,8 @@ def spark() -> Iterator[SparkSession]:
     """One session for all tests."""
     from local_spark import start_local_spark
 
-    os.environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / name) for name in ("plugins", "spark_jobs"))
+    places = ("plugins", "spark_jobs", "tests/installations")
+    os.environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / name) for name in places)
     session = start_local_spark(["-Xms1g", "-Xmn512m", "-XX:MetaspaceSize=256m"])
     yield session
     session.stop()

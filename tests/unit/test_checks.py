@@ -17,8 +17,7 @@ from brokerproof.runtimes.registry import RUNTIMES
 from brokerproof.systems.protocols import RoleTraits
 from brokerproof.systems.pulsar.system import Pulsar
 from brokerproof.systems.registry import list_systems, load_system
-
-TOPOLOGIES = Path(__file__).parents[2] / "topologies"
+from builders import TOPOLOGIES
 
 
 class Bare:
@@ -56,7 +55,7 @@ class Cannot:
     """A runtime without any ability."""
 
 
-def load(tmp_path: Path, settings: dict[str, Any], **content: Any) -> None:
+def load(tmp_path: Path, settings: dict[str, Any], **content: Any) -> Any:
     file = tmp_path / "experiment.yaml"
     good = {
         "title": "t",
@@ -67,11 +66,12 @@ def load(tmp_path: Path, settings: dict[str, Any], **content: Any) -> None:
         "faults": [{"name": "gone", "kind": "kill", "targets": {"region": "eu"}}],
     }
     file.write_text(yaml.safe_dump({**good, **content}))
-    load_scenario(file, TOPOLOGIES, settings)
+    return load_scenario(file, TOPOLOGIES, settings)
 
 
 def test_what_every_system_can_do_is_accepted(tmp_path: Path) -> None:
-    load(tmp_path, {})
+    _, topology = load(tmp_path, {})
+    assert topology.system == "plain"
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
+from builders import ROOT
 
-ROOT = Path(__file__).parents[2]
 TESTS = {
     node.name
     for file in (ROOT / "tests").rglob("test_*.py")

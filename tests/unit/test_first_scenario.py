@@ -8,9 +8,9 @@ from brokerproof.checks import load_scenario
 from brokerproof.cli import build_parser
 from brokerproof.run_warnings import list_warnings
 from brokerproof.suites.suite_file import read_suite
+from builders import ROOT
 from tutorial import TypedCommand, WrittenFile, read_tutorial
 
-ROOT = Path(__file__).resolve().parents[2]
 STEPS = list(read_tutorial(ROOT / "docs" / "first-scenario.md"))
 
 

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 from brokerproof import clock, monitor
-from brokerproof.checks import load_scenario
 from brokerproof.clock import wait_until
 from brokerproof.machine.processes import read_start
 from brokerproof.monitor import RestartSampler
@@ -35,10 +34,9 @@ from brokerproof.run.seals import check_seals
 from brokerproof.runtimes.process_runtime import ProcessRuntime
 from brokerproof.runtimes.restarts import RestartEvent, RestartStep
 from brokerproof.runtimes.supervision import Supervision
+from builders import make_run
 
 from .planted_system import ON_PLANTED, PlantedSystem, plant_system
-
-ROOT = Path(__file__).parents[2]
 
 
 class OddSource:
@@ -62,8 +60,7 @@ def source() -> OddSource:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: OddSource) -> Iterator[Run]:
     plant_system(monkeypatch, PlantedSystem(cluster=SimpleNamespace(samplers=lambda: {"odd": source})))
-    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", ON_PLANTED)
-    run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, sealed=True)
+    run = make_run(tmp_path / "run", "sync_nominal", ON_PLANTED, sealed=True)
     write_record(run, ClustersConfigured(at=clock.now_us(), restarted=()))
     watching = threading.Thread(target=monitor.sample_run, args=(run,))
     watching.start()
@@ -169,8 +166,7 @@ def test_the_monitor_records_the_events_of_a_run_that_has_service_managers(
 ) -> None:
     plant_system(monkeypatch, PlantedSystem(cluster=SimpleNamespace(samplers=dict)))
     settings = {**ON_PLANTED, "overrides.restart": {"bookie": {"after_s": 10}} if managed else {}}
-    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", settings)
-    run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, sealed=True)
+    run = make_run(tmp_path / "run", "sync_nominal", settings, sealed=True)
     nodes = tmp_path / "run" / "nodes"
     nodes.mkdir()
     for event in EVENTS:

@@ -15,8 +15,8 @@ from brokerproof.experiment.scenario import Scenario
 from brokerproof.machine import slots
 from brokerproof.machine.processes import MARK, SERVICE_MARK
 from brokerproof.settings import Settings, from_environment, variable
+from builders import ROOT, SCENARIOS, TOPOLOGIES
 
-ROOT = Path(__file__).parents[2]
 NO_DAYS = "`{}` is no number of days (write a whole number from 1 on, like `30`, or leave it unset to keep everything)"
 
 
@@ -65,8 +65,8 @@ def test_whoever_asks_for_slots_gets_that_sentence_too(monkeypatch: pytest.Monke
 def test_without_variables_everything_is_where_the_readme_says() -> None:
     settings = from_environment({})
     assert (settings.home, settings.var) == (ROOT, ROOT / "var")
-    assert settings.scenarios.paths == (ROOT / "dags" / "scenarios",)
-    assert settings.topologies.paths == (ROOT / "topologies",)
+    assert settings.scenarios.paths == (SCENARIOS,)
+    assert settings.topologies.paths == (TOPOLOGIES,)
     assert settings.expectations.paths == (ROOT / "expectations",)
     assert (settings.max_clusters, settings.database_url, settings.systems) == (None, None, {})
 
@@ -141,7 +141,7 @@ def test_another_process_has_the_same_settings_wherever_it_starts(
         "VAR": "here/var",
         "SCENARIOS": "here/my scenarios:",
         # As empty as the default, which another process must not take for a path of its own.
-        "TOPOLOGIES": str(ROOT / "topologies"),
+        "TOPOLOGIES": str(TOPOLOGIES),
         "EXPECTATIONS": ":here/expectations",
         "CACHE": "here/cache",
         "LEASES": "leases",
@@ -158,7 +158,7 @@ def test_another_process_has_the_same_settings_wherever_it_starts(
         Path("here/cache").absolute(),
         Path("leases").absolute(),
     )
-    assert settings.scenarios.paths == (Path("here/my scenarios").absolute(), ROOT / "dags" / "scenarios")
+    assert settings.scenarios.paths == (Path("here/my scenarios").absolute(), SCENARIOS)
     code = "from brokerproof.settings import from_environment; print(repr(from_environment().to_environment()))"
     environment = {**os.environ, **settings.to_environment()}
     said = subprocess.run(

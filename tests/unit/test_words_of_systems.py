@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 _CORE = (("plugins", "py"), ("spark_jobs", "py"), ("spark_jobs", "sql"), ("dags", "py"), ("expectations", "json"))
 # Brokerproof itself and `argparse.Namespace` are other words.
 _WORDS = re.compile(

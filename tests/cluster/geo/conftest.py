@@ -15,8 +15,9 @@ from brokerproof.run.directory import Run
 from brokerproof.run.records import PhaseTimes, StepProblem, read_record, write_record
 from brokerproof.settings import from_environment
 from brokerproof.spark.submission import submit_locally
+from builders import ROOT
 
-from ..conftest import HERE, ROOT, ConfiguredRun
+from ..conftest import HERE, ConfiguredRun
 
 EU, US = "cluster-eu", "cluster-us"
 # Of Debian's package faketime.

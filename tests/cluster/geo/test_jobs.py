@@ -19,7 +19,7 @@ from .conftest import FAKETIME
 def test_a_run_without_faults_passes(judged: Run) -> None:
     result = compose_outcome(judged).model_dump(mode="json")
     assert result["verdict"] == "passed", result["why"]
-    assert all(count == 0 for count in result["counts"]["illegal"].values())
+    assert sum(result["counts"]["illegal"].values()) == 0
 
 
 def test_steps_of_two_clients_wall_clocks_are_named_and_change_no_verdict(judged: Run) -> None:
@@ -72,13 +72,13 @@ def test_acks_of_deliveries_are_confirmed_by_the_cluster(judged: Run) -> None:
     rows = [row for row in pq.read_table(judged.table("deliveries")).to_pylist() if row["producer"]]
     confirmed = [row for row in rows if row["acknowledged_at"] is not None]
     assert len(confirmed) > 0.5 * len(rows)
-    assert all(row["acknowledged_at"] >= row["received_at"] for row in confirmed)
+    assert [row for row in confirmed if row["acknowledged_at"] < row["received_at"]] == []
 
 
 def test_the_load_kept_its_schedule(judged: Run) -> None:
-    held = [row for row in read_judgement(judged).measurements if row.metric == "rate_held"]
+    held = [row.value or 0 for row in read_judgement(judged).measurements if row.metric == "rate_held"]
     assert len(held) == 3
-    assert all(row.value is not None and row.value > 0.9 for row in held)
+    assert min(held) > 0.9
 
 
 def test_the_whole_run_was_sampled_at_least_once_a_second(judged: Run) -> None:

@@ -22,9 +22,10 @@ from brokerproof.systems.pulsar.answers import SETTINGS
 from brokerproof.systems.pulsar.observation import PulsarObservation
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.registry import make_clients
+from builders import ROOT
 
 from .. import conftest
-from ..conftest import ROOT, ConfiguredRun
+from ..conftest import ConfiguredRun
 from .conftest import EU, US, submit
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 from brokerproof import lifecycle
 from brokerproof.checks import load_scenario
+from builders import ROOT
 
-from ..conftest import ROOT, ConfiguredRun
+from ..conftest import ConfiguredRun
 
 # Of the link between the regions, in each direction.
 DELAY_MS = 20

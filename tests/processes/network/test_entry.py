@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import brokerproof.network
+from builders import ROOT
 
-ROOT = Path(__file__).parents[3]
 INSIDE = (ROOT / "plugins/brokerproof/network", ROOT / "tests/processes/network")
 
 

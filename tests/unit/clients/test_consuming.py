@@ -11,18 +11,16 @@ from typing import Any
 
 import pytest
 from brokerproof import clock
-from brokerproof.checks import load_scenario
 from brokerproof.clients import consuming
 from brokerproof.clients.consuming import MovingConsumer, consume, plan_consumers
 from brokerproof.clients.record import RecordReader
 from brokerproof.clock import wait_until
-from brokerproof.run.directory import Run
 from brokerproof.run.records import ConsumerEnd, ConsumersStop, EarlyEnd, FaultEffective, read_record, write_record
 from brokerproof.systems.clients import Position, Received
+from builders import make_run
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
-ROOT = Path(__file__).parents[3]
 EU, US = "cluster-eu", "cluster-us"
 
 
@@ -55,12 +53,9 @@ class Clients:
 @pytest.fixture
 def consumer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MovingConsumer:
     plant_system(monkeypatch, PlantedSystem(clients=Clients))
-    scenario, topology = load_scenario(
-        ROOT / "dags/scenarios/geo_replicated_subscription.yaml",
-        ROOT / "topologies",
-        {"workload.subscriptions.0.moves.after_s": 0.3, **ON_PLANTED},
+    run = make_run(
+        tmp_path / "run", "geo_replicated_subscription", {"workload.subscriptions.0.moves.after_s": 0.3, **ON_PLANTED}
     )
-    run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
     return MovingConsumer(run, plan_consumers(run)[0])
 
 

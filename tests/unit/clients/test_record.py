@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from brokerproof import clock
-from brokerproof.checks import load_scenario
 from brokerproof.clients.consuming import consume, plan_consumers
 from brokerproof.clients.producing import ScheduledProducer, plan_producers
 from brokerproof.clients.record import RecordReader, RecordWriter, list_epochs
@@ -30,10 +29,10 @@ from brokerproof.run.tables import AttemptOutcome, make_batch
 from brokerproof.systems.clients import Position, Received, Settled
 from brokerproof_judging.client_counts import find_count_problems
 from brokerproof_judging.messages.publish_record import PartSummary
+from builders import make_run
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
-ROOT = Path(__file__).parents[3]
 CONSTANT = dict.fromkeys(("run_id", "cluster", "topic", "producer", "key", "outcome", "error"), "x") | dict.fromkeys(
     ("partition", "epoch", "payload_hash", "scheduled_at", "sent_at", "settled_at", "segment", "offset"), 0
 )
@@ -71,12 +70,12 @@ class Clients:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     plant_system(monkeypatch, PlantedSystem(clients=lambda _: Clients(), cluster=Clients()))
-    scenario, topology = load_scenario(
-        ROOT / "dags/scenarios/sync_nominal.yaml",
-        ROOT / "topologies",
+    return make_run(
+        tmp_path / "run",
+        "sync_nominal",
         {"settle_s": 0.2, "workload.rate": 200, "workload.producers": 1, **ON_PLANTED},
+        sealed=True,
     )
-    return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, sealed=True)
 
 
 def write_segments(run: Run, count: int) -> RecordReader:

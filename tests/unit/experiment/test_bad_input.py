@@ -12,11 +12,9 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.yaml_models import FrozenModel, parse
 from brokerproof.systems.pulsar.policies import parse_policies
 from brokerproof.systems.pulsar.system import PULSAR
+from builders import SCENARIOS, TOPOLOGIES, load_shipped
 
 from ..measured_scenarios import list_measured_scenarios
-
-ROOT = Path(__file__).parents[3]
-TOPOLOGIES = ROOT / "topologies"
 
 
 def good() -> dict[str, Any]:
@@ -250,7 +248,9 @@ def test_a_mistake_is_named(tmp_path: Path, settings: dict[str, Any], field: str
     ids=str,
 )
 def test_what_is_legal_of_messages_that_there_can_be_is_accepted(tmp_path: Path, settings: dict[str, Any]) -> None:
-    load(tmp_path, good(), settings)
+    scenario, _ = load(tmp_path, good(), settings)
+    assert set(scenario.loosen) == set(settings.get("loosen", ()))
+    assert set(scenario.tighten) == set(settings.get("tighten", ()))
 
 
 def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_an_override_of_one_alias_spares_the_others(tmp_path: Path) -> None:
         load_topology("geo_replication", TOPOLOGIES, {f"{namespaces[0]}.ack_quorum": 1})
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "dags" / "scenarios").glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(SCENARIOS.glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_scenario_of_the_project_is_good(file: Path) -> None:
     scenario, _ = load_scenario(file, TOPOLOGIES)
     assert scenario.name == file.stem
@@ -302,7 +302,7 @@ def test_every_topology_of_the_project_is_good(file: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name in list_measured_scenarios() if name.startswith("control_")])
 def test_a_control_whose_figures_are_shown_does_not_pass_and_says_what_has_to_be_wrong(name: str) -> None:
-    scenario, _ = load_scenario(ROOT / "dags" / "scenarios" / f"{name}.yaml", TOPOLOGIES)
+    scenario, _ = load_shipped(name)
     assert scenario.expect.verdict != "passed"
     assert scenario.expect.at_least or scenario.expect.failed_suites
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from brokerproof.checks import load_scenario, load_topology
 from brokerproof.results.comparability import compute_digest
+from builders import TOPOLOGIES
 
-ROOT = Path(__file__).parents[3]
 # The first 16 digits of each.
 TOPOLOGY_DIGESTS = {
     "active_active": "dcad92892ca6da00",
@@ -69,14 +69,14 @@ def test_a_scenario_that_asks_for_something_else_has_another_digest(tmp_path: Pa
 
 
 def _digest_topology(name: str) -> str:
-    topology = load_topology(name, ROOT / "topologies")
+    topology = load_topology(name, TOPOLOGIES)
     return compute_digest({"scenario": {}, "topology": topology.model_dump(mode="json")})[:16]
 
 
 def _digest_scenario(directory: Path, text: str) -> str:
     path = directory / "geo_datacenter_destroyed.yaml"
     path.write_text(text)
-    scenario, topology = load_scenario(path, ROOT / "topologies")
+    scenario, topology = load_scenario(path, TOPOLOGIES)
     return compute_digest({"scenario": scenario.model_dump(mode="json"), "topology": topology.model_dump(mode="json")})[
         :16
     ]

@@ -13,8 +13,7 @@ from brokerproof.directories import make_directories
 from brokerproof.errors import InputError
 from brokerproof.experiment.layered_file import merge_mappings, read_layered_file
 from brokerproof.experiment.topology import Topology
-
-ROOT = Path(__file__).parents[3]
+from builders import ROOT, TOPOLOGIES
 
 
 @pytest.fixture
@@ -210,7 +209,7 @@ def test_settings_that_are_not_there_are_refused_with_the_nearest_name(directory
     ],
 )
 def test_a_topology_of_the_project_says_only_how_it_differs(extending: str, extended: str) -> None:
-    directory = ROOT / "topologies"
+    directory = TOPOLOGIES
     layered = read_layered_file(directory / f"{extending}.yaml", make_directories(directory))
     assert [layer.path.stem for layer in layered.layers] == [extending, extended]
     assert list(load_topology(extending, directory).nodes) == list(load_topology(extended, directory).nodes)

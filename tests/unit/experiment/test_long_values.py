@@ -11,8 +11,8 @@ from brokerproof.checks import load_scenario, load_topology
 from brokerproof.cli import main
 from brokerproof.errors import InputError
 from brokerproof.settings import from_environment
+from builders import TOPOLOGIES
 
-ROOT = Path(__file__).parents[3]
 LONG = "v" * 5000
 WORDS = "so many words " * 357
 
@@ -62,7 +62,7 @@ def test_a_value_of_5000_characters_is_not_repeated_whole(tmp_path: Path, settin
     content = {"title": "t", "description": "d", "topology": "sync_active_passive", "faults": faults}
     file.write_text(yaml.safe_dump({**content, "workload": {"namespace": "mytenant/eu"}}), encoding="utf-8")
     with pytest.raises(InputError) as caught:
-        load_scenario(file, ROOT / "topologies", settings)
+        load_scenario(file, TOPOLOGIES, settings)
     assert len(str(caught.value)) < 900, str(caught.value)[:1000]
     assert "…" in str(caught.value)
 
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_read_is_one_short_sentence(tmp_path: Path, text: 
     file = tmp_path / "experiment.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as caught:
-        load_scenario(file, ROOT / "topologies")
+        load_scenario(file, TOPOLOGIES)
     assert len(str(caught.value)) < 500
     assert str(file) in str(caught.value)
 
@@ -82,19 +82,19 @@ def test_a_file_that_is_nested_too_deep_is_refused_and_ends_no_process(tmp_path:
     # libyaml's own loader overflows the stack of the process with as many.
     file.write_text("- " * 100_000, encoding="utf-8")
     with pytest.raises(InputError, match="nested too deep"):
-        load_scenario(file, ROOT / "topologies")
+        load_scenario(file, TOPOLOGIES)
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "experiment.yaml"
     file.write_bytes(b"title: \xff")
     with pytest.raises(InputError, match="cannot be read"):
-        load_scenario(file, ROOT / "topologies")
+        load_scenario(file, TOPOLOGIES)
 
 
 def test_a_long_name_of_a_topology_is_refused() -> None:
     with pytest.raises(InputError, match="no topology is called"):
-        load_topology(LONG, ROOT / "topologies")
+        load_topology(LONG, TOPOLOGIES)
 
 
 @pytest.mark.parametrize(

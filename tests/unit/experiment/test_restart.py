@@ -13,8 +13,8 @@ from brokerproof.errors import InputError
 from brokerproof.experiment.topology import Topology
 from brokerproof.experiment.yaml_models import parse
 from brokerproof.results.comparability import compute_digest
+from builders import TOPOLOGIES
 
-TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 BOOKIES = ["bookie-eu-1", "bookie-eu-2", "bookie-us-1", "bookie-us-2"]
 NODES = "clusters.mycluster.nodes"
 

@@ -17,8 +17,8 @@ from brokerproof.runtimes.node_addresses import assign_addresses
 from brokerproof.systems.destinations import list_clusters_reached
 from brokerproof.systems.pulsar.roles import Role
 from brokerproof.systems.pulsar.system import PULSAR
+from builders import TOPOLOGIES
 
-ROOT = Path(__file__).parents[3]
 EU, US = "cluster-eu", "cluster-us"
 DESTROY = {"name": "gone", "kind": "destroy", "targets": {"cluster": EU}}
 KILL = {"name": "dead", "kind": "kill", "targets": {"cluster": US}}
@@ -37,14 +37,14 @@ def load(tmp_path: Path, settings: dict[str, Any] | None = None) -> tuple[Scenar
     }
     file = tmp_path / "experiment.yaml"
     file.write_text(yaml.safe_dump(content))
-    return load_scenario(file, ROOT / "topologies", settings)
+    return load_scenario(file, TOPOLOGIES, settings)
 
 
 def test_clusters_share_a_metadata_store_that_is_none_of_theirs() -> None:
-    topology = load_topology("geo_replication", ROOT / "topologies")
+    topology = load_topology("geo_replication", TOPOLOGIES)
     assert list(topology.shared_metadata) == ["metadata-1"]
     assert topology.regions == ["witness", "eu", "us"]
-    assert all(not cluster.names(role=Role.METADATA) for cluster in topology.clusters.values())
+    assert [cluster.names(role=Role.METADATA) for cluster in topology.clusters.values()] == [[], []]
     assert topology.cluster_of("broker-us-1") == US
     with pytest.raises(KeyError):
         topology.cluster_of("metadata-1")
@@ -65,7 +65,7 @@ def test_without_produce_on_the_first_cluster_is_home_and_the_other_is_reached(t
 
 
 def test_a_fault_can_be_done_to_a_whole_cluster_and_spares_the_shared_store() -> None:
-    topology = load_topology("geo_replication", ROOT / "topologies")
+    topology = load_topology("geo_replication", TOPOLOGIES)
     names = resolve_targets(Targets(cluster=EU), topology, None)  # type: ignore[arg-type]
     assert names == ["bookie-eu-1", "bookie-eu-2", "broker-eu-1", "broker-eu-2"]
 

@@ -5,39 +5,30 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from brokerproof.checks import load_scenario
 from brokerproof.clock import now_us
-from brokerproof.directories import Directories
 from brokerproof.experiment.guarantees import Anomaly, Suite
-from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Check, Judgement, SuiteJudgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import EarlyEnd, FaultsUndone, StepProblem, write_record
 from brokerproof.run.seals import seal_tables
 from brokerproof.run.tables import FaultState
+from builders import SYSTEMS, make_check, make_counts, make_judgement, make_measurement, make_run, make_suite
 from chain import ChainEnd, StepEnd
 from oracle import describe, explain
 
-SYSTEMS = Path(__file__).resolve().parents[2] / "systems"
-NOTHING = Counts(
-    publishes=0, messages=0, acked=0, failed=0, unknown=0, recovered=0, stored=0, deliveries=0, legal={}, illegal={}
-)
+NOTHING = make_counts()
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run of three servers in which nothing happened yet."""
     monkeypatch.setenv("BROKERPROOF_SYSTEMS", "testlog=testlog_system.system:TESTLOG")
-    scenario, topology = load_scenario(SYSTEMS / "scenarios/leader_loss.yaml", Directories((SYSTEMS / "topologies",)))
-    return Run.create(
-        str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={}, sealed=True
-    )
+    file = SYSTEMS / "scenarios/leader_loss.yaml"
+    return make_run(tmp_path / "run", file, topologies=SYSTEMS / "topologies", sealed=True)
 
 
 def do_fault(run: Run, name: str, kind: str, *targets: str, states: tuple[FaultState, ...]) -> None:
@@ -60,23 +51,13 @@ def end_with(
     counts: Counts = NOTHING,
 ) -> ChainEnd:
     """A run that ended with a judgement, with one expectation in one suite or without."""
-    suites: dict[Suite, Any] = {}
-    if check:
-        found = Check(
-            name=check, description="", verdict=check_verdict, rows=1, unexpected=1, undecided=0, legal=0, samples=()
-        )
-        suites[Suite.COMPLETENESS] = SuiteJudgement(
-            verdict=check_verdict, why="", evaluated=1, written=1, expectations=(found,)
-        )
-    judgement = Judgement(
-        verdict=verdict,
-        why="",
+    found = make_suite(check_verdict, make_check(check, check_verdict, rows=1, unexpected=1))
+    judgement = make_judgement(
+        verdict,
         problems=problems,
-        suites=suites,
+        suites={Suite.COMPLETENESS: found} if check else {},
         counts=counts,
-        recovery={},
-        measurements=tuple(measured),
-        seconds={},
+        measurements=measured,
     )
     return ChainEnd(run=run, steps=steps or {}, judgement=judgement)
 
@@ -143,20 +124,6 @@ def test_a_table_that_a_failed_step_did_not_leave_is_a_violation_only_where_nobo
     assert missing in describe(end_with(run, Verdict.UNKNOWN, missing)).violations
 
 
-def measure(metric: str, subject: str, value: float) -> Measurement:
-    return Measurement(
-        run_id="r",
-        suite=METRICS[metric].suite,
-        metric=metric,
-        subject=subject,
-        value=value,
-        unit=METRICS[metric].unit,
-        minimum=None,
-        maximum=None,
-        evidence="",
-    )
-
-
 @pytest.mark.parametrize(
     ("metric", "subject", "broken", "held"),
     # `leader_loss` bounds the one; an owner is in the region that a scenario names, or is not.
@@ -165,10 +132,10 @@ def measure(metric: str, subject: str, value: float) -> Measurement:
 def test_a_bound_is_broken_by_a_value_beyond_it_and_by_no_other(
     run: Run, metric: str, subject: str, broken: float, held: float
 ) -> None:
-    value = measure(metric, subject, broken)
+    value = make_measurement("r", metric, broken, subject=subject)
     found = explain(end_with(run, Verdict.FAILED, check=metric, measured=[value]))
     assert (found.classes, found.violations) == ([f"a bound of the scenario does not hold: {metric}"], [])
-    value = measure(metric, subject, held)
+    value = make_measurement("r", metric, held, subject=subject)
     assert explain(end_with(run, Verdict.FAILED, check=metric, measured=[value])).violations
 
 

@@ -11,7 +11,6 @@ import load
 import pytest
 import read_back
 from brokerproof import clock
-from brokerproof.checks import load_scenario
 from brokerproof.clients.consuming import complete_deliveries, consume, plan_consumers
 from brokerproof.clients.producing import ScheduledProducer, complete_publishes, plan_producers
 from brokerproof.clients.record import RecordReader
@@ -29,10 +28,9 @@ from brokerproof.run.records import (
 from brokerproof.run.tables import AttemptOutcome
 from brokerproof.systems.clients import Position, Received, Settled
 from brokerproof.systems.protocols import TopicLog
+from builders import make_run
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
-
-ROOT = Path(__file__).parents[3]
 
 
 class BrokenError(Exception):
@@ -95,12 +93,7 @@ SILENT = SimpleNamespace(find_acknowledged=lambda *_: {})
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     plant_system(monkeypatch, PlantedSystem())
-    scenario, topology = load_scenario(
-        ROOT / "dags/scenarios/sync_nominal.yaml",
-        ROOT / "topologies",
-        {"settle_s": 1, "workload.rate": 200, **ON_PLANTED},
-    )
-    return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
+    return make_run(tmp_path / "run", "sync_nominal", {"settle_s": 1, "workload.rate": 200, **ON_PLANTED})
 
 
 def published(run: Run, monkeypatch: pytest.MonkeyPatch, clients: Clients) -> list[dict[str, Any]]:

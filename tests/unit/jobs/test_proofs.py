@@ -10,7 +10,6 @@ import load
 import pytest
 import read_back
 from brokerproof import clock
-from brokerproof.checks import load_scenario
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus
@@ -28,10 +27,9 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.systems.protocols import TopicLog
+from builders import make_run
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
-
-ROOT = Path(__file__).parents[3]
 
 
 class Cluster:
@@ -53,13 +51,6 @@ class Cluster:
         pass
 
 
-def make_run(directory: Path, **overrides: Any) -> Run:
-    scenario, topology = load_scenario(
-        ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", {**overrides, **ON_PLANTED}
-    )
-    return Run.create(str(directory / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
-
-
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
@@ -69,7 +60,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 @pytest.fixture
 def run(tmp_path: Path, cluster: Cluster) -> Run:
-    return make_run(tmp_path)
+    return make_run(tmp_path / "run", "sync_nominal", ON_PLANTED)
 
 
 class LeavesRecords:
@@ -165,7 +156,7 @@ def test_where_no_log_can_be_read_the_job_says_why_and_the_samples_are_written_f
 
 @pytest.mark.usefixtures("cluster")
 def test_without_subscriptions_everything_that_there_is_has_drained(tmp_path: Path) -> None:
-    run = make_run(tmp_path, **{"workload.subscriptions": []})
+    run = make_run(tmp_path / "run", "sync_nominal", {"workload.subscriptions": [], **ON_PLANTED})
     consume.main([run.directory], LeavesRecords())
     drains = read_record(run, SubscriptionDrains)
     assert drains is not None

@@ -11,7 +11,6 @@ import load
 import pytest
 import read_back
 from brokerproof import clock, monitor
-from brokerproof.checks import load_scenario
 from brokerproof.clients.consuming import MovingConsumer
 from brokerproof.run.directory import Run
 from brokerproof.run.live_status import LiveStatus, read_live_status
@@ -29,10 +28,10 @@ from brokerproof.run.records import (
     write_record,
 )
 from brokerproof.systems.protocols import TopicLog
+from builders import make_run
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
-ROOT = Path(__file__).parents[3]
 EU, US = "cluster-eu", "cluster-us"
 
 
@@ -42,10 +41,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_of(tmp_path: Path, **settings: Any) -> Run:
-    scenario, topology = load_scenario(
-        ROOT / "dags/scenarios/geo_nominal.yaml", ROOT / "topologies", {**settings, **ON_PLANTED}
-    )
-    return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
+    return make_run(tmp_path / "run", "geo_nominal", {**settings, **ON_PLANTED})
 
 
 class Clusters:
@@ -122,7 +118,7 @@ def test_consuming_goes_on_until_replication_has_drained_although_the_subscripti
     watched(run, clusters, monkeypatch)
     # In each round replication is asked first: what it brings later would not be seen as a backlog.
     assert clusters.asked == ["replicated", "drained"] * 3
-    assert all(drain.drained for drain in left_by(run))
+    assert [drain.drained for drain in left_by(run)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +143,7 @@ def test_subscriptions_are_asked_again_after_the_timeline_has_ended(
     watching.join(10)
 
     assert clusters.asked == ["replicated", "drained"]
-    assert all(drain.drained for drain in left_by(run))
+    assert [drain.drained for drain in left_by(run)] == [True]
 
 
 def test_a_drain_from_before_the_end_of_load_and_faults_proves_nothing(

@@ -9,17 +9,15 @@ from typing import Any
 
 import pytest
 import read_back
-from brokerproof.checks import load_scenario
-from brokerproof.run.directory import Run
 from brokerproof.run.records import FaultsUndone, LogRead, UnreadablePart, read_record, write_record
 from brokerproof.systems.clients import Position, Received
 from brokerproof.systems.protocols import TopicLog
 from brokerproof.systems.pulsar.client import PulsarClients
+from builders import make_run
 from pulsar import MessageId
 
 from ..planted_system import ON_PLANTED, PlantedSystem, plant_system
 
-ROOT = Path(__file__).parents[3]
 # Three parts: two of the first segment, and the second segment.
 PARTS = [(Position(1, 0), Position(1, 3)), (Position(1, 3), Position(1, 6)), (Position(2, 0), Position(2, 4))]
 POSITIONS = [Position(1, offset) for offset in range(6)] + [Position(2, offset) for offset in range(4)]
@@ -100,16 +98,15 @@ def read(
     log = Log(unreadable, hanging, breaks_at)
     planted = PlantedSystem(clients=lambda _: log, cluster=cluster, nodes=nodes)
     plant_system(monkeypatch, planted)
-    scenario, topology = load_scenario(
-        ROOT / "dags/scenarios/sync_nominal.yaml",
-        ROOT / "topologies",
+    run = make_run(
+        directory / "run",
+        "sync_nominal",
         {
             "topology": "sync_active_passive_cold",
             "faults": [{"name": name, **FAULTS[name]} for name in faults],
             **ON_PLANTED,
         },
     )
-    run = Run.create(str(directory / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
     for name, state in faults.items():
         kind, targets = FAULTS[name]["kind"], FAULTS[name]["targets"]["nodes"]
         run.append(

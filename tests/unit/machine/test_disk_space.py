@@ -9,12 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 from brokerproof import lifecycle
-from brokerproof.checks import load_scenario
 from brokerproof.errors import MachineError
 from brokerproof.machine import slots
 from brokerproof.machine.disk_space import check_disk_space
+from builders import load_shipped
 
-ROOT = Path(__file__).parents[3]
 GB = 2**30
 
 
@@ -44,7 +43,7 @@ def test_a_run_without_room_takes_no_slot_and_makes_no_directory(
     tmp_path: Path, disk: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BROKERPROOF_LEASES", str(tmp_path / "leases"))
-    scenario, topology = load_scenario(ROOT / "dags" / "scenarios" / "sync_nominal.yaml", ROOT / "topologies")
+    scenario, topology = load_shipped("sync_nominal")
     disk(100, 2)
     with pytest.raises(MachineError, match=r"room for 1\.0 GB, and a run needs 3; free some, or set"):
         lifecycle.reserve(scenario, topology, directory=str(tmp_path / "run"), run_id="r")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import shutil
 import tempfile
@@ -9,20 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-PROJECT = Path(__file__).resolve().parents[3]
+from brokerproof.experiment.guarantees import Suite
+from brokerproof.run.directory import Run
+from builders import ROOT, dump_judgement, make_check, make_counts, make_judgement, make_run, make_suite
 
 # Airflow reads its configuration when it is first imported, which is before any fixture.
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="brokerproof-airflow-")
 atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
-os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(PROJECT / "plugins")
+os.environ["AIRFLOW__CORE__PLUGINS_FOLDER"] = str(ROOT / "plugins")
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "False"
-
-from brokerproof.checks import load_scenario  # noqa: E402
-from brokerproof.run.counts import TOTALS  # noqa: E402
-from brokerproof.run.directory import Run  # noqa: E402
-from brokerproof.run.judgement import Judgement  # noqa: E402
 
 SCENARIO = """\
 title: A region is lost
@@ -53,36 +48,15 @@ def scenarios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def a_run(tmp_path: Path, scenarios: Path) -> Run:
     """A run that was reserved."""
-    scenario, topology = load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies")
-    return Run.create(str(tmp_path / "run"), run_id="region_lost-1", scenario=scenario, topology=topology)
+    return make_run(tmp_path / "run", scenarios / "region_lost.yaml", run_id="region_lost-1")
 
 
 def judgement(**verdicts: str) -> dict[str, Any]:
-    """The judgement that `verify` leaves; suites that are not named passed."""
-    suites = {
-        name: {
-            **{"verdict": verdicts.get(name, "passed"), "evaluated": 2, "written": 2, "why": f"why of {name}"},
-            "expectations": [],
-        }
-        for name in ("completeness", "uniqueness", "ordering", "placement", "recovery")
-    }
+    """The content of the judgement that `verify` leaves; suites that are not named passed."""
+    check = make_check("expectation")
+    suites = {suite: make_suite(verdicts.get(suite, "passed"), check, check, why=f"why of {suite}") for suite in Suite}
     verdict = next((was for was in ("failed", "unknown") if was in verdicts.values()), "passed")
-    return {
-        "version": Judgement.VERSION,
-        "verdict": verdict,
-        "why": "that is why",
-        "problems": [],
-        "suites": suites,
-        "counts": {**dict.fromkeys(TOTALS, 1), "legal": {}, "illegal": {}},
-        "recovery": {},
-        "measurements": [],
-        "seconds": {},
-    }
-
-
-def leave_judgement(run: Run, content: dict[str, Any]) -> None:
-    """Leave what `verify` leaves in the run's directory."""
-    run.write_text("state/judgement.json", json.dumps(content))
+    return dump_judgement(make_judgement(verdict, suites=suites, counts=make_counts(1)))
 
 
 class FakeTaskInstance:

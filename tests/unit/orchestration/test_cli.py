@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof.checks import load_scenario
 from brokerproof.cli import main
-from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, write_record
 from brokerproof.settings import from_environment
+from builders import SCENARIOS, leave_judgement, make_run
 
 from ..planted_system import PlantedSystem, plant_system
-from .conftest import PROJECT, SCENARIO, judgement, leave_judgement
+from .conftest import SCENARIO, judgement
 from .stand_in_airflow import StandInAirflow
 
 
@@ -35,8 +34,7 @@ def plant_run(airflow: StandInAirflow, *, judged: Any = None, failed: tuple[str,
         settings = from_environment()
         if "reserve" in failed:
             return
-        scenario, topology = load_scenario(settings.scenario_file(scenario_name), settings.topologies)
-        run = Run.create(str(settings.runs / run_id), run_id=run_id, scenario=scenario, topology=topology)
+        run = make_run(settings.runs / run_id, settings.scenario_file(scenario_name), run_id=run_id)
         if judged:
             leave_judgement(run, judged)
         for task in failed:
@@ -204,5 +202,5 @@ def test_a_home_without_topologies_exits_with_3(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_the_projects_own_scenarios_are_usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(PROJECT / "dags" / "scenarios"))
+    monkeypatch.setenv("BROKERPROOF_SCENARIOS", str(SCENARIOS))
     assert main(["scenarios"]) == 0

@@ -18,21 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokerproof.checks import load_scenario
 from brokerproof.cli import main
 from brokerproof.clock import wait_until
 from brokerproof.results.run_outcome import compose_outcome
-from brokerproof.run.directory import Run
 from brokerproof.run.records import write_record
 from brokerproof.settings import from_environment
+from builders import SYSTEMS, leave_judgement, make_run
 
 from ..planted_system import PlantedSystem, plant_system
-from .conftest import SCENARIO, judgement, leave_judgement
+from .conftest import SCENARIO, judgement
 from .stand_in_airflow import StandInAirflow
 
 QUESTION = "Stop the run and its cluster (s), only stop watching (w), or go on (Enter)?"
 RUN_ID = "region_lost-20260101T000000Z-abcd"
-SYSTEMS = Path(__file__).resolve().parents[2] / "systems"
 
 
 @pytest.fixture
@@ -162,8 +160,7 @@ def test_the_death_of_airflow_before_the_trigger_starts_nothing(
 def make_recorded_run(airflow: StandInAirflow, run_id: str) -> None:
     """A run that passed, and whose outcome was recorded."""
     settings = from_environment()
-    scenario, topology = load_scenario(settings.scenario_file("region_lost"), settings.topologies)
-    run = Run.create(str(settings.runs / run_id), run_id=run_id, scenario=scenario, topology=topology)
+    run = make_run(settings.runs / run_id, settings.scenario_file("region_lost"), run_id=run_id)
     leave_judgement(run, judgement())
     write_record(run, compose_outcome(run))
 

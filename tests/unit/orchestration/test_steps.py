@@ -6,18 +6,15 @@ import logging
 from pathlib import Path
 
 import pytest
-from brokerproof.checks import load_scenario
 from brokerproof.orchestration.dag_building.operators import LifecycleOperator
 from brokerproof.orchestration.steps import describe_step
 from brokerproof.run.directory import Run
 
-PROJECT = Path(__file__).resolve().parents[3]
 STEPS = ("provision", "configure", "load", "consume", "break_it", "read_back", "verify", "release")
 
 
 def make_run(directory: Path, name: str) -> Run:
-    scenario, topology = load_scenario(PROJECT / f"dags/scenarios/{name}.yaml", PROJECT / "topologies")
-    return Run.create(str(directory / name), run_id=f"{name}-1", scenario=scenario, topology=topology, addresses={})
+    return make_run(directory / name, name, run_id=f"{name}-1")
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,16 @@ from brokerproof.checks import load_scenario
 from brokerproof.cli import main
 from brokerproof.run.directory import Run
 from brokerproof.settings import from_environment
+from builders import ROOT
 
-from .conftest import PROJECT, SCENARIO
+from .conftest import SCENARIO
 
 EXAMPLE = "owner_killed_far_apart"
 
 
 def load() -> DagBag:
     """The DAGs as Airflow's DAG processor reads them."""
-    return DagBag(str(PROJECT / "dags"))
+    return DagBag(str(ROOT / "dags"))
 
 
 def list_scenarios(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
@@ -34,7 +35,7 @@ def list_scenarios(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 def repository(tmp_path: Path, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's own repository with the files of the guide's example, beside what is shipped."""
     directory = tmp_path / "my repository"
-    guide = (PROJECT / "docs" / "write-a-scenario.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "write-a-scenario.md").read_text(encoding="utf-8")
     files = re.findall(r"`((?:scenarios|topologies)/\S+\.yaml)`:\n\n```yaml\n(.*?)```", guide, re.DOTALL)
     assert len(files) == 3
     for name, text in files:
@@ -129,8 +130,8 @@ def test_a_name_that_two_directories_have_is_refused_with_both_files_and_takes_n
     (repository / "scenarios" / "sync_nominal.yaml").write_text(SCENARIO)
     (repository / "topologies" / "side_by_side.yaml").write_text("title: mine")
     sentences = [
-        f"{repository}/scenarios/sync_nominal.yaml: has the same name as {PROJECT}/dags/scenarios/sync_nominal.yaml",
-        f"{repository}/topologies/side_by_side.yaml: has the same name as {PROJECT}/topologies/side_by_side.yaml",
+        f"{repository}/scenarios/sync_nominal.yaml: has the same name as {ROOT}/dags/scenarios/sync_nominal.yaml",
+        f"{repository}/topologies/side_by_side.yaml: has the same name as {ROOT}/topologies/side_by_side.yaml",
     ]
     assert main(["run", "sync_nominal"]) == 3
     assert sentences[0] in " ".join(capsys.readouterr().err.split())
@@ -142,7 +143,7 @@ def test_a_name_that_two_directories_have_is_refused_with_both_files_and_takes_n
     assert "sync_nominal" not in bag.dags
     assert {EXAMPLE, "sync_datacenter_loss"} <= set(bag.dags)
     ((_, message),) = bag.import_errors.items()
-    assert all(sentence in message for sentence in sentences)
+    assert [sentence in message for sentence in sentences] == [True, True]
 
 
 def test_a_suite_in_two_directories_of_a_user_is_refused_and_nothing_starts(
@@ -166,7 +167,7 @@ def test_the_judging_gets_the_users_suites_and_then_the_shipped_ones(
     arguments = load().dags[EXAMPLE].task_dict["verify"].application_args
     assert arguments[1:] == [
         *("--expectations", str(repository / "expectations")),
-        *("--expectations", str(PROJECT / "expectations")),
+        *("--expectations", str(ROOT / "expectations")),
     ]
 
 

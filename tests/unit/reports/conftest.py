@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from builders import make_check
 
 from ..results.conftest import (  # noqa: F401
     _judgement,
@@ -24,11 +25,7 @@ def plant_check() -> PlantCheck:
     """Makes a judgement with one check in a suite: `plant_check("completeness", "lost", "failed", unexpected=3)`."""
 
     def make(suite: str, name: str, verdict: str, **fields: Any) -> dict[str, Any]:
-        check = {
-            **{"name": name, "description": f"{name} must not be", "verdict": verdict, "rows": 1000},
-            **{"unexpected": 0, "undecided": 0, "legal": 0, "samples": []},
-            **fields,
-        }
+        check = make_check(name, verdict, **fields).model_dump(mode="json")
         judged = judgement()
         judged["suites"][suite] |= {"verdict": verdict, "why": f"why of {suite}", "expectations": [check]}
         return judged | {"verdict": verdict if verdict != "not_applicable" else "passed"}

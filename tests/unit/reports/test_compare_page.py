@@ -11,9 +11,9 @@ from brokerproof.reports.compare_page import render_choice, render_comparison, r
 from brokerproof.reports.pages import Page
 from brokerproof.results.history import open_history
 from brokerproof.results.run_groups import GroupBy, GroupedMeasurement, RunGroup
+from builders import SCENARIOS
 from planted_runs import plant_run
 
-ROOT = Path(__file__).resolve().parents[3]
 NIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -23,8 +23,7 @@ def compare(directory: Path, **last: Any) -> str:
         for night in range(14):
             run = plant_run(
                 directory / f"run-{night}",
-                ROOT / "dags/scenarios/sync_datacenter_loss.yaml",
-                ROOT / "topologies",
+                SCENARIOS / "sync_datacenter_loss.yaml",
                 at=NIGHT + timedelta(days=night),
                 **({"rto_s": 50.0 + night % 3 * 0.1} | (last if night == 13 else {})),
             )

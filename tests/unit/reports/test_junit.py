@@ -38,7 +38,7 @@ def parse(run: Run) -> ET.Element:
         assert {child.tag for child in element} <= CHILDREN.get(element.tag, set())
     for element in (root, *root):
         cases = list(element.iter("testcase"))
-        assert all(len(case) <= 1 for case in cases)
+        assert max(map(len, cases), default=0) <= 1
         assert element.get("tests") == str(len(cases))
         for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             if attribute in element.attrib:

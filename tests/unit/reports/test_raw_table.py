@@ -10,17 +10,15 @@ from brokerproof.errors import InputError, RunError
 from brokerproof.reports.pages import Page
 from brokerproof.reports.raw_table import open_table_file, read_raw_table, render_table
 from brokerproof.run.directory import Run
+from builders import SCENARIOS
 from planted_runs import plant_run
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return plant_run(
         tmp_path / "run",
-        ROOT / "dags/scenarios/sync_datacenter_loss.yaml",
-        ROOT / "topologies",
+        SCENARIOS / "sync_datacenter_loss.yaml",
         at=datetime(2026, 1, 1, tzinfo=UTC),
         lost=60,
     )

@@ -8,21 +8,17 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from brokerproof.checks import load_scenario
-from brokerproof.directories import Directories
 from brokerproof.errors import BrokerproofError
 from brokerproof.reports.exports import write_run_file
 from brokerproof.reports.latency_picture import PICTURE, draw_picture
 from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import Run
+from builders import SCENARIOS, make_run
 from planted_runs import plant_run
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_file_is_where_the_outcome_says_and_needs_no_other(tmp_path: Path) -> None:
-    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", Directories((ROOT / "topologies",)))
-    run = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, addresses={})
+    run = make_run(tmp_path / "run")
     path = write_run_file(run)
     assert compose_outcome(run).report == path
     assert [file.name for file in (tmp_path / "run" / "report").iterdir()] == ["report.html"]
@@ -36,8 +32,8 @@ def test_a_directory_without_a_run_gets_no_report(tmp_path: Path) -> None:
 
 
 def test_a_run_with_latencies_has_their_picture_beside_its_report(tmp_path: Path) -> None:
-    file = ROOT / "dags/scenarios/sync_write_latency.yaml"
-    run = plant_run(tmp_path / "run", file, ROOT / "topologies", at=datetime(2026, 1, 1, tzinfo=UTC))
+    file = SCENARIOS / "sync_write_latency.yaml"
+    run = plant_run(tmp_path / "run", file, at=datetime(2026, 1, 1, tzinfo=UTC))
     write_run_file(run)
     assert "at 5 ms" in (tmp_path / "run" / PICTURE).read_text(encoding="utf-8")
 

@@ -10,9 +10,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
-from brokerproof.checks import load_scenario
 from brokerproof.clock import now_us
-from brokerproof.directories import Directories
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.reports.pages import Page
@@ -20,14 +18,11 @@ from brokerproof.reports.run_page import render_run_page
 from brokerproof.reports.run_report import NO_SERIES, read_run_report
 from brokerproof.reports.timeline_chart import COLOURS
 from brokerproof.results.retention import MESSAGE_TABLES
-from brokerproof.run.counts import Counts
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Judgement
 from brokerproof.run.records import TablesDeletion, write_record
 from brokerproof.run.series import DeliverySeries, OwnerChange, PublishSeries, RunSeries, SampleSeries
-from planted_runs import make_check, make_measurement, make_suite
+from builders import make_check, make_counts, make_judgement, make_measurement, make_run, make_suite
 
-ROOT = Path(__file__).resolve().parents[3]
 NASTY = "</script><script>alert(1)</script>"
 START = 1_700_000_000_000_000
 
@@ -35,12 +30,9 @@ START = 1_700_000_000_000_000
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """A run of a shipped scenario in which a region was destroyed and one message was lost."""
-    scenario, topology = load_scenario(
-        ROOT / "dags/scenarios/sync_datacenter_loss.yaml", Directories((ROOT / "topologies",))
-    )
-    made = Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology, versions={"java": "9.9"})
-    (name,) = (fault.name for fault in scenario.faults)
-    targets = [node for node, one in topology.nodes.items() if one.region == "eu"]
+    made = make_run(tmp_path / "run", "sync_datacenter_loss", versions={"java": "9.9"})
+    (name,) = (fault.name for fault in made.scenario.faults)
+    targets = [node for node, one in made.topology.nodes.items() if one.region == "eu"]
     fault = {"run_id": "r", "fault": name, "kind": "destroy", "targets": targets, "evidence": ""}
     made.append("faults", [{**fault, "state": state, "at": START + 2_000_000} for state in ("injecting", "effective")])
     place = {"run_id": "r", "cluster": "mycluster", "topic": "t", "partition": -1, "state": "OPEN", "first_offset": 0}
@@ -60,36 +52,18 @@ def judge(run: Run, **recovery: float) -> None:
         make_check("not_replicated", Verdict.NOT_APPLICABLE, why="it has one cluster"),
     ]
     late = make_check("rto_s", Verdict.FAILED, unexpected=1)
-    write_record(
-        run,
-        Judgement(
-            verdict=Verdict.FAILED,
-            why="one is lost",
-            problems=(),
-            suites={
-                Suite.COMPLETENESS: make_suite(Verdict.FAILED, *checks),
-                Suite.RECOVERY: make_suite(Verdict.FAILED, late),
-            },
-            counts=Counts(
-                publishes=9,
-                messages=9,
-                acked=9,
-                failed=0,
-                unknown=0,
-                recovered=0,
-                stored=8,
-                deliveries=8,
-                legal={},
-                illegal={Anomaly.LOST: 1},
-            ),
-            recovery={run.scenario.faults[0].name: recovery},
-            measurements=(
-                make_measurement("r", "rto_s", 91.0, maximum=90.0),
-                make_measurement("r", "detect_s", 31.0),
-            ),
-            seconds={},
-        ),
+    judgement = make_judgement(
+        Verdict.FAILED,
+        why="one is lost",
+        suites={
+            Suite.COMPLETENESS: make_suite(Verdict.FAILED, *checks),
+            Suite.RECOVERY: make_suite(Verdict.FAILED, late),
+        },
+        counts=make_counts(9, failed=0, unknown=0, recovered=0, stored=8, deliveries=8, illegal={Anomaly.LOST: 1}),
+        recovery={run.scenario.faults[0].name: recovery},
+        measurements=(make_measurement("r", "rto_s", 91.0, maximum=90.0), make_measurement("r", "detect_s", 31.0)),
     )
+    write_record(run, judgement)
 
 
 SERIES = RunSeries(

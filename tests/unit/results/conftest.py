@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -14,15 +13,22 @@ from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Suite
-from brokerproof.experiment.metrics import METRICS
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.experiment.topology import Topology
 from brokerproof.results.history import History, open_history
 from brokerproof.results.history_schema import RecordedRun
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Judgement
 from brokerproof.run.records import StepSeconds, write_record
 from brokerproof.systems.registry import find_system
+from builders import (
+    dump_judgement,
+    leave_judgement,
+    make_check,
+    make_counts,
+    make_judgement,
+    make_measurement,
+    make_suite,
+)
 from sqlalchemy import NullPool, create_engine, make_url, text
 
 # 2026-01-01T00:00:00Z
@@ -79,69 +85,27 @@ def judgement(
     illegal: dict[str, int] | None = None,
     measured: dict[tuple[str, str], float | None] | None = None,
 ) -> dict[str, Any]:
-    """The judgement that `verify` leaves after 1,000 messages, with the given values planted in it."""
-    measured = measured or {}
-    return {
-        "version": Judgement.VERSION,
-        "verdict": verdict,
-        "why": "1,000 of 1,000 acknowledged messages are stored",
-        "problems": [],
-        "suites": {
-            str(suite): {
-                "verdict": "failed" if suite in failed else "passed",
-                "why": "",
-                "evaluated": 1,
-                "written": 1,
-                "expectations": [
-                    {
-                        "name": f"expect_{suite}",
-                        "description": f"{suite} holds",
-                        "verdict": "failed" if suite in failed else "passed",
-                        "rows": 1000,
-                        "unexpected": 3 if suite in failed else 0,
-                        "undecided": 0,
-                        "legal": 0,
-                        "samples": [],
-                    }
-                ],
-            }
-            for suite in Suite
-        },
-        "counts": {
-            "publishes": 1005,
-            "messages": 1000,
-            "acked": 990,
-            "failed": 4,
-            "unknown": 6,
-            "recovered": 2,
-            "stored": 992,
-            "deliveries": 1100,
-            "legal": legal or {},
-            "illegal": illegal or {},
-        },
-        "recovery": {"kill_us": {"rto_s": 52.0, "longest_ack_gap_s": 51.5}},
-        "measurements": [
-            {
-                "suite": str(METRICS[metric].suite),
-                "metric": metric,
-                "subject": subject,
-                "value": value,
-                "unit": METRICS[metric].unit,
-                "minimum": None,
-                "maximum": None,
-                "evidence": "planted",
-            }
-            for (metric, subject), value in measured.items()
-        ],
-        "seconds": {"read": 1.5},
+    """The content of the judgement that `verify` leaves after 1,000 messages, with the given values planted in it."""
+    checks = {
+        suite: make_check(f"expect_{suite}", *(["failed"] if suite in failed else []), unexpected=3 * (suite in failed))
+        for suite in Suite
     }
-
-
-def leave_judgement(run: Run, judged: dict[str, Any]) -> None:
-    """Leave a judgement, whole or spoiled, in the run's directory; its measurements are the run's own unless they say
-    another."""
-    measured = [{"run_id": run.run_id, **row} for row in judged.get("measurements", [])]
-    run.write_text("state/judgement.json", json.dumps({**judged, "measurements": measured} if measured else judged))
+    return dump_judgement(
+        make_judgement(
+            verdict,
+            why="1,000 of 1,000 acknowledged messages are stored",
+            suites={suite: make_suite(check.verdict, check, why="") for suite, check in checks.items()},
+            counts=make_counts(
+                publishes=1005, messages=1000, acked=990, failed=4, unknown=6, recovered=2, stored=992, deliveries=1100,
+                legal=legal, illegal=illegal,
+            ),
+            recovery={"kill_us": {"rto_s": 52.0, "longest_ack_gap_s": 51.5}},
+            measurements=[
+                make_measurement("", metric, value, subject=of) for (metric, of), value in (measured or {}).items()
+            ],
+            seconds={"read": 1.5},
+        )
+    )  # fmt: skip
 
 
 @pytest.fixture

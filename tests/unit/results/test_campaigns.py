@@ -9,17 +9,16 @@ from brokerproof.orchestration.dag_run import derive_run_id, make_run_id
 from brokerproof.reports.campaign_page import render_campaign, render_campaigns, write_headline
 from brokerproof.reports.pages import Page
 from brokerproof.results.history import open_history
+from builders import SCENARIOS
 from planted_runs import plant_run
 
-ROOT = Path(__file__).resolve().parents[3]
 NIGHT = datetime(2026, 1, 1, 1, tzinfo=UTC)
 
 
 def plant(directory: Path, scenario: str, run_id: str, at: datetime, lost: int = 0) -> None:
     run = plant_run(
         directory / run_id,
-        ROOT / "dags" / "scenarios" / f"{scenario}.yaml",
-        ROOT / "topologies",
+        SCENARIOS / f"{scenario}.yaml",
         at=at,
         lost=lost,
     )

@@ -23,10 +23,9 @@ from brokerproof.results.history_schema import (
 from brokerproof.run.counts import TOTALS
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import StepProblem, write_record
+from builders import leave_judgement
 from sqlalchemy import create_engine, func, inspect, select, text
 from sqlalchemy.orm import Session
-
-from .conftest import leave_judgement
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -92,8 +91,8 @@ def test_a_recorded_run_has_its_whole_result(plant, judgement, history):
     assert kept.parameters["topology"] == run.facts.topology
     assert (kept.suites["completeness"], kept.suites["ordering"]) == ("failed", "passed")
     assert [(c.suite, c.expectation, c.description, c.verdict, c.unexpected) for c in kept.checks][:2] == [
-        ("completeness", "expect_completeness", "completeness holds", "failed", 3),
-        ("uniqueness", "expect_uniqueness", "uniqueness holds", "passed", 0),
+        ("completeness", "expect_completeness", "The demand of expect_completeness.", "failed", 3),
+        ("uniqueness", "expect_uniqueness", "The demand of expect_uniqueness.", "passed", 0),
     ]
     assert [(m.suite, m.metric, m.subject, m.value, m.unit) for m in kept.measurements] == [
         ("recovery", "rto_s", "kill_us", 52.25, "s"),

@@ -16,8 +16,7 @@ from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.outcome import Outcome
 from brokerproof.run.records import read_record, write_record
 from brokerproof.settings import from_environment
-
-from .conftest import leave_judgement
+from builders import leave_judgement
 
 
 @pytest.fixture(autouse=True)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.results.described_faults import DescribedFault
 from brokerproof.results.story import tell_story
-from brokerproof.run.counts import Counts
 from brokerproof.run.fault_course import FaultCourse
-from brokerproof.run.judgement import Judgement, SuiteJudgement
+from brokerproof.run.judgement import Judgement
 from brokerproof.run.measurement import Measurement
+from builders import make_counts, make_judgement, make_measurement, make_suite
 
 # 00:31:07 UTC.
 AT = 1_700_008_267_000_000 - 1_700_008_267_000_000 % 86_400_000_000 + (31 * 60 + 7) * 1_000_000
@@ -26,17 +25,7 @@ def fault(whom: str = "eu", kind: str = "destroy", *, name: str = "f", effective
 
 
 def gap(value: float | None, fault: str = "f") -> Measurement:
-    return Measurement(
-        run_id="r",
-        suite=Suite.RECOVERY,
-        metric="longest_ack_gap_s",
-        subject=fault,
-        value=value,
-        unit="s",
-        minimum=None,
-        maximum=None,
-        evidence="",
-    )
+    return make_measurement("r", "longest_ack_gap_s", value, subject=fault)
 
 
 def judgement(
@@ -46,24 +35,8 @@ def judgement(
     ordering: Verdict = Verdict.PASSED,
     **totals: int,
 ) -> Judgement:
-    counts: dict[str, Any] = dict.fromkeys(
-        ("publishes", "messages", "acked", "failed", "unknown", "recovered", "stored", "deliveries"), 0
-    )
-    suite = SuiteJudgement(verdict=ordering, why="", evaluated=0, written=0, expectations=())
-    return Judgement(
-        verdict=Verdict.PASSED,
-        why="",
-        problems=(),
-        suites={Suite.ORDERING: suite},
-        counts=Counts(
-            **counts | {"publishes": 123_950, "acked": 123_950} | totals,
-            legal=dict(legal or {}),
-            illegal=dict(illegal or {}),
-        ),
-        recovery={},
-        measurements=measurements,
-        seconds={},
-    )
+    counts = make_counts(legal=legal, illegal=illegal, **{"publishes": 123_950, "acked": 123_950, **totals})
+    return make_judgement(suites={Suite.ORDERING: make_suite(ordering)}, counts=counts, measurements=measurements)
 
 
 @pytest.mark.parametrize(

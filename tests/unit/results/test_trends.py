@@ -10,16 +10,16 @@ from brokerproof.results.history import open_history
 from brokerproof.results.trends import TREND_VALUES, find_usual_range
 from brokerproof.run.judgement import Judgement
 from brokerproof.run.records import read_record, write_record
-from planted_runs import make_measurement, plant_run
+from builders import SCENARIOS, make_measurement
+from planted_runs import plant_run
 
-ROOT = Path(__file__).resolve().parents[3]
 NIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def plant(directory: Path, scenario: str, night: int, **came_to: object) -> str:
     at = NIGHT + timedelta(days=night)
-    file = ROOT / "dags" / "scenarios" / f"{scenario}.yaml"
-    run = plant_run(directory / f"{scenario}-{night}", file, ROOT / "topologies", at=at, **came_to)  # type: ignore[arg-type]
+    file = SCENARIOS / f"{scenario}.yaml"
+    run = plant_run(directory / f"{scenario}-{night}", file, at=at, **came_to)  # type: ignore[arg-type]
     with open_history(path=directory / "history.db") as history:
         history.record(run)
     return run.run_id
@@ -46,8 +46,8 @@ def test_the_last_runs_of_each_scenario_come_oldest_first_with_their_values(tmp_
 
 
 def test_how_long_clients_were_interrupted_has_a_trend(tmp_path: Path) -> None:
-    file = ROOT / "dags" / "scenarios" / "sync_datacenter_loss.yaml"
-    run = plant_run(tmp_path / "run", file, ROOT / "topologies", at=NIGHT)
+    file = SCENARIOS / "sync_datacenter_loss.yaml"
+    run = plant_run(tmp_path / "run", file, at=NIGHT)
     judged = read_record(run, Judgement)
     assert judged is not None
     row = make_measurement(run.run_id, "unavailable_s", 3.0)

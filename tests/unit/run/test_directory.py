@@ -8,17 +8,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from brokerproof.checks import load_scenario
 from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
-
-ROOT = Path(__file__).parents[3]
+from builders import make_run
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_datacenter_loss.yaml", ROOT / "topologies")
-    return Run.create(str(tmp_path / "r"), run_id="r1", scenario=scenario, topology=topology, addresses={})
+    return make_run(tmp_path / "r", "sync_datacenter_loss", run_id="r1")
 
 
 def test_a_run_reads_back_what_it_was_made_from(run: Run) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from brokerproof.run import judgement, outcome, records
 from brokerproof.run.records import Record
+from builders import ROOT
 
-ROOT = Path(__file__).parents[3]
 KINDS = sorted(
     (
         kind

@@ -12,13 +12,13 @@ import pytest
 from brokerproof.errors import RunError
 from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.run.counts import TOTALS, Counts
 from brokerproof.run.directory import Run
 from brokerproof.run.facts import RunFacts
-from brokerproof.run.judgement import Check, Judgement, JudgingFailure, SuiteJudgement, read_judgement
+from brokerproof.run.judgement import Judgement, JudgingFailure, read_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import write_record
 from brokerproof.run.tables import MEASUREMENTS
+from builders import make_check, make_counts, make_judgement, make_measurement, make_suite
 
 
 @pytest.fixture
@@ -31,32 +31,13 @@ def run(tmp_path: Path) -> Run:
 
 
 def judgement(run_id: str = "stored") -> Judgement:
-    check = Check(
-        name="lost", description="", verdict=Verdict.FAILED, rows=9, unexpected=1, undecided=0, legal=0, samples=()
-    )
-    measured = Measurement(
-        run_id=run_id,
-        suite=Suite.RECOVERY,
-        metric="rto_s",
-        subject="gone",
-        value=float("inf"),
-        unit="s",
-        minimum=None,
-        maximum=60.0,
-        evidence="planted",
-    )
-    return Judgement(
-        verdict=Verdict.FAILED,
-        why="one is lost",
-        problems=(),
-        suites={
-            Suite.COMPLETENESS: SuiteJudgement(
-                verdict=Verdict.FAILED, why="lost", evaluated=1, written=1, expectations=(check,)
-            )
-        },
-        counts=Counts(**dict.fromkeys(TOTALS, 9), legal={}, illegal={Anomaly.LOST: 1}),
+    measured = make_measurement(run_id, "rto_s", float("inf"), subject="gone", maximum=60.0)
+    return make_judgement(
+        Verdict.FAILED,
+        suites={Suite.COMPLETENESS: make_suite(Verdict.FAILED, make_check("lost", Verdict.FAILED, unexpected=1))},
+        counts=make_counts(9, illegal={Anomaly.LOST: 1}),
         recovery={"gone": {"rto_s": None}},
-        measurements=(measured,),
+        measurements=[measured],
         seconds={"facts": 1.5},
     )
 

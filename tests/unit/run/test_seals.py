@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pyarrow.parquet as pq
 import pytest
-from brokerproof.checks import load_scenario
 from brokerproof.run.directory import Run
 from brokerproof.run.records import (
     ClustersConfigured,
@@ -24,15 +22,7 @@ from brokerproof.run.records import (
 )
 from brokerproof.run.seals import WRITERS, check_seals, seal_tables
 from brokerproof.run.tables import SCHEMAS
-
-ROOT = Path(__file__).parents[3]
-
-
-def make_run(directory: str, *, sealed: bool = True, **settings: Any) -> Run:
-    scenario, topology = load_scenario(
-        ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies", settings or {"settle_s": 5}
-    )
-    return Run.create(directory, run_id="r", scenario=scenario, topology=topology, addresses={}, sealed=sealed)
+from builders import make_run
 
 
 def record_tables(run: Run) -> None:
@@ -45,7 +35,7 @@ def record_tables(run: Run) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    run = make_run(str(tmp_path / "run"))
+    run = make_run(tmp_path / "run", sealed=True)
     record_tables(run)
     return run
 
@@ -63,7 +53,7 @@ def test_what_nobody_touched_agrees_with_its_seal(run: Run) -> None:
 
 
 def test_a_table_without_a_row_has_a_seal_without_a_file(tmp_path: Path) -> None:
-    run = make_run(str(tmp_path / "run"))
+    run = make_run(tmp_path / "run", sealed=True)
     seal_tables(run, *WRITERS)
     assert check_seals(run).broken == frozenset()
 
@@ -183,7 +173,7 @@ def test_a_job_that_did_not_get_to_its_end_is_named(run: Run) -> None:
     ],
 )
 def test_a_writer_that_was_killed_before_its_first_row_is_named(tmp_path: Path, table: str, begun: Record) -> None:
-    run = make_run(str(tmp_path / "run"))
+    run = make_run(tmp_path / "run", sealed=True)
     assert table in check_seals(run).broken
     assert not any(table in sentence for sentence in check_seals(run).problems)
     write_record(run, begun)
@@ -198,19 +188,19 @@ def test_a_seal_that_cannot_be_read_proves_nothing(run: Run) -> None:
 
 
 def test_nobody_who_consumes_leaves_no_deliveries(tmp_path: Path) -> None:
-    run = make_run(str(tmp_path / "run"), **{"workload.subscriptions": []})
+    run = make_run(tmp_path / "run", "sync_nominal", {"workload.subscriptions": []}, sealed=True)
     seal_tables(run, *(table for table in WRITERS if table != "deliveries"))
     assert check_seals(run).broken == frozenset()
 
 
 def test_a_run_from_before_there_were_seals_has_none_to_compare_with(tmp_path: Path) -> None:
-    run = make_run(str(tmp_path / "run"), sealed=False)
+    run = make_run(tmp_path / "run")
     run.append("stored", [{"run_id": "r"}])
     assert check_seals(run).broken == frozenset()
 
 
 def test_seals_are_of_any_place(tmp_path: Path) -> None:
-    run = make_run(f"memory://{tmp_path.name}/run")
+    run = make_run(f"memory://{tmp_path.name}/run", sealed=True)
     record_tables(run)
     assert check_seals(run).problems == ()
     filesystem, directory = fsspec.url_to_fs(run.table("faults"))

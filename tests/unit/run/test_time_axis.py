@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 from brokerproof import clock
-from brokerproof.checks import load_scenario
 from brokerproof.run.directory import Run
 from brokerproof.run.facts import TimeAxis
 from brokerproof.run.records import StepSeconds, WallClockNote, read_record
 from brokerproof.run.step_record import record_step
 from brokerproof.run.time_axis import WallClockNotes, follow_time_axis, make_time_axis, note_wall_clock
+from builders import make_run
 from spark_session import open_job_run
 
-ROOT = Path(__file__).parents[3]
 S = 1_000_000
 
 
@@ -47,13 +46,6 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> WallClock:
     return wall
 
 
-def make_run(tmp_path: Path, axis: TimeAxis | None) -> Run:
-    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_nominal.yaml", ROOT / "topologies")
-    directory = str(tmp_path / "run")
-    Run.create(directory, run_id="r", scenario=scenario, topology=topology, time_axis=axis)
-    return Run(directory)
-
-
 def ask_child() -> int:
     """How many microseconds the times of a process that this one starts are ahead of this process's."""
     program = "from brokerproof import clock; print(clock.now_us())"
@@ -64,7 +56,7 @@ def ask_child() -> int:
 
 @pytest.mark.parametrize("step_s", [2.0, -2.0])
 def test_a_step_of_the_wall_clock_moves_no_time_of_a_run(tmp_path: Path, wall: WallClock, step_s: float) -> None:
-    follow_time_axis(make_run(tmp_path, make_time_axis()))
+    follow_time_axis(make_run(tmp_path, time_axis=make_time_axis()))
     before = clock.now_us()
     assert abs(before - clock.SYSTEM_CLOCK.wall_us()) < S // 10
     wall.ahead_s = step_s
@@ -76,18 +68,18 @@ def test_a_process_that_begins_after_a_step_has_the_same_time_axis(tmp_path: Pat
     axis = make_time_axis()
     before = clock.now_us()
     wall.ahead_s = 2.0
-    follow_time_axis(make_run(tmp_path, axis))
+    follow_time_axis(make_run(tmp_path, time_axis=axis))
     assert 0 <= clock.now_us() - before < S
 
 
 def test_a_process_that_is_started_from_one_follows_the_same_axis(tmp_path: Path) -> None:
     axis = make_time_axis()
-    follow_time_axis(make_run(tmp_path, axis.model_copy(update={"offset_us": axis.offset_us + 3600 * S})))
+    follow_time_axis(make_run(tmp_path, time_axis=axis.model_copy(update={"offset_us": axis.offset_us + 3600 * S})))
     assert 0 <= ask_child() < 60 * S
 
 
 def test_on_another_boot_a_process_takes_its_own_offset_once(tmp_path: Path, wall: WallClock) -> None:
-    follow_time_axis(make_run(tmp_path, TimeAxis(boot_id="another", offset_us=17)))
+    follow_time_axis(make_run(tmp_path, time_axis=TimeAxis(boot_id="another", offset_us=17)))
     before = clock.now_us()
     assert abs(before - clock.SYSTEM_CLOCK.wall_us()) < S // 10
     wall.ahead_s = 2.0
@@ -95,7 +87,7 @@ def test_on_another_boot_a_process_takes_its_own_offset_once(tmp_path: Path, wal
 
 
 def test_a_run_without_an_axis_goes_by_the_wall_clock(tmp_path: Path, wall: WallClock) -> None:
-    follow_time_axis(make_run(tmp_path, None))
+    follow_time_axis(make_run(tmp_path))
     before = clock.now_us()
     wall.ahead_s = 2.0
     assert clock.now_us() - before >= 2 * S
@@ -103,7 +95,7 @@ def test_a_run_without_an_axis_goes_by_the_wall_clock(tmp_path: Path, wall: Wall
 
 
 def test_a_step_of_a_run_and_a_job_of_spark_follow_the_axis(tmp_path: Path, wall: WallClock) -> None:
-    run = make_run(tmp_path, make_time_axis())
+    run = make_run(tmp_path, time_axis=make_time_axis())
     with record_step(run, "load"):
         wall.ahead_s = -2.0
     seconds = read_record(run, StepSeconds, "load")
@@ -116,8 +108,8 @@ def test_a_step_of_a_run_and_a_job_of_spark_follow_the_axis(tmp_path: Path, wall
 
 
 def test_a_process_that_turns_to_an_older_run_leaves_the_axis(tmp_path: Path, wall: WallClock) -> None:
-    follow_time_axis(make_run(tmp_path / "new", make_time_axis()))
-    follow_time_axis(make_run(tmp_path / "old", None))
+    follow_time_axis(make_run(tmp_path / "new", time_axis=make_time_axis()))
+    follow_time_axis(make_run(tmp_path / "old"))
     wall.ahead_s = 2.0
     assert clock.now_us() == pytest.approx(clock.SYSTEM_CLOCK.wall_us(), abs=S // 10)
     assert clock.list_variables() == {}
@@ -171,7 +163,7 @@ def note(run: Run, leads_us: list[int]) -> WallClockNote:
 
 @pytest.mark.parametrize("size_us", [2 * S, -2 * S, 150_000])
 def test_a_step_of_the_wall_clock_is_noted_with_its_time_and_size(tmp_path: Path, size_us: int) -> None:
-    found = note(make_run(tmp_path, None), [0, 0, size_us, size_us])
+    found = note(make_run(tmp_path), [0, 0, size_us, size_us])
     assert [(step.at, step.size_us) for step in found.steps] == [(1_800_000_003 * S, size_us)]
 
 
@@ -181,17 +173,17 @@ def test_a_step_of_the_wall_clock_is_noted_with_its_time_and_size(tmp_path: Path
     ids=["jitter of 20 ms", "a clock that is set right by 50 ms a second", "a clock that was ahead from the beginning"],
 )
 def test_what_is_no_step_is_not_noted(tmp_path: Path, leads_us: list[int]) -> None:
-    assert note(make_run(tmp_path, None), leads_us).steps == ()
+    assert note(make_run(tmp_path), leads_us).steps == ()
 
 
 def test_a_process_that_does_the_work_again_keeps_the_steps_of_the_one_before(tmp_path: Path) -> None:
-    run = make_run(tmp_path, None)
+    run = make_run(tmp_path)
     note(run, [0, 2 * S])
     assert [step.size_us for step in note(run, [2 * S, 0]).steps] == [2 * S, -2 * S]
 
 
 def test_a_step_between_two_processes_that_do_the_same_work_is_noted(tmp_path: Path) -> None:
-    run = make_run(tmp_path, None)
+    run = make_run(tmp_path)
     note(run, [0, 0])
     assert [step.size_us for step in note(run, [2 * S, 2 * S]).steps] == [2 * S]
 
@@ -199,7 +191,7 @@ def test_a_step_between_two_processes_that_do_the_same_work_is_noted(tmp_path: P
 def test_a_process_that_does_the_work_again_keeps_the_boots_of_those_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = make_run(tmp_path, None)
+    run = make_run(tmp_path)
     for boot_id in ("first", "second", "second", "first"):
         monkeypatch.setattr(clock, "read_boot_id", lambda boot_id=boot_id: boot_id)
         found = note(run, [0])
@@ -207,7 +199,7 @@ def test_a_process_that_does_the_work_again_keeps_the_boots_of_those_before(
 
 
 def test_a_step_just_before_the_end_of_a_process_is_noted(tmp_path: Path, wall: WallClock) -> None:
-    run = make_run(tmp_path, make_time_axis())
+    run = make_run(tmp_path, time_axis=make_time_axis())
     follow_time_axis(run)
     with note_wall_clock(run, "load-0"):
         clock.wait_until(lambda: read_record(run, WallClockNote, "load-0"), timeout_s=5, what="the first note")
@@ -220,8 +212,8 @@ def test_a_step_just_before_the_end_of_a_process_is_noted(tmp_path: Path, wall: 
 def test_notes_that_cannot_be_written_do_not_end_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problems: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda error: problems.append(str(error.exc_value)))
-    run = make_run(tmp_path, None)
-    (tmp_path / "run" / "state").write_text("a file in the place of the directory")
+    run = make_run(tmp_path)
+    (tmp_path / "state").write_text("a file in the place of the directory")
     with note_wall_clock(run, "load-0"):
         pass
     assert len(problems) == 1

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network
-from pathlib import Path
 
 import pytest
 from brokerproof.checks import load_topology
 from brokerproof.errors import MachineError
 from brokerproof.experiment.topology import Topology
 from brokerproof.runtimes.container_addresses import Subnet, assign_container_addresses
+from builders import TOPOLOGIES
 
-TOPOLOGIES = Path(__file__).parents[3] / "topologies"
 SUBNETS, PORT = IPv4Network("10.208.0.0/12"), 21_000
 
 

@@ -78,3 +78,4 @@ def test_what_somebody_else_made_there_is_left_alone(tmp_path: Path, name: str) 
 
 def test_a_missing_parent_directory_is_no_error(tmp_path: Path) -> None:
     remove_abandoned_directories(tmp_path / "missing")
+    assert list(tmp_path.iterdir()) == []

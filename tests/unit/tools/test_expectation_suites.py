@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-from pathlib import Path
-
+from builders import EXPECTATIONS
 from expectation_suites import write_suites
-
-EXPECTATIONS = Path(__file__).parents[3] / "expectations"
 
 
 def test_the_suites_are_as_the_tables_of_anomalies_and_metrics_make_them() -> None:

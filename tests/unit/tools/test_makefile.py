@@ -5,14 +5,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-PROJECT = Path(__file__).resolve().parents[3]
+from builders import ROOT
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     for name in ("Makefile", "requirements.txt", "pyproject.toml"):
-        shutil.copy(PROJECT / name, tmp_path)
+        shutil.copy(ROOT / name, tmp_path)
     return tmp_path
 
 
@@ -55,4 +54,4 @@ def test_setup_names_a_python_that_is_too_old(checkout: Path) -> None:
 
 
 def test_the_makefile_names_no_host() -> None:
-    assert "://" not in (PROJECT / "Makefile").read_text()
+    assert "://" not in (ROOT / "Makefile").read_text()

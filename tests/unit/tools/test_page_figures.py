@@ -9,21 +9,17 @@ from typing import Any
 import pytest
 from brokerproof.checks import load_scenario
 from brokerproof.errors import InputError
-from brokerproof.experiment.guarantees import Anomaly, Suite
-from brokerproof.experiment.verdict import Verdict
-from brokerproof.run.counts import TOTALS, Counts
+from brokerproof.experiment.guarantees import Suite
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Judgement, SuiteJudgement
-from brokerproof.run.measurement import Measurement
 from brokerproof.run.records import write_record
 from brokerproof.settings import Settings, from_environment
+from builders import ROOT, SCENARIOS, make_counts, make_judgement, make_measurement, make_suite
 from figure_tables import TABLES
 from measured_runs import MeasuredRuns
 from page_figures import PAGES, fill_page
 
 from ..measured_scenarios import list_measured_scenarios
 
-ROOT = Path(__file__).parents[3]
 PAGE = """\
 Words before.
 
@@ -64,31 +60,12 @@ def plant_run(
         scenario=resolved.model_copy(update=changes),
         topology=topology,
     )
-    measured = Measurement(
-        run_id=name,
-        suite=Suite.PLACEMENT,
-        metric="under_replicated_segments",
-        subject="end_of_run",
-        value=left,
-        unit="segments",
-        minimum=None,
-        maximum=None,
-        evidence="planted",
-    )
-    suite = SuiteJudgement(verdict=Verdict(verdict), why="", evaluated=1, written=1, expectations=())
-    judgement = Judgement(
-        verdict=Verdict(verdict),
-        why="that is why",
-        problems=(),
-        suites=dict.fromkeys(Suite, suite),
-        counts=Counts(
-            **dict.fromkeys(TOTALS, acked),
-            illegal={Anomaly(kind): count for kind, count in (illegal or {}).items()},
-            legal={Anomaly(kind): count for kind, count in (legal or {}).items()},
-        ),
+    judgement = make_judgement(
+        verdict,
+        suites=dict.fromkeys(Suite, make_suite(verdict)),
+        counts=make_counts(acked, illegal=illegal, legal=legal),
         recovery=recovery,
-        measurements=(measured,),
-        seconds={},
+        measurements=[make_measurement(name, "under_replicated_segments", left, subject="end_of_run")],
     )
     write_record(run, judgement)
 
@@ -186,7 +163,7 @@ def test_the_pages_have_every_table() -> None:
 def test_the_page_shows_figures_of_shipped_scenarios_only() -> None:
     shown = list_measured_scenarios()
     assert "sync_nominal" in shown
-    assert [name for name in shown if not (ROOT / "dags" / "scenarios" / f"{name}.yaml").exists()] == []
+    assert [name for name in shown if not (SCENARIOS / f"{name}.yaml").exists()] == []
 
 
 def test_a_scenario_without_a_row_and_without_a_run_is_no_failure(settings: Settings) -> None:
@@ -196,7 +173,7 @@ def test_a_scenario_without_a_row_and_without_a_run_is_no_failure(settings: Sett
 
 
 def test_a_users_own_scenarios_have_no_row(settings: Settings, tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text((ROOT / "dags/scenarios/sync_nominal.yaml").read_text())
+    (tmp_path / "mine.yaml").write_text((SCENARIOS / "sync_nominal.yaml").read_text())
     own = from_environment(settings.to_environment() | {"BROKERPROOF_SCENARIOS": str(tmp_path)})
     plant_run(own, "mine", 40, {})
     plant_run(settings, "sync_nominal", 41, {})

@@ -20,7 +20,8 @@ JUDGED = [anomaly for anomaly in Anomaly if anomaly is not Anomaly.UNPROVEN]
 def test_a_sound_run_passes_in_every_suite(planted: Planted, judge: Judge) -> None:
     judged = judge(planted)
     assert {suite: judgement["verdict"] for suite, judgement in judged.items()} == dict.fromkeys(judged, "passed")
-    assert all(judgement["evaluated"] == judgement["written"] > 0 for judgement in judged.values())
+    assert min(judgement["evaluated"] for judgement in judged.values()) > 0
+    assert [each["evaluated"] for each in judged.values()] == [each["written"] for each in judged.values()]
     assert judged["completeness"]["why"] == "All 10 expectations hold for 40 messages and places."
 
 
@@ -224,7 +225,7 @@ def test_data_docs_that_cannot_be_written_change_no_verdict(planted: Planted, ju
     judged = judge(run, only=["completeness", "ordering"], data_docs=True)
     assert judged["completeness"]["verdict"] == "failed"
     assert judged["ordering"]["verdict"] == "passed"
-    assert all(judgement["data_docs_error"] and not judgement["data_docs"] for judgement in judged.values())
+    assert [(bool(each["data_docs_error"]), each["data_docs"]) for each in judged.values()] == [(True, None)] * 2
 
 
 def test_the_data_docs_of_an_earlier_judgement_are_replaced(planted: Planted, judge: Judge) -> None:

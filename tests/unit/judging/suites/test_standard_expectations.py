@@ -210,7 +210,7 @@ def test_every_kind_holds_where_it_should_and_is_broken_where_it_should_be(
     assert found == dict.fromkeys(HELD_AND_BROKEN, ("passed", "failed"))
     assert judgement["verdict"] == "failed"
     assert judgement["evaluated"] == judgement["written"] == len(entries)
-    assert all(len(check["samples"]) <= 20 for check in judgement["expectations"])
+    assert max(len(check["samples"]) for check in judgement["expectations"]) <= 20
     assert {check["table"] for check in judgement["expectations"]} == {"stored"}
 
 

@@ -18,8 +18,9 @@ from airflow.serialization.encoders import encode_timetable
 from airflow.timetables.base import TimeRestriction
 from brokerproof.checks import load_scenario
 from brokerproof.orchestration.dag_building.scenario_page import write_page
+from builders import ROOT, SCENARIOS, TOPOLOGIES, load_shipped
 
-from ..conftest import PROJECT, SCENARIO
+from ..conftest import SCENARIO
 
 SUITES = ["completeness", "uniqueness", "ordering", "placement", "recovery"]
 
@@ -33,7 +34,7 @@ class State(NamedTuple):
 
 def load() -> DagBag:
     """The DAGs as Airflow's DAG processor reads them."""
-    return DagBag(str(PROJECT / "dags"))
+    return DagBag(str(ROOT / "dags"))
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def dag(scenarios: Path) -> DAG:
 def test_every_scenario_of_the_project_has_its_dag_and_no_file_fails() -> None:
     bag = load()
     assert bag.import_errors == {}
-    names = {file.stem for file in (PROJECT / "dags" / "scenarios").glob("*.yaml")}
+    names = {file.stem for file in SCENARIOS.glob("*.yaml")}
     assert names
     assert set(bag.dags) == names | {"campaign"}
 
@@ -52,7 +53,7 @@ def test_every_scenario_of_the_project_has_its_dag_and_no_file_fails() -> None:
 def test_dag_files_import_nothing_that_takes_seconds(scenarios: Path) -> None:
     code = (
         "import json, sys; from airflow.dag_processing.dagbag import DagBag;"
-        f"before = set(sys.modules); bag = DagBag({str(PROJECT / 'dags')!r});"
+        f"before = set(sys.modules); bag = DagBag({str(ROOT / 'dags')!r});"
         "assert not bag.import_errors, bag.import_errors;"
         "print(json.dumps(sorted({name.split('.')[0] for name in set(sys.modules) - before})))"
     )
@@ -83,7 +84,7 @@ def test_reserve_is_the_setup_of_release_record_and_verdict(dag: DAG) -> None:
     assert [task.task_id for task in dag.tasks if task.is_setup] == ["reserve"]
     teardowns = {task.task_id for task in dag.tasks if task.is_teardown}
     assert teardowns == {"release", "record", "verdict"}
-    assert all("reserve" in dag.task_dict[task].upstream_task_ids for task in teardowns)
+    assert teardowns <= dag.task_dict["reserve"].downstream_task_ids
 
 
 def test_release_does_not_wait_for_verify(dag: DAG) -> None:
@@ -103,7 +104,8 @@ def test_only_verdict_decides_the_dag_runs_state(dag: DAG) -> None:
 
 def test_no_timeout_can_skip_the_teardown(dag: DAG) -> None:
     assert dag.dagrun_timeout is None
-    assert all(task.execution_timeout is not None for task in dag.tasks)
+    assert dag.tasks
+    assert [task.task_id for task in dag.tasks if task.execution_timeout is None] == []
 
 
 def test_only_what_can_be_done_twice_is_done_again_where_its_task_was_killed(dag: DAG) -> None:
@@ -136,7 +138,7 @@ def test_the_description_of_the_parameter_has_an_example_that_can_be_used(dag: D
     settings = dag.params.get_param("settings")
     example = json.loads(re.search(r"\{.*\}", settings.description or "")[0])  # type: ignore[index]
     assert settings.resolve(example) == example
-    load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies", example)
+    load_scenario(scenarios / "region_lost.yaml", TOPOLOGIES, example)
 
 
 def test_the_page_shows_the_main_parts_of_a_scenario(dag: DAG) -> None:
@@ -159,7 +161,7 @@ def test_the_page_shows_the_main_parts_of_a_scenario(dag: DAG) -> None:
     ],
 )
 def test_the_page_shows_special_parts_of_a_scenario(name: str, said: str) -> None:
-    assert said in write_page(*load_scenario(PROJECT / f"dags/scenarios/{name}.yaml", PROJECT / "topologies"))
+    assert said in write_page(*load_shipped(name))
 
 
 def test_the_page_shows_warnings_where_there_are_any(scenarios: Path, tmp_path: Path) -> None:
@@ -202,7 +204,7 @@ def test_airflow_loads_the_plugin_and_nothing_else_of_its_folder() -> None:
     code = (
         "import json, sys, pathlib; from airflow import plugins_manager as manager;"
         "plugins, errors = manager._get_plugins();"
-        f"folder = pathlib.Path({str(PROJECT / 'plugins')!r});"
+        f"folder = pathlib.Path({str(ROOT / 'plugins')!r});"
         "bare = [name for name, module in sys.modules.items() if '.' not in name and name != 'brokerproof'"
         " and folder in pathlib.Path(getattr(module, '__file__', None) or '/').parents];"
         "import pulsar;"

@@ -18,7 +18,6 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
 )
 from brokerproof import lifecycle
-from brokerproof.checks import load_scenario
 from brokerproof.errors import NodeError
 from brokerproof.machine import slots
 from brokerproof.orchestration.dag_building.campaign import CampaignVerdictOperator
@@ -31,9 +30,10 @@ from brokerproof.orchestration.dag_building.operators import (
 from brokerproof.run.directory import Run
 from brokerproof.run.records import StepProblem, StepSeconds, read_record, write_record
 from brokerproof.settings import from_environment
+from builders import leave_judgement, make_run
 
 from ...planted_system import ON_PLANTED, PlantedSystem, plant_system
-from ..conftest import PROJECT, FakeTaskInstance, judgement, leave_judgement
+from ..conftest import FakeTaskInstance, judgement
 
 
 class Nodes:
@@ -68,8 +68,7 @@ def provision(run: Run) -> Step:
 def a_run(tmp_path: Path, scenarios: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run that was reserved, whose system a test plants."""
     plant_system(monkeypatch, PlantedSystem(nodes=Nodes()))
-    scenario, topology = load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies", ON_PLANTED)
-    return Run.create(str(tmp_path / "run"), run_id="region_lost-1", scenario=scenario, topology=topology, addresses={})
+    return make_run(tmp_path / "run", scenarios / "region_lost.yaml", ON_PLANTED, run_id="region_lost-1")
 
 
 def plant_error(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -337,9 +336,7 @@ class TestTheVerdict:
 def test_a_campaign_logs_a_line_for_each_run_and_fails_if_one_is_not_as_expected(
     scenarios: Path, context: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    loaded = load_scenario(scenarios / "region_lost.yaml", PROJECT / "topologies")
-    directory = str(from_environment().runs / "region_lost-1")
-    run = Run.create(directory, run_id="region_lost-1", scenario=loaded[0], topology=loaded[1])
+    run = make_run(from_environment().runs / "region_lost-1", scenarios / "region_lost.yaml", run_id="region_lost-1")
     leave_judgement(run, judgement())
     planned = [{"trigger_dag_id": "region_lost", "trigger_run_id": f"region_lost-{number}"} for number in (1, 2)]
     verdict = CampaignVerdictOperator(task_id="verdict", planned=planned)

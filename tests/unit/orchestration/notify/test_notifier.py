@@ -27,8 +27,9 @@ from brokerproof.results.run_outcome import compose_outcome
 from brokerproof.run.directory import RUN_REPORT, Run
 from brokerproof.run.records import NotificationAttempt, read_record
 from brokerproof.settings import Settings, from_environment
+from builders import ROOT, leave_judgement
 
-from ..conftest import PROJECT, FakeTaskInstance, judgement, leave_judgement
+from ..conftest import FakeTaskInstance, judgement
 
 ALL_FIELDS = "{{ brokerproof.scenario }} {{ brokerproof.verdict }} {{ brokerproof.expected }} {{ brokerproof.run_id }}"
 
@@ -321,7 +322,7 @@ def test_a_rule_without_occasions_is_for_all_of_them(monkeypatch):
 
 
 def test_the_list_of_the_documentation_can_be_used(monkeypatch):
-    text = (PROJECT / "docs" / "results-elsewhere.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "results-elsewhere.md").read_text(encoding="utf-8")
     (rule,) = read_rules(read_settings(monkeypatch, text.partition("BROKERPROOF_NOTIFY='")[2].partition("'")[0]))
     assert rule.notifier.endswith("SlackWebhookNotifier")
 
@@ -356,7 +357,7 @@ def mails(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def test_the_mail_of_the_documentation_is_sent(a_run, context, monkeypatch, mails):
     """The provider for mail comes with Airflow; the rule is the one of docs/results-elsewhere.md."""
-    text = (PROJECT / "docs" / "results-elsewhere.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "results-elsewhere.md").read_text(encoding="utf-8")
     monkeypatch.setenv("BROKERPROOF_NOTIFY", text.partition("```json\n")[2].partition("```")[0])
     check_notifiers(from_environment())
     leave_judgement(a_run, judgement(completeness="failed"))

@@ -7,10 +7,9 @@ from typing import Any
 
 from brokerproof.experiment.guarantees import Anomaly
 from brokerproof.experiment.verdict import Verdict
-from brokerproof.run.counts import TOTALS, Counts
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Judgement
 from brokerproof.run.records import write_record
+from builders import make_counts, make_judgement
 
 from ...judging.history import TOPIC, Row
 
@@ -42,16 +41,5 @@ def leave_judgement(
     legal, illegal = (
         Counter(Anomaly(row["anomaly"]) for row in found if row["legal"] is legality) for legality in (True, False)
     )
-    write_record(
-        run,
-        Judgement(
-            verdict=verdict,
-            why="planted",
-            problems=problems,
-            suites={},
-            counts=Counts(**dict.fromkeys(TOTALS, 0), legal=dict(legal), illegal=dict(illegal)),
-            recovery={},
-            measurements=(),
-            seconds={},
-        ),
-    )
+    counts = make_counts(legal=legal, illegal=illegal)
+    write_record(run, make_judgement(verdict, problems=problems, suites={}, counts=counts))
