@@ -25,5 +25,5 @@ def test_the_page_of_records_has_every_kind() -> None:
     kinds = {kind for kind in Record.__subclasses__() if kind.__module__.startswith("brokerproof.")}
     assert set(RECORDS) == kinds
     page = write_pages()["records.md"]
-    assert "| `problem-STEP.json` | Why a step could not do its work. | `step`, `problem` |" in page
+    assert "| `step_problem-STEP.json` | Why a step could not do its work. | `step`, `problem` |" in page
     assert all(f"| `{name}` | integer | " in page for name in TOTALS)
