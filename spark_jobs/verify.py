@@ -1,8 +1,8 @@
 """Judge a run's tables: `spark-submit verify.py RUN_DIR [--expectations DIR]… [--suite NAME]…`.
 
-It needs no cluster, only the run's directory. It writes the judgement, or the reason why judging failed, to
-state/judgement.json, but not if the directory is no run or the tables were deleted. The exit status is 0 if the run was
-judged, with any verdict, else 1.
+It needs no cluster, only the run's directory. It writes state/judgement.json. If judging failed, it writes
+state/judging_failure.json with the reason, but not if the directory is no run or the tables were deleted. The exit
+status is 0 if the run was judged, with any verdict, else 1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import JudgingFailure
+from brokerproof.run.judgement import JudgingFailure, write_judgement
 from brokerproof.run.records import TablesDeletion, read_record, write_record
 from brokerproof.run.series import RunSeries
 from brokerproof.run.time_axis import follow_time_axis
@@ -78,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         # Spark's messages are pages long. The first line says what happened, and the log has the rest.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        write_record(run, JudgingFailure(why=f"The run could not be judged: {reason}", error=repr(error)[:2000]))
+        write_judgement(run, JudgingFailure(why=f"The run could not be judged: {reason}", error=repr(error)[:2000]))
         return 1
-    write_record(run, judgement)
+    write_judgement(run, judgement)
     print(f"{judgement.verdict}: {judgement.why}")
     write_record(run, _make_series(run))
     return 0

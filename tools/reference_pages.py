@@ -49,6 +49,7 @@ from brokerproof.run.records import (
     TableSeal,
     TimelineProcess,
     WallClockNote,
+    name_file,
 )
 from brokerproof.run.series import RunSeries
 from brokerproof.run.tables import SCHEMAS
@@ -247,9 +248,9 @@ def _tabulate_records() -> Iterator[str]:
     yield "| file | what it says | fields |"
     yield "|---|---|---|"
     for kind in RECORDS:
-        file = kind.KIND if kind.KEY is None else f"{kind.KIND}-{kind.KEY.upper()}"
+        file = name_file(kind, kind.KEY and kind.KEY.upper())
         fields = ", ".join(f"`{field.alias or name}`" for name, field in kind.model_fields.items())
-        yield f"| `{file}.json` | {(kind.__doc__ or '').splitlines()[0]} | {fields} |"
+        yield f"| `{file}` | {(kind.__doc__ or '').splitlines()[0]} | {fields} |"
     for title, model in (
         ("What the judgement and the outcome count", Totals),
         ("A measurement", Measurement),

@@ -90,7 +90,7 @@ def find_wrong_verdict(result: Mapping[str, Any], run_directory: Path, truth: Tr
     if wrong := illegal - truth.anomalies:
         yield f"{', '.join(sorted(wrong))}, which the servers do not do: {result['why']}"
     if verdict == "passed":
-        unsealed = [table for table in _TABLES if not (run_directory / "state" / f"seal-{table}.json").exists()]
+        unsealed = [table for table in _TABLES if not (run_directory / "state" / f"table_seal-{table}.json").exists()]
         if unsealed:
             yield f"passed, and nothing says that these tables are whole: {', '.join(unsealed)}"
         stored = set(read_table(run_directory, "stored", ("producer", "seq")))

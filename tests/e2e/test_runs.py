@@ -73,13 +73,15 @@ def test_what_a_killed_driver_of_spark_had_recorded_is_judged(running: Installat
     running.client().wait_for_dag("endless")
     running.client().trigger_run("endless", "endless-driver-killed", {})
     run_directory = running.settings.runs / "endless-driver-killed"
-    wait_until((run_directory / "state" / "timeline.json").exists, timeout_s=240, what="break_it to be at work")
+    wait_until((run_directory / "state" / "phase_times.json").exists, timeout_s=240, what="break_it to be at work")
     driver = find_driver(run_directory, "load")
     assert driver is not None
     driver.kill()
     killed = time.monotonic()
     wait_until(
-        lambda: running.state("endless-driver-killed", "consume") is not None, timeout_s=60, what="consuming to end"
+        lambda: running.state("endless-driver-killed", "subscription_drains") is not None,
+        timeout_s=60,
+        what="consuming to end",
     )
     assert time.monotonic() - killed < 30, "nobody noticed that the load was gone"
     wait_until(
@@ -112,7 +114,7 @@ def typed_run(installation: Installation, scenario: str) -> Iterator[tuple[subpr
 
     def run_at_work() -> Path | None:
         new = set(installation.settings.runs.glob(f"{scenario}-*")) - before
-        return next((run for run in new if (run / "state" / "timeline.json").exists()), None)
+        return next((run for run in new if (run / "state" / "phase_times.json").exists()), None)
 
     try:
         run_directory = wait_until(run_at_work, timeout_s=300, what="break_it to be at work")
@@ -138,11 +140,13 @@ def test_ctrl_c_cancels_the_run_which_is_released_recorded_and_failed(running: I
     assert running.client().read_state("endless", run_id) == "failed"
     # A task learns with its next heartbeat that it was cancelled; the run may have ended by then. Where the load's task
     # learns it first, the timeline sees that the load has ended, before it is ended itself.
-    wait_until(lambda: running.state(run_id, "problem-break_it") is not None, timeout_s=60, what="break_it to be ended")
-    problem = (running.state(run_id, "problem-break_it") or {})["problem"]
+    wait_until(
+        lambda: running.state(run_id, "step_problem-break_it") is not None, timeout_s=60, what="break_it to be ended"
+    )
+    problem = (running.state(run_id, "step_problem-break_it") or {})["problem"]
     assert "ended from outside" in problem or problem.startswith("the load ended before its time")
-    assert (running.state(run_id, "break_it") or {})["problems"]
-    assert running.state(run_id, "released") is not None
+    assert (running.state(run_id, "faults_undone") or {})["problems"]
+    assert running.state(run_id, "run_released") is not None
     assert not node_processes(run_directory)
     assert (running.state(run_id, "outcome") or {})["verdict"] == "unknown"
 
@@ -163,7 +167,7 @@ def test_a_run_is_watched_again_and_stopped_for_everybody_who_watches_it(running
         for _ in range(2)
     ]
     try:
-        at_work = run_directory / "state" / "timeline.json"
+        at_work = run_directory / "state" / "phase_times.json"
         wait_until(at_work.exists, timeout_s=240, what="break_it to be at work")
         watching[0].send_signal(signal.SIGTERM)
         for each in watching:
@@ -218,7 +222,7 @@ def test_the_command_line_says_at_once_that_all_of_airflow_was_killed_and_nothin
 def test_a_run_that_airflow_ended_under_is_released_and_holds_up_no_other(running: Installation) -> None:
     running.client().wait_for_dag("endless")
     running.client().trigger_run("endless", "endless-cut-off", {})
-    at_work = running.settings.runs / "endless-cut-off" / "state" / "timeline.json"
+    at_work = running.settings.runs / "endless-cut-off" / "state" / "phase_times.json"
     wait_until(at_work.exists, timeout_s=240, what="break_it to be at work")
     running.airflow.stop()
     running.airflow.start()
@@ -227,7 +231,7 @@ def test_a_run_that_airflow_ended_under_is_released_and_holds_up_no_other(runnin
         timeout_s=240,
         what="the run to be given up",
     )
-    assert running.state("endless-cut-off", "released") is not None
+    assert running.state("endless-cut-off", "run_released") is not None
     assert not node_processes(running.settings.runs / "endless-cut-off")
     assert (running.state("endless-cut-off", "outcome") or {})["verdict"] == "unknown"
 

@@ -26,7 +26,7 @@ from brokerproof.directories import Directories
 from brokerproof.errors import BrokerproofError, RunError
 from brokerproof.orchestration.steps import compute_time_limit
 from brokerproof.run.directory import Run
-from brokerproof.run.judgement import Judgement, JudgingFailure
+from brokerproof.run.judgement import Judgement, JudgingFailure, write_judgement
 from brokerproof.run.records import PhaseTimes, StepSeconds, read_record, write_record
 from brokerproof.run.step_record import record_step
 from brokerproof.run.tables import SCHEMAS, Batches
@@ -216,10 +216,10 @@ class _Chain:
         try:
             recover_tables(run)
             self.end.judgement = judge(run)
-            write_record(run, self.end.judgement)
+            write_judgement(run, self.end.judgement)
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            write_record(run, JudgingFailure(why=f"The run could not be judged: {reason}", error=repr(error)[:2000]))
+            write_judgement(run, JudgingFailure(why=f"The run could not be judged: {reason}", error=repr(error)[:2000]))
             raise
 
     def _do_step(self, step: str, work: Callable[[], object]) -> None:

@@ -98,9 +98,9 @@ class Installation:
             check=False,
         )
 
-    def state(self, run_id: str, step: str) -> Any | None:
-        """What a step of a run left."""
-        file = self.settings.runs / run_id / "state" / f"{step}.json"
+    def state(self, run_id: str, name: str) -> Any | None:
+        """A record of a run, by the name of its file."""
+        file = self.settings.runs / run_id / "state" / f"{name}.json"
         return json.loads(file.read_text()) if file.exists() else None
 
 

@@ -224,8 +224,8 @@ def check_what_the_campaign_says(installation: Installation) -> None:
     assert outcome["verdict"] == "failed"
     assert outcome["counts"]["illegal"]["stored_out_of_order"] > 0
     for first, second in pairwise(CAMPAIGNS["campaign"]):
-        ended = installation.state(runs[first], "seconds-verify")
-        started = installation.state(runs[second], "seconds-reserve")
+        ended = installation.state(runs[first], "step_seconds-verify")
+        started = installation.state(runs[second], "step_seconds-reserve")
         assert ended is not None
         assert started is not None
         assert ended["finished_at"] < started["started_at"]

@@ -87,9 +87,9 @@ class Timeline:
     def execute(self) -> None:
         """Wait until the load is steady, inject and heal the faults on time, and wait until the cluster has settled.
 
-        state/timeline.json is written once the times of the phases are known, because the load ends by them. If an
+        state/phase_times.json is written once the times of the phases are known, because the load ends by them. If an
         error occurs before the undo, state/early_end.json makes load and consumers end. In every case the faults are
-        undone and state/break_it.json is written. Then the first error is raised.
+        undone and state/faults_undone.json is written. Then the first error is raised.
         """
         stage, undone, errors = self._stage, False, list[Exception]()
         try:

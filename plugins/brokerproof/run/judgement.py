@@ -13,7 +13,7 @@ from brokerproof.experiment.verdict import Verdict, merge_verdicts
 from brokerproof.run.counts import Count, Counts
 from brokerproof.run.directory import Run
 from brokerproof.run.measurement import FiniteOrNone, Measurement
-from brokerproof.run.records import Record, read_record
+from brokerproof.run.records import Record, read_record, remove_record, write_record
 from brokerproof.run.strict_model import StrictModel
 
 
@@ -58,8 +58,6 @@ class SuiteJudgement(StrictModel):
 class Judgement(Record):
     """The judgement of a run."""
 
-    KIND = "judgement"
-
     verdict: Verdict
     why: str
     # A sentence for each gap in the evidence.
@@ -88,13 +86,18 @@ class Judgement(Record):
 
 
 class JudgingFailure(Record):
-    """Why a run could not be judged. This record replaces an earlier judgement, which no longer counts."""
-
-    KIND = "judgement"
+    """Why a run could not be judged. An earlier judgement no longer counts."""
 
     verdict: Verdict = Verdict.UNKNOWN
     why: str
     error: str
+
+
+def write_judgement(run: Run, judged: Judgement | JudgingFailure) -> None:
+    """Write a judgement, or why there is none, in place of an earlier one. Raises MachineError if it cannot."""
+    write_record(run, judged)
+    # A failure counts before a judgement, so a process that is killed here leaves no judgement that has been replaced.
+    remove_record(run, JudgingFailure if isinstance(judged, Judgement) else Judgement)
 
 
 def read_judgement(run: Run) -> Judgement:
@@ -102,10 +105,9 @@ def read_judgement(run: Run) -> Judgement:
 
     Raises RunError if it is missing, damaged or of another run, or if the run could not be judged.
     """
-    try:
-        judgement = read_record(run, Judgement)
-    except RunError as error:
-        raise RunError(_read_failure(run) or str(error)) from None
+    if (failure := read_record(run, JudgingFailure)) is not None:
+        raise RunError(failure.why)
+    judgement = read_record(run, Judgement)
     if judgement is None:
         raise RunError("nothing was judged: `verify` left no judgement")
     others = {row.run_id for row in judgement.measurements} - {run.run_id}
@@ -120,12 +122,3 @@ def find_judgement(run: Run) -> tuple[Judgement | None, str]:
         return read_judgement(run), ""
     except RunError as error:
         return None, str(error)
-
-
-def _read_failure(run: Run) -> str:
-    """Return why the run could not be judged; empty if there is no record of a failure."""
-    try:
-        failure = read_record(run, JudgingFailure)
-    except RunError:
-        return ""
-    return failure.why if failure else ""

@@ -60,8 +60,6 @@ def make_unknown_outcome(run_id: str, scenario: str, run_dir: object, why: str) 
 class Outcome(BriefOutcome, Record):
     """The result of a run, and whether and why it is what its scenario expects."""
 
-    KIND = "outcome"
-
     topology: str
     runtime: str
     expected: ExpectedOutcome

@@ -1,7 +1,7 @@
 """Records: what the steps of a run leave for each other, one model per kind and one file per record, in `state/`.
 
-A record is written whole. A reader gets its model, None if no step left it, or a RunError that names the file and the
-field. Each record contains the version of its model.
+A file has the name of its record's class, in snake case. A record is written whole. A reader gets its model, None if no
+step left it, or a RunError that names the file and the field. Each record contains the version of its model.
 
 Spark tasks may run on other machines that share only the run's directory, so their proofs are records too. The live
 status for people is in live_status.py and is no proof.
@@ -10,6 +10,7 @@ status for people is in live_status.py and is no proof.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, TypeVar
@@ -30,13 +31,18 @@ Moment = int
 class Record(StrictModel):
     """Base of every kind of record."""
 
-    # The name of the file. A kind with several records also names the field `KEY`, and the files are `KIND-VALUE`.
-    KIND: ClassVar[str]
+    # The field whose value completes the file's name, if there are several records of the kind.
     KEY: ClassVar[str | None] = None
     VERSION: ClassVar[int] = 1
 
 
 RecordModel = TypeVar("RecordModel", bound=Record)
+
+
+def name_file(kind: type[Record], key: str | int | None = None) -> str:
+    """Return the name of a record's file: its class in snake case, and its key if the kind has one."""
+    name = re.sub(r"\B(?=[A-Z])", "_", kind.__name__).lower()
+    return f"{name}.json" if key is None else f"{name}-{key}.json"
 
 
 def write_record(run: Run, record: Record) -> None:
@@ -78,7 +84,7 @@ def record_keys(run: Run, kind: type[Record]) -> list[str]:
         return []
     # Listed, not globbed: a run's id may contain characters that are special in a glob pattern.
     names = (path.rsplit("/", 1)[-1] for path in filesystem.ls(root, detail=False))
-    prefix, suffix = f"{kind.KIND}-", ".json"
+    prefix, suffix = name_file(kind, "*").split("*")
     return sorted(
         name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)
     )
@@ -94,7 +100,7 @@ def remove_record(run: Run, kind: type[Record], key: str | int | None = None) ->
 def _path(kind: type[Record], key: str | int | None) -> tuple[str, str]:
     if (key is None) is not (kind.KEY is None):
         raise TypeError(f"{kind.__name__} {'has no key' if kind.KEY is None else f'needs its {kind.KEY}'}")
-    return "state", f"{kind.KIND}.json" if key is None else f"{kind.KIND}-{key}.json"
+    return "state", name_file(kind, key)
 
 
 # The life of a run
@@ -103,7 +109,7 @@ def _path(kind: type[Record], key: str | int | None) -> tuple[str, str]:
 class StepSeconds(Record):
     """When a step started and when it ended, whether or not it succeeded."""
 
-    KIND, KEY = "seconds", "step"
+    KEY = "step"
 
     step: str
     started_at: Moment
@@ -113,7 +119,7 @@ class StepSeconds(Record):
 class StepProblem(Record):
     """Why a step could not do its work."""
 
-    KIND, KEY = "problem", "step"
+    KEY = "step"
 
     step: str
     problem: str
@@ -121,8 +127,6 @@ class StepProblem(Record):
 
 class ClustersConfigured(Record):
     """The clusters have the configuration of the topology. The monitor samples them from now on."""
-
-    KIND = "configured"
 
     at: Moment
     # Nodes that were restarted for the configuration.
@@ -132,15 +136,11 @@ class ClustersConfigured(Record):
 class RunReleased(Record):
     """The run is over, and its monitor has to end."""
 
-    KIND = "released"
-
     at: Moment
 
 
 class ObservationsRequested(Record):
     """A step is about to read the table `observations`. It waits for the samples up to this moment."""
-
-    KIND = "observe_until"
 
     at: Moment
 
@@ -148,15 +148,13 @@ class ObservationsRequested(Record):
 class ObservationsWritten(Record):
     """The samples up to the moment of the request are in the table `observations`."""
 
-    KIND = "observed"
-
     at: Moment
 
 
 class NotificationAttempt(Record):
     """Whether one notifier sent the run's result. A notifier that did is not used again for this run."""
 
-    KIND, KEY = "notification", "rule"
+    KEY = "rule"
 
     # The notifier's index in the list of the settings.
     rule: int
@@ -180,7 +178,7 @@ class WallClockStep(StrictModel):
 class WallClockNote(Record):
     """A process's wall clock against the run's time axis, noted once a second, with all steps of the clock so far."""
 
-    KIND, KEY = "wall_clock", "process"
+    KEY = "process"
 
     # The name of a client in the run's directory, or the monitor's.
     process: str
@@ -207,7 +205,7 @@ class SealedFile(StrictModel):
 class TableSeal(Record):
     """The files of a table as they were when the job that wrote it had ended."""
 
-    KIND, KEY = "seal", "table"
+    KEY = "table"
 
     table: str
     files: tuple[SealedFile, ...]
@@ -216,8 +214,6 @@ class TableSeal(Record):
 
 class TablesDeletion(Record):
     """The tables of messages and the records of clients are deleted. Written before the first file is deleted."""
-
-    KIND = "tables_deletion"
 
     # Completes "its tables were deleted on DAY, …".
     why: str
@@ -234,8 +230,6 @@ class TablesDeletion(Record):
 class TimelineProcess(Record):
     """The process that executes the timeline. If it is gone and left no `FaultsUndone`, it was killed."""
 
-    KIND = "timeline_process"
-
     pid: int
     # When it started, in seconds since the machine's boot. It is needed because the kernel reuses pids.
     created: float
@@ -246,8 +240,6 @@ class TimelineProcess(Record):
 class PhaseTimes(Record):
     """When each phase begins and when the load ends. Written as soon as the load is steady."""
 
-    KIND = "timeline"
-
     steady_at: Moment
     impact_at: Moment
     recovery_at: Moment
@@ -257,7 +249,7 @@ class PhaseTimes(Record):
 class FaultEffective(Record):
     """A fault took effect. The consumers of a subscription that moves after this fault wait for this record."""
 
-    KIND, KEY = "effective", "fault"
+    KEY = "fault"
 
     fault: str
     at: Moment
@@ -266,7 +258,7 @@ class FaultEffective(Record):
 class FaultTargets(Record):
     """A fault was injected into targets known from an earlier answer, because no node answered when it was due."""
 
-    KIND, KEY = "targets", "fault"
+    KEY = "fault"
 
     fault: str
     targets: tuple[str, ...]
@@ -285,16 +277,12 @@ class FaultTargets(Record):
 class EarlyEnd(Record):
     """The timeline failed or was killed. Load and consumers end at once and keep what they have recorded."""
 
-    KIND = "early_end"
-
     why: str
     at: Moment
 
 
 class FaultsUndone(Record):
     """The timeline has ended: whether every fault that is not permanent was undone, and what went wrong."""
-
-    KIND = "break_it"
 
     undone: bool
     problems: tuple[str, ...]
@@ -312,7 +300,7 @@ class ProducerEnd(Record):
     The producer itself counted the numbers. They are None if it was killed and its Spark task wrote this record.
     """
 
-    KIND, KEY = "load", "task"
+    KEY = "task"
 
     task: int
     producer: str
@@ -341,8 +329,6 @@ class ProducerEnd(Record):
 class LoadEnd(Record):
     """The end of the load: whether every producer completed its schedule, and if not, why."""
 
-    KIND = "load"
-
     finished: bool
     why: str
     scheduled: int
@@ -359,7 +345,7 @@ class ConsumerEnd(Record):
     The consumer itself counted the numbers. They are None if it was killed and its Spark task wrote this record.
     """
 
-    KIND, KEY = "consume", "task"
+    KEY = "task"
 
     task: int
     consumer: str
@@ -381,8 +367,6 @@ class ConsumerEnd(Record):
 
 class ConsumersStop(Record):
     """The consumers may end: every subscription has drained, or the time for draining is over."""
-
-    KIND = "consume_stop"
 
     at: Moment
 
@@ -407,8 +391,6 @@ class SubscriptionDrain(StrictModel):
 class SubscriptionDrains(Record):
     """Whether each subscription had drained when consuming ended."""
 
-    KIND = "consume"
-
     subscriptions: tuple[SubscriptionDrain, ...]
     at: Moment
 
@@ -430,7 +412,7 @@ class EpochRead(StrictModel):
 class ClientRecordRead(Record):
     """What was read of a client's own record to make its table. Sealing the table removes that record."""
 
-    KIND, KEY = "client_record", "client"
+    KEY = "client"
 
     client: str
     epochs: tuple[EpochRead, ...]
@@ -457,8 +439,6 @@ class ReplicationDrain(StrictModel):
 class ReplicationDrains(Record):
     """Whether each way of replication had drained before the logs were read."""
 
-    KIND = "replication"
-
     drains: tuple[ReplicationDrain, ...]
     at: Moment
 
@@ -473,7 +453,7 @@ class UnreadablePart(StrictModel):
 class LogRead(Record):
     """Whether a fresh reader read a partition's log to its end; partition -1 is the whole topic."""
 
-    KIND, KEY = "read_back", "task"
+    KEY = "task"
 
     task: int
     cluster: str
@@ -492,8 +472,6 @@ class LogRead(Record):
 
 class LogsRead(Record):
     """Whether each log that had to be read back was read to its end."""
-
-    KIND = "read_back"
 
     started_at: Moment
     finished_at: Moment

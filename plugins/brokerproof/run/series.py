@@ -69,8 +69,6 @@ class OwnerChange(StrictModel):
 class RunSeries(Record):
     """All series of a run, or in `problem` the reason why there are none."""
 
-    KIND = "series"
-
     problem: str = ""
     start: Moment = 0
     step_s: float = 1.0

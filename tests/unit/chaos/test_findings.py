@@ -61,7 +61,7 @@ def run(tmp_path: Path) -> Path:
     write_table(directory, "stored", *({"producer": "p0", "seq": seq} for seq in (0, 1)))
     (directory / "state").mkdir()
     for table in ("publishes", "deliveries", "stored", "faults", "copies", "observations"):
-        (directory / "state" / f"seal-{table}.json").write_text("{}")
+        (directory / "state" / f"table_seal-{table}.json").write_text("{}")
     return directory
 
 
@@ -103,7 +103,7 @@ def test_a_passed_run_of_which_a_message_is_not_stored_is_found(run: Path) -> No
 
 
 def test_a_passed_run_without_samples_is_found(run: Path) -> None:
-    (run / "state" / "seal-observations.json").unlink()
+    (run / "state" / "table_seal-observations.json").unlink()
     assert list(find_wrong_verdict(outcome("passed"), run, CORRECT)) == [
         "passed, and nothing says that these tables are whole: observations"
     ]

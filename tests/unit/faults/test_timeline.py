@@ -1117,7 +1117,7 @@ def test_targets_that_were_told_when_the_fault_was_due_are_in_no_doubt(tmp_path:
 
 def test_a_record_of_targets_that_cannot_be_read_is_a_doubt(tmp_path: Path) -> None:
     run, _ = make(tmp_path, [{"name": "gone", "kind": "kill", "targets": {"nodes": ["bookie-eu-1"]}}])
-    run.write_text("state/targets-gone.json", "{}")
+    run.write_text("state/fault_targets-gone.json", "{}")
     assert "cannot be read" in read_doubts_about_targets(run)["gone"]
 
 

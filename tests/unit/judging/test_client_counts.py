@@ -287,7 +287,7 @@ def test_a_count_that_cannot_be_read_is_a_problem(spark: SparkSession, tmp_path:
     run = counted.history.write(tmp_path / "run")
     seal_tables(run, *WRITERS)
     counted.write_records(run)
-    Path(run.path("state", "client_record-load-1.json")).write_text("{")
+    Path(run.path("state", "client_record_read-load-1.json")).write_text("{")
     judgement = judge_run(spark, run, pass_suites, ["no expectations"])
     (problem,) = judgement.problems
     assert judgement.verdict is Verdict.UNKNOWN
@@ -384,6 +384,6 @@ def test_a_run_without_a_count_of_its_readers_has_no_difference(
 
 def test_a_damaged_record_of_the_readers_claims_no_number(tmp_path: Path, counted: Counted) -> None:
     run = counted.history.write(tmp_path / "run")
-    run.write_text("state/read_back.json", "{")
+    run.write_text("state/logs_read.json", "{")
     # Evidence names the record.
     assert find_count_problems(run, [summarize(stored=[(*LOG, 12)])])["stored"] == []

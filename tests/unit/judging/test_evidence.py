@@ -137,10 +137,10 @@ def test_what_somebody_else_did_to_a_node_is_undone_by_nobody(tmp_path, faults):
 @pytest.mark.parametrize(
     ("kind", "file", "said"),
     [
-        (LoadEnd, "load.json", "The load did not finish: "),
-        (LogsRead, "read_back.json", "No log was read back: "),
-        (SubscriptionDrains, "consume.json", "Nothing proves that a subscription drained: "),
-        (FaultsUndone, "break_it.json", "Nothing proves that every fault was undone: "),
+        (LoadEnd, "load_end.json", "The load did not finish: "),
+        (LogsRead, "logs_read.json", "No log was read back: "),
+        (SubscriptionDrains, "subscription_drains.json", "Nothing proves that a subscription drained: "),
+        (FaultsUndone, "faults_undone.json", "Nothing proves that every fault was undone: "),
     ],
 )
 def test_a_damaged_record_proves_nothing_and_differs_from_none(tmp_path, kind, file, said):
@@ -155,12 +155,12 @@ def test_a_damaged_record_proves_nothing_and_differs_from_none(tmp_path, kind, f
 
 def test_a_damaged_record_of_replication_proves_no_way(tmp_path):
     run = History(clusters=("main", "other")).clean().write(tmp_path / "run")
-    run.write_text("state/replication.json", '{"version": 1, "drains": "all", "at": 1}')
+    run.write_text("state/replication_drains.json", '{"version": 1, "drains": "all", "at": 1}')
 
     (sentence,) = Evidence.from_run(run).list_problems(run, [("main", ("other", TOPIC, -1))])
 
     assert sentence.startswith(f"Replication of {TOPIC} from main to other did not drain: ")
-    assert "state/replication.json is damaged: `drains` " in sentence
+    assert "state/replication_drains.json is damaged: `drains` " in sentence
 
 
 def test_a_permanent_fault_needs_no_undoing(tmp_path):

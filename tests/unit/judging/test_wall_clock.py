@@ -74,7 +74,7 @@ def test_steps_forward_and_back_are_two(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damaged", [False, True], ids=["missing", "damaged"])
 def test_a_clock_of_which_no_note_is_left_is_named(tmp_path: Path, damaged: bool) -> None:
     run = plant(tmp_path)
-    file = Path(run.path("state", "wall_clock-load-0.json"))
+    file = Path(run.path("state", "wall_clock_note-load-0.json"))
     file.write_text("{") if damaged else file.unlink()
     assert read_wall_clocks(run).list_notes() == ["Nothing says whether the wall clock of main-p0 stepped."]
 
@@ -160,7 +160,7 @@ def test_the_boot_of_the_axis_is_one_of_the_hosts(tmp_path: Path, boot_id: str) 
 @pytest.mark.parametrize("damaged", [False, True], ids=["missing", "damaged"])
 def test_a_client_without_a_note_is_on_an_unknown_host(tmp_path: Path, damaged: bool) -> None:
     run = plant(tmp_path, clock_error_us=20_000)
-    file = Path(run.path("state", "wall_clock-load-0.json"))
+    file = Path(run.path("state", "wall_clock_note-load-0.json"))
     file.write_text("{") if damaged else file.unlink()
     assert read_wall_clocks(run).doubt_hosts() == (
         "Times of two processes do not compare, because nothing says on which host main-p0 ran."
@@ -170,7 +170,7 @@ def test_a_client_without_a_note_is_on_an_unknown_host(tmp_path: Path, damaged: 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_a_client_that_was_killed_before_its_first_note_puts_no_times_in_doubt(tmp_path: Path, rows: int) -> None:
     run = plant(tmp_path)
-    Path(run.path("state", "wall_clock-load-0.json")).unlink()
+    Path(run.path("state", "wall_clock_note-load-0.json")).unlink()
     read = EpochRead(epoch=0, segments=rows, rows=rows, missing=())
     write_record(run, ClientRecordRead(client=PRODUCER, epochs=(read,), at=START))
     assert bool(read_wall_clocks(run).doubt_hosts()) is bool(rows)
@@ -186,7 +186,7 @@ def test_the_error_of_several_hosts_is_not_in_force_on_one_boot(
 ) -> None:
     run = plant(tmp_path, make_note(CONSUMER, boot_id=boot_id or ""), has_axis=has_axis, clock_error_us=20_000)
     if boot_id is None:
-        Path(run.path("state", "wall_clock-consume-0.json")).unlink()
+        Path(run.path("state", "wall_clock_note-consume-0.json")).unlink()
     assert read_wall_clocks(run).clock_error_us == error_us
 
 
@@ -208,7 +208,7 @@ def test_a_position_that_regressed_within_the_error_is_found_on_one_boot(
 
 def test_the_monitor_is_on_the_host_of_the_axis_if_its_note_is_missing(tmp_path: Path) -> None:
     run = plant(tmp_path)
-    Path(run.path("state", "wall_clock-monitor.json")).unlink()
+    Path(run.path("state", "wall_clock_note-monitor.json")).unlink()
     assert read_wall_clocks(run).doubt_hosts() == ""
 
 

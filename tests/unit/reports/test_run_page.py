@@ -186,7 +186,7 @@ def test_a_run_without_series_or_judgement_says_so_instead_of_drawing_nothing(ru
 
 def test_damaged_series_are_told(run: Run) -> None:
     judge(run)
-    run.write_text("state/series.json", json.dumps({"version": 1, "start": "yesterday"}))
+    run.write_text("state/run_series.json", json.dumps({"version": 1, "start": "yesterday"}))
     assert any("`start`" in problem for problem in read_run_report(run).problems)
 
 

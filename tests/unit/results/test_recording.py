@@ -14,7 +14,7 @@ from brokerproof.results.recording import record_outcome, record_unrecorded_runs
 from brokerproof.run.directory import Run
 from brokerproof.run.judgement import JudgingFailure
 from brokerproof.run.outcome import Outcome
-from brokerproof.run.records import read_record, write_record
+from brokerproof.run.records import read_record, remove_record, write_record
 from brokerproof.settings import from_environment
 from builders import leave_judgement
 
@@ -62,7 +62,9 @@ def test_verify_records_a_run_that_nobody_had_judged_and_only_prints_another(pla
     write_record(failed, failure)
 
     def submit(_settings, _job, arguments, **_options):
-        leave_judgement(Run(arguments[0]), judgement())
+        run = Run(arguments[0])
+        leave_judgement(run, judgement())
+        remove_record(run, JudgingFailure)
 
     monkeypatch.setattr(verify_command, "submit_locally", submit)
     for run in (judged, cut_off, failed):

@@ -67,7 +67,7 @@ def test_the_seconds_run_from_the_trigger_to_the_verdict(plant, judgement):
 
 def test_a_damaged_time_of_a_step_is_left_out(plant, judgement):
     run = plant(judged=judgement())
-    Path(run.path("state", "seconds-load.json")).write_text('{"started_')
+    Path(run.path("state", "step_seconds-load.json")).write_text('{"started_')
 
     result = compose_outcome(run)
 
@@ -331,7 +331,7 @@ def test_a_step_that_failed_leaves_a_control_unmet(plant, judgement):
 
 def test_a_problem_record_that_cannot_be_read_is_a_problem(plant, judgement):
     run = plant(judged=judgement())
-    Path(run.path("state", "problem-load.json")).write_text("")
+    Path(run.path("state", "step_problem-load.json")).write_text("")
 
     result = compose_outcome(run)
 

@@ -58,7 +58,7 @@ def on_a_full_disk(namespace: list[str], disk: Path, act: str) -> list[str]:
 @pytest.mark.parametrize(
     ("act", "name"),
     [
-        ('write_record(run, StepProblem(step="load", problem="x" * 10_000))', "state/problem-load.json"),
+        ('write_record(run, StepProblem(step="load", problem="x" * 10_000))', "state/step_problem-load.json"),
         ('run.append("observations", [{"run_id": "r", "source": "s", "metric": "m", "value": "v"}])', "part-"),
     ],
 )
@@ -70,7 +70,7 @@ def test_what_cannot_be_recorded_is_reported_and_leaves_nothing_behind(
     assert name in said
     assert "cannot be written: No space left on device; make room" in said
     assert kept == "at=7"
-    assert files == "['filler', 'state/released.json']"
+    assert files == "['filler', 'state/run_released.json']"
 
 
 def test_a_node_that_cannot_be_written_is_reported(namespace: list[str], tmp_path: Path) -> None:

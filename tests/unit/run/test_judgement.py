@@ -14,11 +14,13 @@ from brokerproof.experiment.guarantees import Anomaly, Suite
 from brokerproof.experiment.verdict import Verdict
 from brokerproof.run.directory import Run
 from brokerproof.run.facts import RunFacts
-from brokerproof.run.judgement import Judgement, JudgingFailure, read_judgement
+from brokerproof.run.judgement import Judgement, JudgingFailure, read_judgement, write_judgement
 from brokerproof.run.measurement import Measurement
-from brokerproof.run.records import write_record
+from brokerproof.run.records import read_record, write_record
 from brokerproof.run.tables import MEASUREMENTS
 from builders import make_check, make_counts, make_judgement, make_measurement, make_suite
+
+FAILURE = JudgingFailure(why="The run could not be judged: no Java", error="…")
 
 
 @pytest.fixture
@@ -50,8 +52,23 @@ def test_a_judgement_is_read_as_it_was_left(run: Run) -> None:
 
 
 def test_why_a_run_could_not_be_judged_takes_the_place_of_its_judgement(run: Run) -> None:
+    write_judgement(run, judgement())
+    write_judgement(run, FAILURE)
+    with pytest.raises(RunError, match=r"^The run could not be judged: no Java$"):
+        read_judgement(run)
+    assert read_record(run, Judgement) is None
+
+
+def test_a_judgement_takes_the_place_of_why_a_run_could_not_be_judged(run: Run) -> None:
+    write_judgement(run, FAILURE)
+    write_judgement(run, judgement())
+    assert read_judgement(run) == judgement()
+    assert read_record(run, JudgingFailure) is None
+
+
+def test_a_failure_counts_even_if_the_earlier_judgement_was_not_removed(run: Run) -> None:
     write_record(run, judgement())
-    write_record(run, JudgingFailure(why="The run could not be judged: no Java", error="…"))
+    write_record(run, FAILURE)
     with pytest.raises(RunError, match=r"^The run could not be judged: no Java$"):
         read_judgement(run)
 

@@ -41,6 +41,7 @@ from brokerproof.run.records import (
     TimelineProcess,
     WallClockNote,
     WallClockStep,
+    name_file,
     read_record,
     record_keys,
     remove_record,
@@ -105,6 +106,11 @@ def plant(run: Run, name: str, content: str) -> None:
     state = Path(run.path("state"))
     state.mkdir(exist_ok=True)
     (state / name).write_text(content)
+
+
+def test_a_file_is_named_after_its_class() -> None:
+    assert name_file(FaultsUndone) == "faults_undone.json"
+    assert name_file(TableSeal, "stored") == "table_seal-stored.json"
 
 
 @pytest.mark.parametrize("record", EVERY_KIND, ids=lambda record: type(record).__name__)
@@ -184,31 +190,31 @@ def test_a_key_is_given_where_a_kind_has_one_and_nowhere_else(run: Run) -> None:
     ],
 )
 def test_a_record_that_breaks_its_model_is_refused(run: Run, content: str, said: str) -> None:
-    plant(run, "break_it.json", content)
+    plant(run, "faults_undone.json", content)
     with pytest.raises(RunError) as refused:
         read_record(run, FaultsUndone)
-    assert str(refused.value).startswith(f"{run.path('state', 'break_it.json')} is damaged: ")
+    assert str(refused.value).startswith(f"{run.path('state', 'faults_undone.json')} is damaged: ")
     assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(("version", "found"), [('"version": 2, ', "2"), ("", "None")])
 def test_a_record_of_another_version_is_refused(run: Run, version: str, found: str) -> None:
-    plant(run, "released.json", f'{{{version}"at": 1}}')
-    said = rf"released.json has version {found} of its model, .* reads version 1; use the Broker"
+    plant(run, "run_released.json", f'{{{version}"at": 1}}')
+    said = rf"run_released.json has version {found} of its model, .* reads version 1; use the Broker"
     with pytest.raises(RunError, match=said):
         read_record(run, RunReleased)
 
 
 def test_what_is_no_text_is_refused(run: Run) -> None:
-    plant(run, "released.json", "")
-    Path(run.path("state", "released.json")).write_bytes(b"\xff\xfe{}")
-    with pytest.raises(RunError, match=r"released.json is damaged: .*utf-8"):
+    plant(run, "run_released.json", "")
+    Path(run.path("state", "run_released.json")).write_bytes(b"\xff\xfe{}")
+    with pytest.raises(RunError, match=r"run_released.json is damaged: .*utf-8"):
         read_record(run, RunReleased)
 
 
 def test_a_record_that_cannot_be_written_is_reported(run: Run) -> None:
     Path(run.path("state")).write_text("a file where the directory has to be")
-    with pytest.raises(MachineError, match=r"state/released.json cannot be written"):
+    with pytest.raises(MachineError, match=r"state/run_released.json cannot be written"):
         write_record(run, RunReleased(at=1))
 
 

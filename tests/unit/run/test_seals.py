@@ -181,7 +181,7 @@ def test_a_writer_that_was_killed_before_its_first_row_is_named(tmp_path: Path, 
 
 
 def test_a_seal_that_cannot_be_read_proves_nothing(run: Run) -> None:
-    Path(run.path("state", "seal-stored.json")).write_text("{")
+    Path(run.path("state", "table_seal-stored.json")).write_text("{")
     checked = check_seals(run)
     assert checked.broken == {"stored"}
     assert "cannot be compared with its seal" in checked.problems[0]

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 from brokerproof.errors import RunError
 from brokerproof.orchestration.dag_building.step import RUN_DIRECTORY, Step
 from brokerproof.run.directory import Run
-from brokerproof.run.records import LoadEnd, Record, read_record
+from brokerproof.run.records import LoadEnd, Record, name_file, read_record
 from brokerproof.settings import Settings, from_environment
 from brokerproof.spark.job_configuration import build_spark_conf, build_spark_environment
 from brokerproof.spark.last_exception import LastException
@@ -52,7 +52,7 @@ class SparkStepOperator(Step, SparkSubmitOperator):
     def execute(self, context: Context) -> None:
         """Submit the job and wait for it. Its output is in the task's log. A failure names the job's last exception."""
         if self._after is not None and not _is_there(self.open_run(), self._after):
-            raise AirflowSkipException(f"nothing to do: the run left no record {self._after.KIND}.json")
+            raise AirflowSkipException(f"nothing to do: the run left no record {name_file(self._after)}")
         settings = from_environment()
         last = LastException()
         with self.record_work(context), temporary_directory(settings.spark_temporary) as temporary:
