@@ -6,21 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
-from brokerproof.checks import load_scenario
 from brokerproof.run.directory import Run
 from brokerproof_judging.measurements.detection import measure_detection
 from brokerproof_judging.measurements.run_times import EffectiveFault, Span
 from brokerproof_judging.measurements.samples import Samples
+from builders import make_run
 
-ROOT = Path(__file__).resolve().parents[4]
 SECOND = 1_000_000
 BOOKIE = "bookie-eu-1"
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    scenario, topology = load_scenario(ROOT / "dags/scenarios/sync_bookie_loss.yaml", ROOT / "topologies")
-    return Run.create(str(tmp_path / "run"), run_id="r", scenario=scenario, topology=topology)
+    return make_run(tmp_path / "run", "sync_bookie_loss")
 
 
 def sample(run: Run, last_alive_s: int) -> Samples:
