@@ -58,7 +58,7 @@ def load_changed(**overrides: Any) -> None:
     [
         ("workload.subscriptions", [{"name": "audit", "consumers": 2}], "has one consumer"),
         ("workload.client.batch_by_key", True, r"nominal\.yaml: workload\.client\.batch_by_key: unknown field"),
-        ("workload.client.answer_timeout", 1, r"workload\.client\.answer_timeout: .* did you mean `answer_timeout_s`"),
+        ("workload.client.answer_timeout", 1, r"workload\.client\.answer_timeout: .*did you mean `answer_timeout_s`"),
         ("workload.client.answer_timeout_s", 0, r"workload\.client\.answer_timeout_s: .*greater than 0.*, not 0"),
         ("workload.client.max_pending", 0, r"workload\.client\.max_pending: .*greater than or equal to 1.*, not 0"),
         ("guarantee", "effectively_once", "testlog cannot store a message once that its producer sends again"),
