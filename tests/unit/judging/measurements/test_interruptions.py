@@ -74,9 +74,9 @@ def judge(spark, tmp_path):
             spark, run, {name: table_io.read_table(spark, run, name) for name in ("publishes", "deliveries")}
         )
         values = [
-            MeasuredValue(metric=metric, subject=fault.name, reading=reading)
+            MeasuredValue(metric=metric, subject=fault.name, estimate=estimate)
             for fault in recorded.times.effective
-            for metric, reading in measure_interruption(run, recorded.times, recorded.events, fault).items()
+            for metric, estimate in measure_interruption(run, recorded.times, recorded.events, fault).items()
         ]
         rows = {(row.metric, row.subject): row.model_dump(mode="json") for row in make_measurements(run, values)}
         return lambda metric, fault="first": rows[metric, fault]
