@@ -50,7 +50,7 @@ class Log:
     def create_reader(self, name: str, first: MessageId, *, start_message_id_inclusive: bool = False) -> None:
         """As a broker does, read the entry of `first` too; the client drops it if it is to begin behind it."""
         self.readers += 1
-        begin = first.segment(), first.offset()
+        begin = first.ledger_id(), first.entry_id()
         self.dropped = (-1, -1) if start_message_id_inclusive else begin
         self.left = [each for each in POSITIONS if each[:2] >= begin]
 

@@ -53,8 +53,10 @@ def a_run(tmp_path: Path, scenarios: Path) -> Run:
 
 def judgement(**verdicts: str) -> dict[str, Any]:
     """The content of the judgement that `verify` leaves; suites that are not named passed."""
-    check = make_check("expectation")
-    suites = {suite: make_suite(verdicts.get(suite, "passed"), check, check, why=f"why of {suite}") for suite in Suite}
+    suites = {}
+    for suite in Suite:
+        check = make_check("expectation", verdicts.get(suite, "passed"))
+        suites[suite] = make_suite(check.verdict, check, check, why=f"why of {suite}")
     verdict = next((was for was in ("failed", "unknown") if was in verdicts.values()), "passed")
     return dump_judgement(make_judgement(verdict, suites=suites, counts=make_counts(1)))
 

@@ -19,6 +19,7 @@ from brokerproof.results.run_outcome import (
     compose_outcome,
 )
 from brokerproof.run.directory import Run
+from brokerproof.run.judgement import JudgingFailure, write_judgement
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.outcome import NodeRestarts
 from brokerproof.run.records import StepProblem, StepSeconds, write_record
@@ -230,9 +231,8 @@ def test_one_wrong_value_damages_the_judgement(plant, judgement, field, value):
 
 
 def test_the_reason_of_a_verify_that_could_not_judge_is_shown(plant):
-    run = plant(
-        judged={"version": 1, "verdict": "unknown", "why": "The run could not be judged: no Java", "error": "…"}
-    )
+    run = plant()
+    write_judgement(run, JudgingFailure(why="The run could not be judged: no Java", error="…"))
 
     result = compose_outcome(run)
 
