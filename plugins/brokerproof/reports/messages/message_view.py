@@ -66,7 +66,7 @@ def render_message_page(life: MessageLife, page: Page) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EventRow:
-    """The texts of one event. `kind` is the event's own, and `offset` counts from the run's first fault."""
+    """One event as texts. `kind` is `Event.kind`, and `offset` counts from the injection of the run's first fault."""
 
     kind: str
     time: str
@@ -79,7 +79,7 @@ class EventRow:
 
 @dataclass(frozen=True, kw_only=True)
 class EventTable:
-    """The events of a life. `title` is the topic if there is only one; `day` is the header of the times."""
+    """The events of a life as a table. `day` is the header of the times. `title` is the topic, empty if several."""
 
     title: str
     day: str
