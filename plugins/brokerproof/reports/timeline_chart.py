@@ -52,7 +52,7 @@ class ChartRow:
 class OwnerLane:
     """A span in which a topic had one owner. `start` and `end` are microseconds.
 
-    `owner` is `NOBODY` if no node served the topic, and `NO_ANSWER` if no node named an owner.
+    `owner` is `NOBODY` if no node served the topic, and `NO_ANSWER` if no node answered the question.
     """
 
     # The name of the lane in which the span is drawn.
