@@ -48,7 +48,7 @@ def check_texts(value: Any) -> str | None:
 def check_values(value: Any) -> str | None:
     """Allow a list of different plain values, with at least one.
 
-    If x is another value, `x IN (1, NULL)` is null in Spark, and Great Expectations takes null for a yes.
+    If x is another value, `x IN (1, NULL)` is null in Spark, and Great Expectations counts null as true.
     """
     if not isinstance(value, list) or not value:
         return "is no list with a value in it"
