@@ -164,10 +164,7 @@ def tabulate_failover(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_latencies(runs: MeasuredRuns) -> RowMakers:
-    """The publish latency of each cluster, and the latency that the link added beyond its delay.
-
-    Each is a median and a 99th percentile in milliseconds.
-    """
+    """The publish latency of each cluster and the time that the link added beyond its delay, p50 and p99 in ms."""
 
     def make_row(subject: str) -> RowMaker:
         def read() -> Sequence[str]:
@@ -186,7 +183,7 @@ def tabulate_latencies(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_replication(runs: MeasuredRuns) -> RowMakers:
-    """The replication lag in the last phase, eu to us and us to eu, the time until the clusters agree, and the RPO."""
+    """The replication lag in the last phase (eu to us, us to eu), the time until the clusters agree, and the RPO."""
 
     def make_row(name: str, overrides: Mapping[str, Any]) -> RowMaker:
         def read() -> Sequence[str]:

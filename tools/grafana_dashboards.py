@@ -1,6 +1,6 @@
 """Writes Grafana's dashboards, which deploy/grafana provisions: python tools/grafana_dashboards.py.
 
-They are built with Grafana's own SDK, so that they cannot contain a field that Grafana does not know. Only the field
+The dashboards are built with Grafana's own SDK, so that they contain only fields that Grafana knows. Only the field
 VALUE_AS_TIME is not in the SDK.
 """
 

@@ -91,7 +91,7 @@ class MeasuredRuns:
     def find_last(self, name: str, overrides: Mapping[str, Any] | None = None) -> MeasuredRun:
         """Return the last run of a scenario with `overrides` that counts. Raises NoRunError if no run counts.
 
-        A run counts if its outcome is the expected one, and its scenario and topology equal the present files.
+        A run counts if its outcome is the expected one, and its scenario and topology are as in the present files.
         """
         scenario, topology = load_scenario(self._scenarios / f"{name}.yaml", self._topologies, overrides)
         wanted = compute_digest(

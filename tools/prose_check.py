@@ -24,7 +24,7 @@ _PHRASES = [
     (re.compile(r"\b(?:" + pattern.replace(" ", r"\s+") + r")(?!\w)", re.IGNORECASE), remedy)
     for pattern, remedy in REMEDIES.items()
 ]
-# A shorter string, in words, is no message to people.
+# A string with fewer words is no message to people.
 _MESSAGE_WORDS = 3
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _MARKUP = re.compile(r"<style.*?</style>|<script.*?</script>|\{%.*?%\}|\{\{.*?\}\}|<[^>]*>", re.DOTALL)

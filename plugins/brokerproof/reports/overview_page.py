@@ -59,7 +59,7 @@ def _write_headline(last: Sequence[TrendRun]) -> str:
 
 
 def _rank(trend: ScenarioTrend) -> tuple[int, str]:
-    """Return a sort key: scenarios whose last run was not as expected first, then those with something worse."""
+    """Return a sort key: first scenarios whose last run was not as expected, then scenarios with a regression."""
     if not trend.runs:
         return 2, trend.scenario
     last = trend.runs[-1]

@@ -1,7 +1,7 @@
 """Renders pages as HTML from the templates in templates/.
 
-A served page loads its styles and scripts from the same server. An inline page is one file that contains them. All
-content of a page comes from its own host or file.
+A served page loads its styles and scripts from the same server. An inline page is one file that contains them. Neither
+loads anything from another host.
 """
 
 from __future__ import annotations

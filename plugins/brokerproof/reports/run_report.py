@@ -77,7 +77,7 @@ def describe_bounds(row: Measurement) -> str:
 
 
 def is_within(row: Measurement) -> bool | None:
-    """Return whether a value is within its bounds, or None without bounds or without a value."""
+    """Return whether a value is within its bounds; None if there are no bounds or no value."""
     if row.minimum is None and row.maximum is None:
         return None
     if row.value is None:

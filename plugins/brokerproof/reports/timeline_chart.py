@@ -31,7 +31,7 @@ _MOST_LANES = 6
 # An owner's name is drawn only on a line that lasts for at least this share of the run, so that the name fits.
 _NAMED = 0.08
 NOBODY, NO_ANSWER = "nobody", "no answer"
-# The colours of times without a known owner. No node has one of them.
+# The colours of times without a known owner. No node gets one of these colours.
 _WITHOUT_OWNER = {NOBODY: COLOURS[5], NO_ANSWER: COLOURS[7]}
 _OWNER_COLOURS = tuple(colour for colour in COLOURS if colour not in _WITHOUT_OWNER.values())
 
@@ -156,7 +156,6 @@ def _scale(values: Iterable[float | int | None], factor: float) -> list[float | 
 
 
 def _lay_out_owners(series: RunSeries) -> OwnerRow:
-    """Return the row of owners. One topic has a lane for each owner; several topics have a lane each."""
     end = series.start + int(series.steps * series.step_s * 1e6)
     by_topic: dict[str, list[tuple[int, str]]] = {}
     for change in series.owners:

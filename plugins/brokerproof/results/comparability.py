@@ -79,7 +79,7 @@ def list_parameter_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> It
 
 
 def describe_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """Return the differences for which two runs with these parameters do not compare, each as `field a → b`."""
+    """Return the differences that make two runs incomparable, each as `field a → b`."""
     return [str(one) for one in list_parameter_differences(select_comparable(a), select_comparable(b))]
 
 

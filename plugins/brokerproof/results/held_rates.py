@@ -25,7 +25,7 @@ _LATELY = timedelta(days=30)
 
 
 def read_held_shares(tell: Callable[[str], None]) -> list[tuple[RecordedRun, float | None]]:
-    """Return the runs of the last 30 days with the held share of their rate.
+    """Return the runs of the last 30 days, each with the share of its rate that was held (None if not measured).
 
     `tell` gets a sentence if the history cannot be read.
     """

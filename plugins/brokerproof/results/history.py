@@ -127,7 +127,7 @@ class History:
         return describe_url(self._engine.url)
 
     def record(self, run: Run) -> RecordedRun:
-        """Write the result of a run in one transaction, which replaces an earlier result of the same run.
+        """Write the result of a run in one transaction. An earlier result of the same run is replaced.
 
         If evidence other than run.json is missing or damaged, the row holds the rest. Raises RunError or InputError if
         run.json cannot be used, and HistoryError if the history cannot be written.
@@ -174,7 +174,7 @@ class History:
             session.execute(update(RecordedRun).where(RecordedRun.run_id == run_id).values(**values))
 
     def list_deletions(self) -> dict[str, tuple[DeletedPart, str]]:
-        """Return (deleted part, reason) by run directory."""
+        """Return (deleted part, reason) of each recorded deletion, by run directory."""
         of_run, of_tables = RecordedRun.run_deleted_why, RecordedRun.tables_deleted_why
         chosen = select(RecordedRun.run_dir, of_run, of_tables).where(func.coalesce(of_run, of_tables).is_not(None))
         with self._begin_reading() as session:

@@ -28,7 +28,7 @@ class HistoryError(BrokerproofError):
 
 
 def parse_url(text: str) -> URL:
-    """Return a text as URL. Raises HistoryError if the text is no URL or names a database in memory."""
+    """Return `text` as a URL. Raises HistoryError if `text` is no URL or names a database in memory."""
     try:
         # Heroku and other services write `postgres://`, which SQLAlchemy does not accept.
         url = make_url(text.replace("postgres://", "postgresql://", 1) if text.startswith("postgres://") else text)

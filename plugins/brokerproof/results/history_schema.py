@@ -129,7 +129,7 @@ class RecordedRun(Base):
         return None
 
     def count_anomaly(self, anomaly: str, *, legal: bool | None = None) -> int | None:
-        """Return the number of anomalies of a kind, of both sorts if `legal` is None. None if the run has no counts."""
+        """Return the number of legal, illegal or (`legal` is None) all anomalies of a kind; None without counts."""
         if self.messages is None:
             return None
         counted = (row for row in self.anomaly_counts if row.anomaly == anomaly)

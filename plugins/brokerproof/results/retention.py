@@ -1,13 +1,13 @@
 """The retention of runs: which tables and directories are old enough to be deleted, and their deletion.
 
-The history states a deletion before the first file is deleted, so the next pruning finishes a deletion that was
-interrupted, even if the settings have changed. If the history cannot be written, no file is deleted. In a run's
-directory, run.json is deleted first, so that no command takes the rest for a run. A run without its tables keeps the
-record `TablesDeletion`, and the small tables from which reports are drawn.
+The history states a deletion before the first file is deleted. So the next pruning finishes an interrupted deletion,
+even if the settings have changed. If the history cannot be written, no file is deleted. In a run's directory, run.json
+is deleted first, so that no command takes the rest for a run. A run without its tables keeps the record
+`TablesDeletion`, and the small tables from which reports are drawn.
 
 An active run is never deleted. A run counts as active if its slot is held, or if a process of this machine belongs to
-it. A run also counts as active if one of its files was written within `QUIET`, because the run may be active on another
-machine or be judged again. A directory that is no run or is a link is never deleted, and no link is followed.
+it. A run also counts as active if one of its files was written within `QUIET`: another machine may run it, or it may be
+judged again. A directory that is no run or is a link is never deleted, and no link is followed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Two runs side by side: different settings, different results, and which of these results differ by more than noise.
 
 Noise is estimated from the earlier runs that compare with one of the two (comparability.py). A number differs by more
-than noise if the difference reaches the allowed change of regressions.py, with a spread multiplied by √2, because each
-of the two runs has its own noise. A word, such as a verdict, differs by more than noise unless both words occurred in
-comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` such runs, `larger_than_noise` is None.
+than noise if the difference reaches the allowed change of regressions.py. The spread in this change is multiplied by
+√2, because each of the two runs has its own noise. A word, such as a verdict, differs by more than noise unless both
+words occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` such runs, `larger_than_noise` is None.
 """
 
 from __future__ import annotations
@@ -184,7 +184,6 @@ def _compare_numbers(
             why = f"no minimum change is set for the unit `{unit}`"
         elif usual:
             noise = max(
-                # Each of the two runs has its own noise.
                 compute_allowed_change(unit, replace(each, spread=math.sqrt(2) * each.spread), tolerance)
                 for each in usual
             )

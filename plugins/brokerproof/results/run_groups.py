@@ -76,7 +76,7 @@ class GroupedMeasurement(StrictModel):
 
 
 class RunGroup(StrictModel):
-    """Runs with a common property. Groups by settings are named 1, 2, …; `differences` are those from group 1."""
+    """Runs with a common property. Groups by settings are named 1, 2, … and differ from group 1 in `differences`."""
 
     name: str
     differences: tuple[str, ...] = ()

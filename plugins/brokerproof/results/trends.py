@@ -58,14 +58,14 @@ _REPEATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class TrendRun:
-    """A run with its verdict. `values` are by the names of TREND_VALUES; None if a value could not be measured."""
+    """A run with its verdict and its `values` by name in TREND_VALUES; None for a value that could not be measured."""
 
     run_id: str
     started_at: datetime
     verdict: str
     met: bool
     values: dict[str, float | None] = field(default_factory=dict)
-    # By metric, the sentence about its regression against the runs before.
+    # The sentence about each regression against the runs before, by metric.
     worse: dict[str, str] = field(default_factory=dict)
 
 
@@ -84,7 +84,7 @@ class ScenarioTrend:
 
 
 def find_usual_range(runs: Sequence[TrendRun], value: TrendValue) -> tuple[float, float] | None:
-    """Return (least, greatest) value that is only noise by the default rule; None if too few runs have a value."""
+    """Return the least and the greatest value that are noise by the default rule; None if too few runs have values."""
     known = [found for run in runs if (found := run.values.get(value.name)) is not None]
     if len(known) < ENOUGH_TO_SUSPECT:
         return None
@@ -167,7 +167,7 @@ _KEYS_AT_ONCE = 900
 
 
 def _select_values(session: Session, keys: Sequence[int]) -> dict[int, dict[str, float | None]]:
-    """Return the followed values by run key and name, each of the worst subject; None if a subject has no value."""
+    """Return the worst subject's value of each TREND_VALUES, by run key and name; None if a subject has no value."""
     found: dict[int, dict[str, float | None]] = defaultdict(dict)
     measured = RecordedMeasurement
     wanted = or_(

@@ -39,14 +39,14 @@ def check_text(value: Any) -> str | None:
 
 
 def check_texts(value: Any) -> str | None:
-    """Allow a list with at least one text."""
+    """Allow a non-empty list of texts."""
     if not isinstance(value, list) or not value:
         return "is no list with a text in it"
     return next((problem for problem in map(check_text, value) if problem), None)
 
 
 def check_values(value: Any) -> str | None:
-    """Allow a list of different plain values, with at least one.
+    """Allow a non-empty list of different plain values.
 
     If x is another value, `x IN (1, NULL)` is null in Spark, and Great Expectations counts null as true.
     """
@@ -58,7 +58,7 @@ def check_values(value: Any) -> str | None:
 
 
 def check_value_pairs(value: Any) -> str | None:
-    """Allow a list of pairs of plain values, with at least one."""
+    """Allow a non-empty list of pairs of plain values."""
     if not isinstance(value, list) or not value:
         return "is no list with a pair in it"
     pairs_are_whole = all(isinstance(pair, list) and len(pair) == 2 and check_pair(pair) for pair in value)
@@ -71,7 +71,7 @@ def check_pair(pair: list[Any]) -> bool:
 
 
 def check_mapping(value: Any) -> str | None:
-    """Allow a mapping with at least one key."""
+    """Allow a non-empty mapping."""
     return None if isinstance(value, dict) and value else "is no mapping with a key in it"
 
 

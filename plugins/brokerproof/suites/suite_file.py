@@ -178,7 +178,6 @@ def _read_entry(entry: Any, path: str, field: str) -> WrittenExpectation:
 
 
 def _is_finite_number(value: Any) -> bool:
-    """Whether the value is a finite number. Python's JSON also reads NaN and Infinity."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -21,7 +21,7 @@ def list_suites(expectations: Directories) -> list[str]:
 
 
 def find_suites(directories: Sequence[str]) -> list[str]:
-    """Return the names of the five suites and of users' own files. fsspec reads the directories.
+    """Return the names of the five suites and of users' own files. The directories can be any that fsspec reads.
 
     Raises InputError if a file's name cannot be a suite's name, and OSError if a directory cannot be read.
     """

@@ -65,9 +65,9 @@ class MessageLife(StrictModel):
     faults: tuple[FaultCourse, ...]
     # None if the run was not judged.
     judged: JudgedMessage | None
-    # A sentence for each missing or damaged table or result. Its events may be missing.
+    # A sentence for each missing or damaged table or result. Events from such a table may be missing.
     problems: tuple[str, ...]
-    # Sentences about checks of the tables that were not made.
+    # Sentences about checks of the tables that were skipped or not possible.
     notes: tuple[str, ...]
 
 
@@ -215,7 +215,7 @@ _ORDER: Sequence[type] = (Sent, Stored, SettledAttempt, Delivered, AckConfirmed)
 
 
 def _order_attempts(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the sort key for the order of sending. Rows that were not sent come last, after all numbered attempts."""
+    """Return the sort key for the order of sending. A message that was not sent comes after all attempts."""
     start = _find_start(row)
     return row["outcome"] == AttemptOutcome.NOT_SENT, start is None, start, row["epoch"]
 

@@ -79,7 +79,7 @@ class EventRow:
 
 @dataclass(frozen=True, kw_only=True)
 class EventTable:
-    """The events of a life as a table. `day` is the header of the times. `title` is the topic, empty if several."""
+    """The events of a life. `day` is the header of the times. `title` is the topic; empty if there are several."""
 
     title: str
     day: str
