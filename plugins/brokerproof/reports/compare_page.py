@@ -54,7 +54,6 @@ def _tell_word(word: WordDifference) -> str:
 
 
 def _list_numbers(numbers: Sequence[NumberDifference]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each number. Numbers that differ by more than noise come first."""
     ranks = {True: 0, None: 1, False: 2}
     for one in sorted(numbers, key=lambda one: ranks[one.larger_than_noise]):
         yield {
@@ -100,7 +99,6 @@ def _name_group(group: RunGroup, by: GroupBy) -> str:
 
 
 def _write_groups_headline(by: GroupBy, groups: Sequence[RunGroup]) -> str:
-    """Return as text which groups are worse or better than the first group, and in which metrics."""
     if not groups:
         return "No run is recorded yet."
     if len(groups) == 1:

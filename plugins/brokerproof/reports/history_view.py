@@ -113,7 +113,6 @@ def _format_deletion(run: RecordedRun) -> str:
 
 
 def _format_worse(comparison: RunComparison) -> Text:
-    """Return the number of regressions or, if there is none, the number of suspicions."""
     if comparison.marks:
         return Text(f"▲ {len(comparison.marks)}", style="red")
     return Text(f"△ {len(comparison.suspicions)}", style="yellow") if comparison.suspicions else Text()

@@ -46,7 +46,6 @@ class Page:
         return make_verdict_css()
 
     def read_static(self, name: str) -> str:
-        """Return the text of a file in static/."""
         return (STATIC / name).read_text(encoding="utf-8")
 
     def read_plotly(self) -> str:

@@ -77,7 +77,6 @@ def _list_values(report: RunReport) -> dict[str, Any]:
 
 
 def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
-    """Yield for each fault its measured times, and the parts of its recovery in order of time."""
     rows = [row for row in (report.judgement.measurements if report.judgement else ()) if row.suite == "recovery"]
     for name in dict.fromkeys(row.subject for row in rows if METRICS[row.metric].is_per_fault):
         rows_of_fault = [row for row in rows if row.subject == name]
@@ -117,7 +116,6 @@ def _divide_recovery(rows: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
 
 
 def _list_regions(report: RunReport) -> Iterator[dict[str, Any]]:
-    """Yield each region with its nodes, and for each node the faults that took effect there and its segments."""
     topology = report.run.topology
     done: dict[str, list[str]] = {}
     for fault in report.faults:

@@ -36,7 +36,6 @@ class Campaign:
 
     @property
     def met(self) -> bool:
-        """Whether every run has the outcome that its scenario expects."""
         return all(run.met for run in self.runs)
 
 

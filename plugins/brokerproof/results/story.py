@@ -11,7 +11,7 @@ from brokerproof.results.described_faults import DescribedFault
 from brokerproof.run.counts import Counts
 from brokerproof.run.judgement import Judgement
 
-# The story describes the first _MOST_FAULTS faults and only counts further ones.
+# Further faults are counted, and named only if there is a doubt about their targets.
 _MOST_FAULTS = 3
 
 # The words for an anomaly that occurred. `lost` is not here, because the story always counts it.

@@ -65,7 +65,6 @@ class StandardExpectation:
 
     @property
     def known_keywords(self) -> frozenset[str]:
-        """All keywords that `kwargs` may contain."""
         return frozenset(self.keywords).union(self.column_keywords)
 
 
@@ -103,7 +102,6 @@ _SQL = "write an `unexpected_rows_expectation` instead"
 def _ask_each_value(
     required: Mapping[str, Rule], optional: Mapping[str, Rule] = MappingProxyType({})
 ) -> StandardExpectation:
-    """Return an expectation about each value of a column."""
     return StandardExpectation(
         scope=Scope.VALUES,
         keywords={**required, **optional},

@@ -41,8 +41,6 @@ class _AtPlace(RowModel):
 
 
 class Sent(_AtPlace):
-    """An attempt to publish."""
-
     kind: Literal["sent"] = "sent"
     # None if a killed client recorded only that the attempt may have been sent.
     at: Moment | None
@@ -82,8 +80,6 @@ class Stored(_AtPlace):
 
 
 class Delivered(_AtPlace):
-    """A delivery to a consumer."""
-
     kind: Literal["delivered"] = "delivered"
     at: Moment | None
     subscription: str

@@ -31,8 +31,6 @@ _STYLES = {"fault": "yellow", "settled": "cyan", "stored": "blue", "delivered": 
 
 
 def print_message_life(life: MessageLife, console: Console) -> None:
-    """Print a life: its sentence, problems, anomalies, events as a table, faults and remarks."""
-
     def line(text: str, style: str = "") -> None:
         console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
