@@ -1,4 +1,4 @@
-"""The tables of figures in docs/scenarios.md and docs/what-runs-showed.md: the rows of each, and their runs."""
+"""The tables of figures in docs/scenarios.md and docs/what-runs-showed.md: their rows, and the run of each figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOTHING_FAILS = "nothing fails"
 
 
 def tabulate_scenarios(runs: MeasuredRuns) -> RowMakers:
-    """One row for each scenario. If the page already has the row, its cell after the label stays as it is."""
+    """One row for each scenario. If the page already has the row, the first cell after its label stays as it is."""
 
     def read(name: str) -> Sequence[str]:
         run, scenario = runs.find_last(name), runs.load_scenario(name)
@@ -145,7 +145,7 @@ def tabulate_standby(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_failover(runs: MeasuredRuns) -> RowMakers:
-    """The messages that a consumer got before it moved to the other datacenter, got again, and never got."""
+    """The numbers of messages that a consumer got before its move to the other datacenter, got again, and never got."""
     names = ("geo_replicated_subscription", "geo_unreplicated_subscription")
 
     def make_row(metric: str) -> RowMaker:
@@ -164,7 +164,7 @@ def tabulate_failover(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_latencies(runs: MeasuredRuns) -> RowMakers:
-    """The publish latency of each cluster and the link's own delay, as median and 99th percentile in milliseconds."""
+    """The publish latency of each cluster and the time that the link added beyond its delay, p50 and p99 in ms."""
 
     def make_row(subject: str) -> RowMaker:
         def read() -> Sequence[str]:
@@ -183,7 +183,7 @@ def tabulate_latencies(runs: MeasuredRuns) -> RowMakers:
 
 
 def tabulate_replication(runs: MeasuredRuns) -> RowMakers:
-    """The replication lag in the last phase, eu to us and us to eu, the time until the clusters agree, and the RPO."""
+    """The replication lag in the last phase (eu to us, us to eu), the time until the clusters agree, and the RPO."""
 
     def make_row(name: str, overrides: Mapping[str, Any]) -> RowMaker:
         def read() -> Sequence[str]:
@@ -210,7 +210,7 @@ def _format_expectation(scenario: Scenario) -> str:
 
 
 def _format_rereplication(run: MeasuredRun) -> str:
-    """Return the time after each fault until no segment was under-replicated; `never` if that did not happen."""
+    """Return the time after each fault until no segment was under-replicated; `never` if some still were at the end."""
     by_fault = run.read_metric("rereplicate_s")
     if not by_fault:
         return _NOTHING_FAILS

@@ -1,6 +1,6 @@
 """Writes Grafana's dashboards, which deploy/grafana provisions: python tools/grafana_dashboards.py.
 
-They are built with Grafana's own SDK, so that they cannot contain a field that Grafana does not know. Only the field
+The dashboards are built with Grafana's own SDK, so that they contain only fields that Grafana knows. Only the field
 VALUE_AS_TIME is not in the SDK.
 """
 
@@ -21,7 +21,7 @@ from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefre
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "deploy" / "grafana" / "dashboards"
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
-# Selects the runs that are chosen at the top of the page.
+# Selects the runs that the user chose at the top of the page.
 _RUN = 'run=~"$run"'
 
 
@@ -161,7 +161,7 @@ class _MomentQuery(AnnotationQuery):
 
 
 def make_dashboards() -> dict[str, str]:
-    """Return the content of each file by file name."""
+    """Return the text of each dashboard's file by file name."""
     nodes = _begin("Nodes of a run", "brokerproof-nodes").with_variable(
         QueryVariable("run")
         .label("run")
@@ -171,7 +171,7 @@ def make_dashboards() -> dict[str, str]:
         .include_all(True)
         .multi(True)
     )
-    # The annotation is a span while a run has nodes.
+    # The annotation spans the time in which a run has nodes.
     nodes = nodes.annotation(
         AnnotationQuery().name("runs").datasource(_SOURCE).enable(True).icon_color("blue").expr(RUNNING)
     )

@@ -27,8 +27,6 @@ class NoRunError(BrokerproofError):
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A run with its outcome and its measurements."""
-
     run: Run
 
     @cached_property
@@ -51,7 +49,6 @@ class MeasuredRun:
 
     @property
     def acked(self) -> str:
-        """The number of acked messages as text."""
         return f"{self.judgement.counts.acked:,}"
 
     def count_anomaly(self, anomaly: str) -> int:
@@ -59,7 +56,7 @@ class MeasuredRun:
         return self.judgement.counts.count_anomaly(Anomaly(anomaly))
 
     def read_metric(self, metric: str) -> dict[str, float | None]:
-        """Return the values of a recovery metric by fault."""
+        """Return the values of a recovery metric by fault; None for a value that was not measured."""
         return {fault: values.get(metric) for fault, values in self.outcome.recovery.items()}
 
     def find_worst(self, metric: str) -> float | None:
@@ -67,7 +64,7 @@ class MeasuredRun:
         return max((value for value in self.read_metric(metric).values() if value is not None), default=None)
 
     def count_lost_everywhere(self) -> int:
-        """Return how many acked messages no cluster holds any more, by recovery metrics, else by the anomaly `lost`."""
+        """Return the number of acked messages that no cluster holds. Without recovery metrics, count `lost` instead."""
         before, after = self.read_metric("rpo_messages"), self.read_metric("lost_later_messages")
         totals = [(before[fault] or 0) + later for fault, later in after.items() if later is not None]
         return int(max(totals)) if totals else self.count_anomaly("lost")
@@ -86,17 +83,15 @@ class MeasuredRuns:
         )
 
     def load_scenario(self, name: str) -> Scenario:
-        """Return a scenario as its file is now."""
         return load_scenario(self._scenarios / f"{name}.yaml", self._topologies)[0]
 
     def list_scenarios(self) -> list[str]:
-        """Return the names of all shipped scenarios."""
         return sorted(file.stem for file in self._scenarios.glob("*.yaml"))
 
     def find_last(self, name: str, overrides: Mapping[str, Any] | None = None) -> MeasuredRun:
-        """Return the last run of a scenario, with these overrides, whose outcome is the expected one.
+        """Return the last run of a scenario with `overrides` that counts. Raises NoRunError if no run counts.
 
-        Its scenario and topology must be as their files are now. Raises NoRunError if no run counts.
+        A run counts if its outcome is the expected one, and its scenario and topology are as in the present files.
         """
         scenario, topology = load_scenario(self._scenarios / f"{name}.yaml", self._topologies, overrides)
         wanted = compute_digest(

@@ -2,7 +2,8 @@
 
 A comment before a table of a page names the table: `<!-- figures: NAME -->`. The figures of a row come from the last
 run that counts (measured_runs.py). A row without such a run keeps its figures and gets a star. The order of the rows,
-the page's own rows, and its own words on each scenario stay too. A scenario without a row gets one once a run counts.
+rows that only the page has, and the page's words about each scenario do not change. A scenario without a row gets one
+if one of its runs counts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MARK = re.compile(r"<!-- figures: (\w+) -->")
 
 
 def fill_page(text: str, runs: MeasuredRuns, report: Callable[[str], None]) -> str:
-    """Return the page with its tables filled; `report` gets a sentence for each row of the page without a run.
+    """Return the page with its tables filled. `report` gets a sentence for each row that no run can fill.
 
     Raises InputError if a comment names no known table, or a table has two rows with the same label.
     """

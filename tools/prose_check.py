@@ -1,7 +1,7 @@
 """Finds words that make a sentence hard to read, with a remedy for each: `python tools/prose_check.py [PATH …]`.
 
-It reads the comments, docstrings and messages of Python, the comments of SQL, the text of pages and of Markdown outside
-code. The exit status is 1 if it finds any. `make lint` runs it over the product, its tools and its pages.
+It reads the comments, docstrings and messages of Python, the comments of SQL, and the text of pages and Markdown
+outside code. The exit status is 1 if a word was found. `make lint` checks the product, its tools and its pages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PHRASES = [
     (re.compile(r"\b(?:" + pattern.replace(" ", r"\s+") + r")(?!\w)", re.IGNORECASE), remedy)
     for pattern, remedy in REMEDIES.items()
 ]
-# A string of at least this many words is a message to people.
+# A string with fewer words is no message to people.
 _MESSAGE_WORDS = 3
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _MARKUP = re.compile(r"<style.*?</style>|<script.*?</script>|\{%.*?%\}|\{\{.*?\}\}|<[^>]*>", re.DOTALL)
@@ -32,7 +32,7 @@ _CODE = re.compile(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->", re.DOTALL)
 
 
 def find_phrases(path: Path) -> Iterator[str]:
-    """Yield `FILE:LINE: phrase: remedy` for each phrase of a file that has one of `REMEDIES`."""
+    """Yield `FILE:LINE: phrase: remedy` for each phrase of `REMEDIES` in a file."""
     for first_line, text in _READERS[path.suffix](path.read_text(encoding="utf-8")):
         prose = _CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
         for phrase, remedy in _PHRASES:
@@ -42,7 +42,7 @@ def find_phrases(path: Path) -> Iterator[str]:
 
 
 def _read_python(source: str) -> Iterator[tuple[int, str]]:
-    """(first line, text) of each docstring, message and block of comments."""
+    """Yield (first line, text) of each docstring, message and block of comments."""
     parents = {child: node for node in ast.walk(ast.parse(source)) for child in ast.iter_child_nodes(node)}
     for node, parent in parents.items():
         text = _join_parts(node)
@@ -69,7 +69,7 @@ def _read_sql(source: str) -> Iterator[tuple[int, str]]:
 
 
 def _join_comments(comments: Sequence[tuple[int, str]], mark: str) -> Iterator[tuple[int, str]]:
-    """Blocks of comments on successive lines, because a phrase may go on in the next line."""
+    """Yield (first line, text) of each block of successive comments, because a phrase may go on in the next line."""
     block: list[str] = []
     numbers = {number for number, _ in comments}
     for number, text in comments:
@@ -91,7 +91,7 @@ _READERS = {".py": _read_python, ".sql": _read_sql, ".md": _read_markdown, ".j2"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check the files below the given paths, or below those of the product."""
+    """Check the files below the given paths, or below `DEFAULT`. Return 1 if a phrase was found, else 0."""
     given = [Path(each) for each in arguments] or [ROOT / name for name in DEFAULT]
     files = [file for path in given for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
     found = [phrase for file in files if file.suffix in _READERS for phrase in find_phrases(file)]

@@ -1,6 +1,6 @@
-"""The last verdict as a badge: an SVG for a README or a wiki that loads nothing from other hosts.
+"""The last verdict as a badge for a README or a wiki: an SVG that needs no other file.
 
-The colour shows whether the run is as expected. The words show it too, for people who see no colours.
+The colour shows whether the run is as expected. The words also show this, for people who see no colours.
 """
 
 from __future__ import annotations
@@ -47,8 +47,6 @@ _SVG = Template("""\
 
 @dataclass(frozen=True)
 class _BadgeText:
-    """The badge's word about one run or many, and its colour."""
-
     word: str
     colour: str
 
@@ -60,7 +58,7 @@ def render_run_badge(run: Run) -> str:
 
 
 def render_history_badge(history: History, scenario: str | None = None) -> str:
-    """Return the badge of a scenario's last run, or of the last runs of all scenarios, as the text of an SVG.
+    """Return the badge of the scenario's last run or, if `scenario` is None, of all scenarios' last runs, as SVG text.
 
     Raises HistoryError if the history cannot be read.
     """
@@ -116,7 +114,7 @@ def _draw(scenario: str, text: _BadgeText) -> str:
 
 @cache
 def _measure_text(text: str) -> int:
-    """Return a text's width in pixels in DejaVu Sans, which Matplotlib ships. The SVG fits other fonts into it."""
+    """Return a text's width in pixels in DejaVu Sans, which Matplotlib ships. The SVG fits other fonts to it."""
     import matplotlib
     from matplotlib.ft2font import FT2Font
 

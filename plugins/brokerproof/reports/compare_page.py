@@ -29,14 +29,14 @@ def render_comparison(difference: RunDifference, page: Page) -> str:
 
 
 def render_choice(trends: Sequence[ScenarioTrend], page: Page, chosen: str = "") -> str:
-    """Return the page with the form that chooses two runs. `chosen` is the first of them, if it is known."""
+    """Return the page with the form that chooses two runs. `chosen` is the `run_id` of the first, if it is known."""
     runs = [(trend.scenario, list(reversed(trend.runs))) for trend in trends]
     choices = [str(choice) for choice in GroupBy]
     return render("compare_choice.html.j2", page, {"runs": runs, "chosen": chosen, "group_choices": choices})
 
 
 def _write_headline(difference: RunDifference) -> str:
-    """Return the differences that are larger than noise as text: first words, then worse and better metrics."""
+    """Return the differences that are larger than noise as text: verdicts, then worse and better metrics."""
     worse = [one.name for one in difference.measurements if one.larger_than_noise and one.worse]
     better = [one.name for one in difference.measurements if one.larger_than_noise and one.worse is False]
     parts = [
@@ -54,7 +54,6 @@ def _tell_word(word: WordDifference) -> str:
 
 
 def _list_numbers(numbers: Sequence[NumberDifference]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each number, first those that differ by more than noise."""
     ranks = {True: 0, None: 1, False: 2}
     for one in sorted(numbers, key=lambda one: ranks[one.larger_than_noise]):
         yield {
@@ -100,7 +99,6 @@ def _name_group(group: RunGroup, by: GroupBy) -> str:
 
 
 def _write_groups_headline(by: GroupBy, groups: Sequence[RunGroup]) -> str:
-    """Return the groups that are worse or better than the largest, with the metrics in which they are, in words."""
     if not groups:
         return "No run is recorded yet."
     if len(groups) == 1:

@@ -36,7 +36,7 @@ def write_run_file(run: Run) -> str:
     return run.path(RUN_REPORT)
 
 
-# By file name, the function that makes its text from a run.
+# The function that makes the text of each file from a run.
 EXPORTS: Mapping[str, Callable[[Run], str]] = {
     "report.html": render_run_file,
     "junit.xml": render_junit,

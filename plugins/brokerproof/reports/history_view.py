@@ -1,4 +1,4 @@
-"""The history as `brokerproof history` prints it: the last runs, also as JSON, runs in groups, and two runs."""
+"""The output of `brokerproof history`: the last runs (also as JSON), groups of runs, and two runs side by side."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from brokerproof.results.run_difference import RunDifference
 from brokerproof.results.run_groups import MOST_COLUMNS, GroupBy, GroupedMeasurement, RunGroup, list_rows
 from brokerproof.run.counts import TOTALS
 
-# The line stays short even if the scenario was rewritten and every parameter differs.
+# Further differences are only counted. If the scenario was rewritten, every parameter differs.
 _MAX_DIFFERENCES = 4
-# The columns of a run that are the same in JSON.
+# The fields of a run that JSON takes over unchanged.
 _PLAIN = ("run_id", "scenario", "topology", "runtime", "system", "system_version", "guarantee")
 
 
 def print_history(history: History, scenarios: Sequence[str], limit: int, console: Console) -> None:
     """Print the last runs, newest first, then the regressions of each run with their reasons.
 
-    RTO, RPO and the longest gap in acks are those of the run's worst fault. If runs of the given scenarios differ in
-    their settings, a line names the command that compares them.
+    RTO, RPO and the longest gap in acks are those of the run's worst fault. If the runs of the given scenarios have
+    different settings, the last line names the command that compares them.
     """
     runs = history.list_runs(scenarios, limit)
     if not runs:
@@ -94,7 +94,7 @@ def _explain_no_run(history: History, scenarios: Sequence[str]) -> str:
 
 
 def _format_verdict(run: RecordedRun) -> Text:
-    """Return the verdict, green if the outcome is the expected one, so a control that fails as expected is green."""
+    """Return the verdict in words. An expected outcome is green, so a control that fails as expected is green."""
     good, bad = VERDICT_STYLES[Verdict.PASSED], VERDICT_STYLES[Verdict.FAILED]
     style = VERDICT_STYLES[Verdict(run.verdict)]
     if run.met:
@@ -113,7 +113,6 @@ def _format_deletion(run: RecordedRun) -> str:
 
 
 def _format_worse(comparison: RunComparison) -> Text:
-    """Return the number of regressions or, if there is none, the number of suspicions."""
     if comparison.marks:
         return Text(f"▲ {len(comparison.marks)}", style="red")
     return Text(f"△ {len(comparison.suspicions)}", style="yellow") if comparison.suspicions else Text()
@@ -135,7 +134,7 @@ def _print_comparison(run: RecordedRun, comparison: RunComparison, console: Cons
 
 
 def _format_lost(run: RecordedRun) -> str:
-    """Return the number of illegal losses and, below it, of those that the scenario accepts with a cluster's disks."""
+    """Return the number of illegal losses and, in a second line, the number of legal losses if there are any."""
     allowed = run.count_anomaly("lost", legal=True)
     return format_value(run.count_anomaly("lost", legal=False)) + (f"\n+{allowed:,}" if allowed else "")
 
@@ -227,7 +226,7 @@ def _format_answer(larger: bool | None, *, worse: bool | None = None) -> Text:
 
 
 def list_plain_runs(history: History, scenarios: Sequence[str], limit: int) -> list[dict[str, Any]]:
-    """Return the last runs, newest first, as plain values."""
+    """Return the last runs, newest first, as values for JSON."""
     return [_make_plain(run, history.compare(run)) for run in history.list_runs(scenarios, limit)]
 
 

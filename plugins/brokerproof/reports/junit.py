@@ -4,8 +4,8 @@ The file has a test suite for each suite of expectations, with a test case for e
 has the case `verdict`. The file is green if and only if the run is as its scenario expects:
 
 - In a run that is as expected, an expectation that did not hold is `skipped` with its reason: a control has to fail.
-- In any other run, it is a `failure` if the evidence proves it wrong, and an `error` if the evidence is not enough.
-  The case `verdict` is then a `failure` or an `error` too.
+- In any other run, such an expectation is a `failure` if the evidence proves it wrong, and an `error` if the evidence
+  is not enough. The case `verdict` is then also a `failure` or an `error`.
 - An expectation that does not apply to the messaging system is `skipped`.
 
 The elements are those of Jenkins' schema `junit-10`, which other programs also read.
@@ -30,7 +30,7 @@ from brokerproof.run.directory import Run
 from brokerproof.run.judgement import Check, Judgement, SuiteJudgement, find_judgement
 from brokerproof.run.outcome import Outcome
 
-# The samples that a person reads. The run's table `anomalies` has all of them.
+# The number of samples for each expectation. The run's table `anomalies` has all anomalies.
 MOST_SAMPLES = 10
 
 # Characters that XML 1.0 cannot hold, not even escaped. The log of a killed process may have them.
@@ -120,7 +120,7 @@ def _list_cases(name: str, suite: SuiteJudgement | None) -> Iterator[_Case]:
 
 
 def _describe_check(check: Check, suite: SuiteJudgement) -> Iterator[str]:
-    """Yield at least one sentence: each observed value with its bound, or else the number of rows and the samples."""
+    """Yield at least one sentence: each measured value with its bound, or the number of rows and then the samples."""
     samples = check.samples[:MOST_SAMPLES]
     if check.verdict is Verdict.NOT_APPLICABLE:
         yield check.why
@@ -214,5 +214,4 @@ def _count_cases(root: ET.Element) -> None:
 
 
 def _escape_forbidden(found: re.Match[str]) -> str:
-    """Return the character as a Python escape, which stays readable."""
     return found[0].encode("unicode_escape").decode("ascii")

@@ -1,7 +1,7 @@
 """The last run of every scenario as metrics for Prometheus.
 
-A value that a run did not count or could not measure has no sample, because any number would be false. There is a
-sample for each possible verdict, and that of the run's verdict is 1, so that an alert sees a change.
+A value that a run did not count or could not measure has no sample, because any number would be false. Each possible
+verdict has a sample: 1 for the run's verdict and 0 for the others, so that an alert sees a change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MILLISECOND = 0.001
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """The name and help of a metric of measurements.md in Prometheus, which uses seconds, never milliseconds."""
+    """A metric of measurements.md as Prometheus shows it. `factor` converts a time to seconds, Prometheus' unit."""
 
     name: str
     help: str
@@ -65,9 +65,9 @@ def render_metrics(history: History, *, scenarios: Collection[str] | None = None
 
 @contextmanager
 def serve_metrics(history: History, address: str, port: int) -> Iterator[int]:
-    """Serve Prometheus from a thread while the block runs. Yields the port, which is a free one if `port` is 0.
+    """Serve the metrics from a thread while the block runs. Yields the port; if `port` is 0, a free port is chosen.
 
-    If the history cannot be read, a request gets status 500. Raises InputError if it cannot listen at the port.
+    If the history cannot be read, a request gets status 500. Raises InputError if the server cannot use the port.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_LastRuns(history, None))
@@ -96,7 +96,6 @@ class _LastRuns(Collector):
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the families, each with a sample for every scenario that has a value."""
         runs = [
             run for run in self._history.list_last_runs() if self._scenarios is None or run.scenario in self._scenarios
         ]

@@ -6,7 +6,7 @@ import io
 
 from brokerproof.run.outcome import LatenciesByTime
 
-# The name of the file in the run's directory.
+# A file in the run's directory.
 PICTURE = "publish_latency.svg"
 
 
@@ -14,7 +14,7 @@ def draw_picture(latencies: LatenciesByTime, title: str) -> str:
     """Return an SVG with a group of bars for each fault or phase, and a bar for each cluster.
 
     A bar ends at the median, and a line goes from there to the 99th percentile. A value that was not measured has no
-    bar. Equal numbers give an equal file.
+    bar. Equal latencies give an equal file.
     """
     import matplotlib
 

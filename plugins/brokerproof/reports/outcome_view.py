@@ -19,8 +19,8 @@ from brokerproof.run.outcome import BriefOutcome, LatenciesByTime, NodeRestarts,
 def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: Console) -> None:
     """Print the verdict, the story, the counts, the measurements, and the paths of the run's directory and report.
 
-    The reasons are left out if the verdict is `passed` as expected and there is a story. `problems` are sentences by
-    failed task.
+    If the verdict is `passed` as expected and there is a story, the reasons are left out. `problems` has a sentence
+    for each failed task.
     """
 
     def line(text: str | Text, style: str = "") -> None:

@@ -23,8 +23,8 @@ def render_overview(
 ) -> str:
     """Return the overview as HTML.
 
-    `chosen` has the values of the filters that are set, by the names of FILTERS. `scenario` is set if the page shows
-    only that one.
+    `chosen` has the value of each active filter, by its name in FILTERS. If the page shows only one scenario,
+    `scenario` is its name.
     """
     shown = [trend for trend in trends if _is_chosen(trend, chosen)]
     last = [trend.runs[-1] for trend in shown if trend.runs]
@@ -46,7 +46,7 @@ def render_overview(
 
 
 def _write_headline(last: Sequence[TrendRun]) -> str:
-    """Return how many last runs were not as expected, and in how many something is worse than before."""
+    """Return one or two sentences: how many last runs were not as expected, and how many are worse than before."""
     if not last:
         return "No run is recorded yet."
     wrong, worse = sum(not run.met for run in last), sum(bool(run.worse) for run in last)
@@ -59,7 +59,7 @@ def _write_headline(last: Sequence[TrendRun]) -> str:
 
 
 def _rank(trend: ScenarioTrend) -> tuple[int, str]:
-    """Return a sort key: scenarios whose last run was not as expected first, then those with something worse."""
+    """Return a sort key: first scenarios whose last run was not as expected, then scenarios with a regression."""
     if not trend.runs:
         return 2, trend.scenario
     last = trend.runs[-1]

@@ -1,7 +1,7 @@
 """Renders pages as HTML from the templates in templates/.
 
-A page is either served, with its styles and scripts next to it, or a file of its own that contains them. No page loads
-anything from another host.
+A served page loads its styles and scripts from the same server. An inline page is one file that contains them. Neither
+loads anything from another host.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Page:
     """How a page is shown. `root` is the relative path from the page to the overview, such as `../../`."""
 
     root: str = ""
-    # Whether it is a file of its own, which contains its styles and scripts.
+    # Whether the page is one file that contains its styles and scripts.
     inline: bool = False
-    # Whether it has charts.
+    # Whether the page has charts.
     draws: bool = True
-    # Its entry in the navigation.
+    # The page's entry in the navigation.
     here: str = ""
 
     @property
@@ -46,7 +46,6 @@ class Page:
         return make_verdict_css()
 
     def read_static(self, name: str) -> str:
-        """Return the text of a file in static/, for a page that contains it."""
         return (STATIC / name).read_text(encoding="utf-8")
 
     def read_plotly(self) -> str:
@@ -60,7 +59,7 @@ def render(template: str, page: Page, values: Mapping[str, Any]) -> str:
 
 @lru_cache
 def find_plotly() -> Path:
-    """Return the path of Plotly's script in its package. Raises MachineError if it is not installed."""
+    """Return the path of Plotly's script. Raises MachineError if the package or its script is missing."""
     spec = find_spec("plotly")
     for place in (spec.submodule_search_locations or ()) if spec else ():
         script = Path(place) / "package_data" / "plotly.min.js"
@@ -101,7 +100,7 @@ def _make_environment() -> Environment:
 
 
 def _style(verdict: str, field: str = "") -> Any:
-    """Return one field of a verdict's style, or, without `field`, all fields and its `name` in style sheets."""
+    """Return one field of a verdict's style. Without `field`, return all fields and the verdict's name in CSS."""
     style = VERDICT_STYLES[Verdict(verdict)]
     return getattr(style, field) if field else {**vars(style), "name": _to_name(Verdict(verdict))}
 

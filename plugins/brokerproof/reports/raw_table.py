@@ -24,7 +24,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class RawTable:
-    """A table: its files as (name, size in bytes), and its first `_ROWS` rows, each by column."""
+    """A table of a run. `files` are (name, size in bytes), and `rows` are the first `_ROWS` rows by column."""
 
     run_id: str
     name: str
@@ -34,7 +34,7 @@ class RawTable:
 
 
 def read_raw_table(run: Run, table: str) -> RawTable:
-    """Return a table of a run. Raises InputError if no run has such a table, and RunError if it is damaged."""
+    """Return a table of a run. Raises InputError for an unknown table, and RunError for a damaged one."""
     files = tuple(_list_parts(run, table))
     times = [field.name for field in SCHEMAS[table] if pa.types.is_timestamp(field.type)]
     rows = [

@@ -35,7 +35,7 @@ class ReportedFacts(StrictModel):
 
 
 class RunDocument(StrictModel):
-    """The whole report of a run. If a field changes its meaning or is removed, `version` grows; new fields may come."""
+    """The whole report of a run. `version` grows if a field is removed or changes its meaning, not if one is added."""
 
     version: Literal[3] = Field(3, description="the version of this document's model")
     outcome: Outcome = Field(description="whether and why the run is what its scenario expects")

@@ -18,7 +18,7 @@ from brokerproof.results.anomaly_samples import read_anomaly_samples
 from brokerproof.run.measurement import Measurement
 from brokerproof.run.tables import SCHEMAS
 
-# Times after a fault, by metric, and the event at the end of each. Times that clients see begin at the injection.
+# The event at the end of each time after a fault, by metric. Times that clients see begin at the injection.
 _MILESTONES = {
     "detect_s": "failure detected",
     "reassign_s": "topic reassigned",
@@ -41,8 +41,8 @@ def render_run_page(
 ) -> str:
     """Return the page of a run as HTML.
 
-    `links` are (text, address) of related pages, `logs` of its tasks' logs. `worse` and `suspected` are sentences from
-    the history, which compares the run with earlier ones.
+    `links` and `logs` are (text, address) of related pages and of the tasks' logs. `worse` and `suspected` are the
+    history's sentences about regressions.
     """
     values = _list_values(report) | {"links": links, "logs": logs, "worse": worse, "suspected": suspected}
     return render("run.html.j2", page, values)
@@ -77,7 +77,6 @@ def _list_values(report: RunReport) -> dict[str, Any]:
 
 
 def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
-    """Yield for each fault its measured times, and the parts of its recovery in order of time."""
     rows = [row for row in (report.judgement.measurements if report.judgement else ()) if row.suite == "recovery"]
     for name in dict.fromkeys(row.subject for row in rows if METRICS[row.metric].is_per_fault):
         rows_of_fault = [row for row in rows if row.subject == name]
@@ -99,7 +98,7 @@ def _list_recovery(report: RunReport) -> Iterator[dict[str, Any]]:
 
 
 def _divide_recovery(rows: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a recovery in order of time. `start` and `length` of a part are percent of the whole."""
+    """Yield the parts of a recovery in order of time. `start` and `length` of a part are percentages of the whole."""
     reached = sorted(
         (row.value, _MILESTONES[row.metric]) for row in rows if row.metric in _MILESTONES and row.value is not None
     )
@@ -117,7 +116,6 @@ def _divide_recovery(rows: Sequence[Measurement]) -> Iterator[dict[str, Any]]:
 
 
 def _list_regions(report: RunReport) -> Iterator[dict[str, Any]]:
-    """Yield each region with its nodes, the faults that took effect on each node, and the segments that it held."""
     topology = report.run.topology
     done: dict[str, list[str]] = {}
     for fault in report.faults:

@@ -1,4 +1,4 @@
-"""Reads the content of a run's report from its directory. Its size does not grow with the number of messages."""
+"""Reads the content of a run's report from the run's directory. Its size does not depend on the number of messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ExpectationRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Segments:
-    """Where the topic's data was at `moment`: of `count` segments, the number that each node held."""
+    """The number of segments that each node held at `moment`. `count` is the number of all segments."""
 
     moment: str
     holders: dict[str, int]
@@ -54,7 +54,7 @@ class RunReport:
 
     @property
     def expectations(self) -> list[ExpectationRow]:
-        """Every expectation of every suite, with the most severe verdicts first."""
+        """The expectations of all suites, with the most severe verdicts first."""
         rows = [
             ExpectationRow(suite=str(name), check=check, values=tuple(self._list_values(check)))
             for name, suite in (self.judgement.suites.items() if self.judgement else ())
@@ -77,7 +77,7 @@ def describe_bounds(row: Measurement) -> str:
 
 
 def is_within(row: Measurement) -> bool | None:
-    """Return whether a value is within its bounds, or None without bounds or without a value."""
+    """Return whether a value is within its bounds; None if there are no bounds or no value."""
     if row.minimum is None and row.maximum is None:
         return None
     if row.value is None:
@@ -86,7 +86,7 @@ def is_within(row: Measurement) -> bool | None:
 
 
 def read_run_report(run: Run) -> RunReport:
-    """Read the content of a run's report. Anything else than run.json that cannot be read becomes a problem.
+    """Return the content of a run's report, with a sentence in `problems` for each file that cannot be read.
 
     Raises RunError or InputError if run.json cannot be used.
     """
@@ -124,7 +124,7 @@ def read_run_report(run: Run) -> RunReport:
 
 
 def _read_segments(run: Run) -> Iterator[Segments]:
-    """Yield the segments at the first and at the last moment at which the cluster was asked where the data is."""
+    """Yield the holders of the segments, for the first and the last moment at which the cluster was asked for them."""
     by_moment: dict[tuple[int, str], tuple[set[tuple[object, ...]], dict[str, set[tuple[object, ...]]]]] = {}
     for row in iterate_rows(run, "copies"):
         segments, holders = by_moment.setdefault((row["at"], row["moment"]), (set(), {}))

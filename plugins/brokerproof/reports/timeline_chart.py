@@ -22,16 +22,16 @@ _BANDS = {"broken": "#d55e00", "healing": "#56b4e9"}
 _INTERRUPTED, _BAR_PX = "#d55e00", 4
 # The heights of a row and its title, and of the margins above the first row and below the last.
 _ROW_PX, _TITLE_PX, _TOP_PX, _BOTTOM_PX = 110, 36, 76, 36
-# More curves in a row are not readable. Only the highest are drawn, and the title has the number of all.
+# More curves in a row are not readable. Only the highest are drawn, and the title states how many curves there are.
 _MOST_CURVES = 12
 # The number of curves whose names fit next to a row's title. The hover text has all names.
 _MOST_NAMES = 6
 # The number of lanes that fit into a row together with the owners' names.
 _MOST_LANES = 6
-# The share of the run from which on a lane has room for its owner's name.
+# An owner's name is drawn only on a line that lasts for at least this share of the run, so that the name fits.
 _NAMED = 0.08
 NOBODY, NO_ANSWER = "nobody", "no answer"
-# The colours of times without a known owner. No node has one of them.
+# The colours of times without a known owner. No node gets one of these colours.
 _WITHOUT_OWNER = {NOBODY: COLOURS[5], NO_ANSWER: COLOURS[7]}
 _OWNER_COLOURS = tuple(colour for colour in COLOURS if colour not in _WITHOUT_OWNER.values())
 
@@ -50,12 +50,12 @@ class ChartRow:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerLane:
-    """A time, in microseconds, in which a node served a topic.
+    """A span in which a topic had one owner. `start` and `end` are microseconds.
 
-    `owner` is `NOBODY` if no node served it, and `NO_ANSWER` if no node answered the question.
+    `owner` is `NOBODY` if no node served the topic, and `NO_ANSWER` if no node answered the question.
     """
 
-    # The lane in which it is drawn.
+    # The name of the lane in which the span is drawn.
     name: str
     owner: str
     start: int
@@ -64,7 +64,7 @@ class OwnerLane:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerRow:
-    """The row of the owners. If `several`, it has a lane for each topic, else one for each owner."""
+    """The row of the owners. It has a lane for each topic if `several`, and otherwise for each owner of the topic."""
 
     title: str
     lanes: Sequence[OwnerLane]
@@ -156,7 +156,6 @@ def _scale(values: Iterable[float | int | None], factor: float) -> list[float | 
 
 
 def _lay_out_owners(series: RunSeries) -> OwnerRow:
-    """Return the row of owners. One topic has a lane for each owner; several topics have a lane each."""
     end = series.start + int(series.steps * series.step_s * 1e6)
     by_topic: dict[str, list[tuple[int, str]]] = {}
     for change in series.owners:
@@ -180,7 +179,7 @@ def _lay_out_owners(series: RunSeries) -> OwnerRow:
 
 
 def _count_common(topics: Iterable[str]) -> int:
-    """Return the length of the common beginning of all names, cut after a separator so that the rest is whole words."""
+    """Return the length of the longest common prefix of all names that ends with a separator; 0 if there is none."""
     ordered = sorted(topics)
     first, last = ordered[0], ordered[-1]
     alike = next((place for place, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), len(first))
@@ -188,7 +187,7 @@ def _count_common(topics: Iterable[str]) -> int:
 
 
 def _divide(count: int) -> Iterator[tuple[float, float]]:
-    """Yield (bottom, top) of each row, from the top row down, as shares of the height between the margins."""
+    """Yield (bottom, top) of each row, the top row first, as shares of the height between the margins."""
     whole = (_ROW_PX + _TITLE_PX) * count - _TITLE_PX
     for number in range(count):
         top = whole - number * (_ROW_PX + _TITLE_PX)

@@ -19,7 +19,7 @@ class VerdictStyle:
     sign: str
     light: str
     dark: str
-    # The style on a terminal, by its name in the library rich.
+    # The name of a style of the library rich.
     terminal: str
 
 

@@ -36,14 +36,13 @@ class Campaign:
 
     @property
     def met(self) -> bool:
-        """Whether every run has the outcome that its scenario expects."""
         return all(run.met for run in self.runs)
 
 
 def select_campaigns(session: Session, *, stamp: str | None = None, limit: int = 30) -> list[Campaign]:
-    """Return at most `limit` campaigns, newest first, or only the campaign of a stamp.
+    """Return at most `limit` campaigns, newest first. If `stamp` is given, return only the campaign with this stamp.
 
-    If a campaign ran a scenario again, only the last run of it counts.
+    If a campaign ran a scenario several times, only the last run counts.
     """
     ending = f"%-{stamp}-campaign%" if stamp else "%Z-campaign%"
     found: dict[str, dict[str, RecordedRun]] = {}

@@ -46,12 +46,12 @@ def describe_machine() -> dict[str, Any]:
 
 
 def compute_digest(parameters: Mapping[str, Any]) -> str:
-    """Return a digest. Two runs have the same digest exactly if they compare."""
+    """Return a digest as hexadecimal text. Two runs have the same digest if and only if they compare."""
     return hashlib.sha256(json.dumps(select_comparable(parameters), sort_keys=True, default=str).encode()).hexdigest()
 
 
 class Difference(StrictModel):
-    """A field of two plain values that differs. None means that it is not set."""
+    """A dotted field in which two mappings differ, with its value in each. None means that the field is not set."""
 
     field: str
     a: Any
@@ -62,7 +62,7 @@ class Difference(StrictModel):
 
 
 def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yield the differences by dotted field. Null, false and empty values count as not set."""
+    """Yield each field in which two mappings differ. Null, false and empty values count as not set."""
     flat_a, flat_b = dict(_flatten(a)), dict(_flatten(b))
     for field in dict.fromkeys([*flat_a, *flat_b]):
         if flat_a.get(field) != flat_b.get(field):
@@ -70,7 +70,7 @@ def list_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Dif
 
 
 def list_parameter_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yield the differences of two runs' parameters, without those of the topology that repeat one of the scenario."""
+    """Yield the differences of two runs' parameters. A topology's difference that the scenario repeats is left out."""
     differences = list(list_differences(a, b))
     for one in differences:
         repeated = one.model_copy(update={"field": one.field.replace("topology.", "scenario.", 1)})
@@ -79,7 +79,7 @@ def list_parameter_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> It
 
 
 def describe_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """Return what keeps two runs with these parameters from comparing, each as `field a → b`."""
+    """Return the differences that make two runs incomparable, each as `field a → b`."""
     return [str(one) for one in list_parameter_differences(select_comparable(a), select_comparable(b))]
 
 

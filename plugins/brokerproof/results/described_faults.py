@@ -10,7 +10,7 @@ from brokerproof.faults.targets import read_doubts_about_targets
 from brokerproof.run.directory import Run
 from brokerproof.run.fault_course import FaultCourse, read_fault_courses
 
-# A longer list of nodes is shown as their number.
+# Of more than _MOST_NAMES nodes, only the number is shown.
 _MOST_NAMES = 3
 
 
@@ -25,7 +25,7 @@ class DescribedFault:
 
     @property
     def helps(self) -> bool:
-        """Whether it helps the cluster to recover from another fault."""
+        """Whether the fault helps the cluster to recover from another fault."""
         kind = FAULT_KINDS.get(self.course.kind)
         return kind is not None and kind.helps
 
@@ -49,7 +49,7 @@ def describe_faults(run: Run) -> list[DescribedFault]:
 
 
 def _describe_targets(fault: Fault | None, names: tuple[str, ...]) -> str:
-    """Return a whole region or cluster by its name; otherwise the nodes, by name up to `_MOST_NAMES`."""
+    """Return the name of the region or cluster that is a target as a whole, or else the nodes' names or number."""
     chosen = fault.targets if fault is not None else None
     if chosen is not None and not chosen.nodes and not chosen.role and chosen.now is None and chosen.count is None:
         places = [place for place in (chosen.region, chosen.cluster) if place]

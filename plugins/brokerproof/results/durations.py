@@ -13,9 +13,9 @@ from brokerproof.run.records import StepSeconds, read_record, record_keys
 
 
 def compute_durations(run: Run, judging: Mapping[str, float]) -> Durations:
-    """Return seconds: `total` from the trigger to the verdict, the planned `phases`, and the `overhead`, the rest.
+    """Return seconds: `total` from the trigger to the verdict, the planned `phases`, and `overhead`, their difference.
 
-    `steps` holds the seconds of each step, and `judging` those of each part of judging.
+    `steps` has the seconds of each step, and `judging` the seconds of each part of judging.
     """
     end = find_verdict_time(run)
     total = round((end - read_trigger_time(run)).total_seconds(), 3) if end else None
@@ -33,13 +33,13 @@ def compute_durations(run: Run, judging: Mapping[str, float]) -> Durations:
 
 
 def read_trigger_time(run: Run) -> datetime:
-    """Return when the run was triggered: `triggered_at` of run.json, or else when its directory was created."""
+    """Return the time of the run's trigger: `triggered_at` of run.json or, if that is null, `created_at`."""
     triggered_at = run.facts.triggered_at
     return run.facts.created_at if triggered_at is None else clock.to_utc(triggered_at)
 
 
 def find_verdict_time(run: Run) -> datetime | None:
-    """Return when the verdict was known: the end of the last step except `release`, or None if no step ended.
+    """Return the time of the verdict: the end of the last step except `release`, or None if no step ended.
 
     If a run is judged again, the time of its first verdict counts.
     """

@@ -1,8 +1,8 @@
-"""The warning about a scenario that asks for a rate which this machine did not hold lately.
+"""The warning about a scenario whose rate this machine did not hold in the last 30 days.
 
-A run held its rate if at least `HELD_SHARE` of the steady phase's schedule was acknowledged. It missed its rate if less
-was, or if its timeline gave up because the load never became steady. Only runs of the same topology count, and a missed
-rate also needs messages that were no larger.
+A run held its rate if at least `HELD_SHARE` of the messages of the steady phase were acknowledged. A run missed its
+rate if fewer were, or if the load never became steady. Only runs of the same topology and machine count. A missed rate
+counts only if the run's messages were no larger than the scenario's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LATELY = timedelta(days=30)
 
 
 def read_held_shares(tell: Callable[[str], None]) -> list[tuple[RecordedRun, float | None]]:
-    """Return the runs of the last 30 days with the held share of their rate.
+    """Return the runs of the last 30 days, each with the share of its rate that was held (None if not measured).
 
     `tell` gets a sentence if the history cannot be read.
     """

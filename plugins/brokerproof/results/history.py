@@ -1,6 +1,6 @@
 """The history: the results of all runs in one database, for trends and regressions.
 
-It is SQLite in var/history.db by default, and any other database of SQLAlchemy through `BROKERPROOF_DATABASE_URL`.
+The default is SQLite in var/history.db. `BROKERPROOF_DATABASE_URL` can name any other database of SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DeletedPart = Literal["tables", "run"]
 
 
 def open_history(url: str | None = None, *, path: Path | None = None) -> History:
-    """Open the history and migrate its database to the newest schema. Several processes may do so at once.
+    """Open the history and migrate its database to the newest schema. Several processes may call this at once.
 
     The database is `url`, else `$BROKERPROOF_DATABASE_URL`, else SQLite in `path`, else in history.db of
     `$BROKERPROOF_VAR`. Raises HistoryError if the database cannot be reached or a newer Brokerproof made it.
@@ -127,10 +127,10 @@ class History:
         return describe_url(self._engine.url)
 
     def record(self, run: Run) -> RecordedRun:
-        """Write the result of a run in one transaction, which replaces an earlier result of the same run.
+        """Write the result of a run in one transaction. An earlier result of the same run is replaced.
 
-        Raises RunError or InputError if its run.json cannot be used, and HistoryError.
-        If other evidence is missing or damaged, the row holds the rest.
+        If evidence other than run.json is missing or damaged, the row holds the rest. Raises RunError or InputError if
+        run.json cannot be used, and HistoryError if the history cannot be written.
         """
         row = make_history_rows(run, self._samples)
         if row.tables_deleted_at is not None and (before := self.find_run(row.run_id)) is not None:
@@ -161,9 +161,10 @@ class History:
         ]
 
     def record_deletion(self, run_id: str, directory: str, part: DeletedPart, *, at: datetime, why: str) -> None:
-        """Record that the tables or the directory of a run are deleted. Raises HistoryError.
+        """Record that the tables or the directory of a run are deleted.
 
-        Nothing is recorded if the history does not have the run, or refers to another copy of it that still exists.
+        If the history does not have the run, or names another copy of it that still exists, the call has no effect.
+        Raises HistoryError if the history cannot be written.
         """
         recorded = self.find_run_place(run_id)
         if recorded is None or (recorded.run_dir != directory and Run(recorded.run_dir).exists("run.json")):
@@ -173,7 +174,7 @@ class History:
             session.execute(update(RecordedRun).where(RecordedRun.run_id == run_id).values(**values))
 
     def list_deletions(self) -> dict[str, tuple[DeletedPart, str]]:
-        """Return what is recorded as deleted, and why, by the run's directory."""
+        """Return (deleted part, reason) of each recorded deletion, by run directory."""
         of_run, of_tables = RecordedRun.run_deleted_why, RecordedRun.tables_deleted_why
         chosen = select(RecordedRun.run_dir, of_run, of_tables).where(func.coalesce(of_run, of_tables).is_not(None))
         with self._begin_reading() as session:
@@ -211,12 +212,12 @@ class History:
             )
 
     def list_trends(self, *, per_scenario: int = 30, scenarios: Sequence[str] | None = None) -> list[ScenarioTrend]:
-        """Return the trends of `scenarios`, or of all if it is None, each with at most `per_scenario` runs."""
+        """Return the trends of `scenarios` (None for all scenarios), each with at most `per_scenario` runs."""
         with self._begin_reading() as session:
             return select_trends(session, per_scenario=per_scenario, scenarios=scenarios)
 
     def list_campaigns(self, *, stamp: str | None = None) -> list[Campaign]:
-        """Return the newest campaigns, newest first, or only the campaign of a stamp."""
+        """Return the newest campaigns, newest first. If `stamp` is given, return only the campaign with this stamp."""
         with self._begin_reading() as session:
             return select_campaigns(session, stamp=stamp)
 
@@ -307,7 +308,7 @@ class History:
             )
 
     def compare_two(self, a: RecordedRun, b: RecordedRun) -> RunDifference:
-        """Return the differences of b from a. Runs before the newer of the two show what is noise.
+        """Return the differences of b from a. The noise is estimated from runs before the newer of the two.
 
         Raises InputError if the rule in the parameters of b cannot be used.
         """
@@ -332,10 +333,10 @@ class History:
         return compare_two_runs(a, b, earlier)
 
     def group(self, scenarios: Sequence[str], by: GroupBy, limit: int = GROUPED_RUNS) -> list[RunGroup]:
-        """Return the last runs of scenarios in groups. The first group is the largest of the first scenario.
+        """Return the last runs of scenarios in groups. The first group is the largest one of the first scenario.
 
-        Raises InputError if there are several scenarios and not settings to group them by, or if the rule in the
-        parameters of the newest run cannot be used.
+        Raises InputError if several scenarios are grouped by anything but settings, or if the rule in the parameters
+        of the newest run cannot be used.
         """
         if len(scenarios) > 1 and by is not GroupBy.SETTINGS:
             raise InputError(
@@ -345,13 +346,13 @@ class History:
 
     @contextmanager
     def _begin_writing(self) -> Iterator[Session]:
-        """Begin a transaction that may write; other writers wait for it. Its objects stay usable afterwards."""
+        """Begin a transaction that may write; other writers wait for its end. Loaded objects stay usable after it."""
         with self._begin(self._engine) as session:
             lock_for_writing(session.connection())
             yield session
 
     def _begin_reading(self) -> AbstractContextManager[Session]:
-        """Begin a transaction that sees the history as of its first query. Its objects stay usable afterwards."""
+        """Begin a transaction that sees the history as of its first query. Loaded objects stay usable after it."""
         return self._begin(self._reading)
 
     @contextmanager

@@ -28,7 +28,7 @@ class HistoryError(BrokerproofError):
 
 
 def parse_url(text: str) -> URL:
-    """Return the URL in a text. Raises HistoryError if it is no URL, or the URL of a database in memory."""
+    """Return `text` as a URL. Raises HistoryError if `text` is no URL or names a database in memory."""
     try:
         # Heroku and other services write `postgres://`, which SQLAlchemy does not accept.
         url = make_url(text.replace("postgres://", "postgresql://", 1) if text.startswith("postgres://") else text)
@@ -53,7 +53,7 @@ def make_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
-        # Python's own transactions leave CREATE TABLE out. Those of SQLAlchemy, begun below, make a migration atomic.
+        # Python's own transactions do not include CREATE TABLE. Those begun below do, so that a migration is atomic.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA synchronous=NORMAL")
@@ -66,11 +66,11 @@ def make_engine(url: URL) -> Engine:
 
 
 def make_reading_engine(engine: Engine) -> Engine:
-    """Return the engine for transactions that only read: all queries of one see the same state of the database.
+    """Return the engine for transactions that only read. All queries of such a transaction see one state.
 
-    A run is read with several queries. By default, each query in PostgreSQL sees everything that was committed before
-    it. While another process records the run again, a reader could see the run without its checks. SQLite and MySQL
-    show one state by default.
+    A run is read with several queries. By default, each query in PostgreSQL sees all earlier commits. If another
+    process records the run again meanwhile, a reader could see the run without its checks. SQLite and MySQL show one
+    state by default.
     """
     if engine.dialect.name != "postgresql":
         return engine

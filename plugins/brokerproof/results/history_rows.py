@@ -135,5 +135,5 @@ def _read_samples(run: Run, judgement: Judgement | None, limit: int) -> list[dic
 
 
 def _remove_nul(value: str) -> str:
-    """Return the text without NUL, which the log of a killed process may contain and PostgreSQL refuses."""
+    """Return the text without NUL and lone surrogates, which PostgreSQL refuses and a killed process's log may have."""
     return value.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""The tables of the history database as SQLAlchemy models. The migrations in migrations/versions create the same ones.
+"""The tables of the history database as SQLAlchemy models. The files in migrations/versions create the same tables.
 
 The types exist in every supported database. A text that queries filter by has at most 255 characters; other texts may
 have any length.
@@ -32,7 +32,6 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return the stored time as an aware time in UTC."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -58,7 +57,7 @@ def _make_run_key() -> Mapped[int]:
 class RecordedRun(Base):
     """A run. Its counts are None if it was not judged.
 
-    `finished_at`, `total_s` and `overhead_s` are None if it never ended.
+    `finished_at`, `total_s` and `overhead_s` are None if no step of the run ended.
     """
 
     __tablename__ = "runs"
@@ -122,7 +121,7 @@ class RecordedRun(Base):
 
     @property
     def deletion(self) -> str | None:
-        """When and why the directory or its tables were deleted, as a sentence; None if they were not."""
+        """A sentence that says when and why the directory or its tables were deleted; None if they were not."""
         if self.run_deleted_at is not None:
             return f"its directory was deleted on {self.run_deleted_at:%Y-%m-%d}, {self.run_deleted_why}"
         if self.tables_deleted_at is not None:
@@ -130,7 +129,7 @@ class RecordedRun(Base):
         return None
 
     def count_anomaly(self, anomaly: str, *, legal: bool | None = None) -> int | None:
-        """Return the number of legal, illegal or (None) all anomalies of a kind; None if the run has no counts."""
+        """Return the number of legal, illegal or (`legal` is None) all anomalies of a kind; None without counts."""
         if self.messages is None:
             return None
         counted = (row for row in self.anomaly_counts if row.anomaly == anomaly)

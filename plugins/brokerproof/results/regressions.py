@@ -1,12 +1,12 @@
 """Whether a run is worse than the comparable runs before it (comparability.py defines which runs compare).
 
-**When a measurement is marked.** `RULE` is the rule in words. One run cannot show whether it is a change or an outlier.
-So a mark needs `CONFIRMING` of the last `RECENT` runs, and a run without this confirmation is only suspected. A few bad
-runs in the window move neither the median nor the spread. After a lasting change, the marks end when new runs are over
-a third of the window, so marks show when a change began.
+**When a measurement is marked.** `RULE` is the rule in words. A single worse run may be a change or an outlier. So a
+mark needs `CONFIRMING` worse runs of the last `RECENT`, and a run without this confirmation is only suspected. A few
+bad runs in the window move neither the median nor the spread. After a lasting change, the marks end when the runs since
+the change are more than a third of the window. So marks show when a change began.
 
-**Which changes the rule finds** depends on the usual spread. Measured on lognormal noise, with outliers in 3 to 5 of
-100 runs and a window of 12 to 30 runs (planted in tests/unit/results/test_regression_rule.py):
+**Which changes the rule finds** depends on the usual spread. These figures were measured on lognormal noise, with
+outliers in 3 to 5 of 100 runs and a window of 12 to 30 runs (tests/unit/results/test_regression_rule.py):
 
 | usual spread / usual value | marks in 1,000 runs of noise | changes of `STEP` that are marked within 5, 6, 12 runs |
 |---|---|---|
@@ -42,7 +42,7 @@ from brokerproof.results.history_schema import RecordedMeasurement, RecordedRun
 # A mark needs a worse value in CONFIRMING of the RECENT newest runs, including the run itself.
 RECENT = 6
 CONFIRMING = 5
-# The usual value needs at least this number of runs for a mark, and the next number for a suspicion.
+# A mark needs a usual value from at least ENOUGH runs, and a suspicion from at least ENOUGH_TO_SUSPECT runs.
 ENOUGH = 12
 ENOUGH_TO_SUSPECT = 5
 SPREADS = 3.0
@@ -51,11 +51,12 @@ DEFAULT_RULE = RegressionRule()
 STEP = 0.3
 LARGEST_TELLING_SPREAD = STEP / SPREADS
 
-# The spread is computed from this share of the values, those nearest to the median. Their mean distance from it, times
-# the factor, is the standard deviation of normally distributed values. It varies less than a median absolute deviation.
+# The spread is computed from the _NEAREST share of the values that is nearest to the median. For normally distributed
+# values, their mean distance from the median times _MEAN_DISTANCE_TO_DEVIATION is the standard deviation. This estimate
+# varies less than a median absolute deviation.
 _NEAREST = 0.7
 _MEAN_DISTANCE_TO_DEVIATION = 2.111
-# Units of exact counts: after counts that were always 0, any other value is no noise.
+# In these units of exact counts, a value above 0 is no noise if all earlier values were 0.
 _COUNTED_UNITS = ("messages", "segments")
 
 
@@ -95,8 +96,8 @@ class Regression:
 class RunComparison:
     """A run compared with the runs before it.
 
-    `marks` are its regressions. `suspicions` are equally large, but not confirmed by enough runs. `notes` are sentences
-    about measurements that were not compared or that vary much.
+    `marks` are the run's regressions. `suspicions` are equally large, but too few runs confirm them. `notes` are
+    sentences about measurements that were not compared or that vary much.
     """
 
     run_id: str
@@ -150,9 +151,8 @@ def compare_run(
     """Compare a run with the runs before it.
 
     `baseline` are the comparable runs that passed or failed, newest first, at most `count_needed_runs`. `previous` is
-    the newest comparable run with any verdict. `incomparable` is the newest run of the scenario with other parameters;
-    a note names it to explain why there is little history. Raises InputError if the rule in the run's parameters cannot
-    be used.
+    the newest comparable run with any verdict. `incomparable` is the newest run of the scenario with other parameters.
+    If there is little history, a note names it. Raises InputError if the rule in the run's parameters cannot be used.
     """
     marks = list(_compare_verdicts(run, previous)) if previous else []
     suspicions: list[Regression] = []

@@ -1,14 +1,13 @@
 """The retention of runs: which tables and directories are old enough to be deleted, and their deletion.
 
-The history states a deletion before the first file is deleted, so the next pruning finishes a deletion that was
-interrupted, even if the settings have changed. If the history cannot be written, no file is deleted. Of a directory,
-run.json is deleted first, so that no command takes the rest for a run. A run without its tables keeps the record
+The history states a deletion before the first file is deleted. So the next pruning finishes an interrupted deletion,
+even if the settings have changed. If the history cannot be written, no file is deleted. In a run's directory, run.json
+is deleted first, so that no command takes the rest for a run. A run without its tables keeps the record
 `TablesDeletion`, and the small tables from which reports are drawn.
 
-An active run is never deleted, however old. A run counts as active if its slot is held, or if a process of this
-machine belongs to it. It also does if a file of it was written within `QUIET`, because another machine may run it, or
-because it may be judged again. A directory that is no run, or that is a link, is never deleted, and no link is
-followed.
+An active run is never deleted. A run counts as active if its slot is held, or if a process of this machine belongs to
+it. A run also counts as active if one of its files was written within `QUIET`: another machine may run it, or it may be
+judged again. A directory that is no run or is a link is never deleted, and no link is followed.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ class Deletion:
     part: DeletedPart
     size: int
     why: str
-    # Whether the history states this deletion already, so that it continues one that was interrupted.
+    # Whether this deletion continues an interrupted one, which the history already states.
     is_resumed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeftRun:
-    """A directory that a pruning left although it is old enough, or because its age is not known. `why` says why."""
+    """A directory that was kept although it is old enough, or because its age is not known. `why` is the reason."""
 
     directory: str
     why: str
@@ -137,7 +136,7 @@ class _Pruner:
         return Deletion(directory=directory, run_id=run_id, part=part, size=size, why=why, is_resumed=is_resumed)
 
     def _choose(self, run: Run) -> tuple[DeletedPart, str] | None:
-        """Return the part that is too old and the reason as a phrase, or None."""
+        """Return the part that is too old and the reason as a phrase; None if the settings keep both parts."""
         age = clock.to_utc(self._now) - run.facts.created_at
         failed_days = self._settings.keep_failed_days
         parts: tuple[tuple[DeletedPart, str], ...] = (("run", "keep_runs_days"), ("tables", "keep_tables_days"))
@@ -152,7 +151,7 @@ class _Pruner:
         return None
 
     def _find_life(self, run: Run, *, is_resumed: bool) -> str | None:
-        """Return the evidence that the run is or may be active, as a sentence, or None."""
+        """Return a sentence if there is evidence that the run is or may be active, else None."""
         filesystem, root = fsspec.url_to_fs(run.directory)
         if "file" in filesystem.protocol and any(place.is_relative_to(root) for place in self._active):
             return "it goes on: its slot of this machine is held, or a process of this machine belongs to it"
@@ -172,7 +171,7 @@ class _Pruner:
 
 
 def _is_as_expected(run: Run) -> bool:
-    """Whether the outcome is the expected one. It is not if the outcome is missing or damaged."""
+    """Return whether the outcome is the expected one; False if the outcome is missing or damaged."""
     try:
         outcome = read_record(run, Outcome)
     except RunError:

@@ -1,9 +1,9 @@
 """Two runs side by side: different settings, different results, and which of these results differ by more than noise.
 
 Noise is estimated from the earlier runs that compare with one of the two (comparability.py). A number differs by more
-than noise if the difference reaches the allowed change of regressions.py. Its spread is taken √2 times as large,
-because each of the two runs has its own noise. A word, such as a verdict, differs by more than noise unless both words
-occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` such runs, `larger_than_noise` is None.
+than noise if the difference reaches the allowed change of regressions.py. The spread in this change is multiplied by
+√2, because each of the two runs has its own noise. A word, such as a verdict, differs by more than noise unless both
+words occurred in comparable earlier runs. With fewer than `ENOUGH_TO_SUSPECT` such runs, `larger_than_noise` is None.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class NumberDifference(StrictModel):
 
 
 class RunDifference(StrictModel):
-    """All differences of the runs with the ids `a` and `b`. `comparable` tells whether the two compare."""
+    """All differences of the runs with the ids `a` and `b`. `comparable` is True if the two runs compare."""
 
     a: str
     b: str
@@ -80,9 +80,9 @@ class RunDifference(StrictModel):
 
 
 def compare_two_runs(a: RecordedRun, b: RecordedRun, earlier: Iterable[RecordedRun]) -> RunDifference:
-    """Return the differences of b from a. `earlier` are runs before the newer one; they show what is noise.
+    """Return the differences of b from a. The noise is estimated from `earlier`, runs before the newer of the two.
 
-    Those that compare with neither run are ignored. Raises InputError if the rule in the parameters of b cannot be
+    Earlier runs that compare with neither are ignored. Raises InputError if the rule in the parameters of b cannot be
     used.
     """
     others = [run for run in earlier if run.run_id not in (a.run_id, b.run_id)]
@@ -102,7 +102,6 @@ def compare_two_runs(a: RecordedRun, b: RecordedRun, earlier: Iterable[RecordedR
 
 
 def _drop_texts(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters without the fields that only describe the scenario and do not affect a run."""
     return {
         source: {name: value for name, value in (fields or {}).items() if name not in _TEXTS}
         for source, fields in parameters.items()
@@ -133,7 +132,7 @@ def _list_words(a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[Record
 
 
 class _Number(NamedTuple):
-    """A number that runs have. `find` returns its values in runs, without the runs that do not have this number."""
+    """A count or measurement. `find` returns its values in the given runs; runs without this number are left out."""
 
     name: str
     subject: str
@@ -171,7 +170,7 @@ def _list_measurements(a: RecordedRun, b: RecordedRun) -> Iterator[_Number]:
 def _compare_numbers(
     numbers: Iterable[_Number], a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[RecordedRun]]
 ) -> Iterator[NumberDifference]:
-    """Yield the numbers that differ. `groups` are comparable earlier runs, by configuration."""
+    """Yield the numbers that differ. Each of `groups` has earlier runs that compare with each other."""
     for name, subject, unit, worse, tolerance, find in numbers:
         value_a, value_b = (next(iter(find([run])), None) for run in (a, b))
         if value_a == value_b:
@@ -185,7 +184,6 @@ def _compare_numbers(
             why = f"no minimum change is set for the unit `{unit}`"
         elif usual:
             noise = max(
-                # Each of the two runs has its own noise.
                 compute_allowed_change(unit, replace(each, spread=math.sqrt(2) * each.spread), tolerance)
                 for each in usual
             )

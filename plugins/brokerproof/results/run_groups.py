@@ -2,12 +2,12 @@
 
 Two groups differ in a measurement if their medians differ by more than noise. The standard error of a median of n runs
 is the spread of one run times √(π/2) / √n (asymptotic, for normally distributed values). The error of a difference is
-the root of the sum of both squares, with the larger spread of the two groups. The difference must be at least `SPREADS`
-of these errors, the tolerance of regressions.py, and the smallest change that counts in the unit.
+the root of the sum of both squared errors, each from the larger spread of the two groups. The difference must reach
+`SPREADS` of these errors, the tolerance of regressions.py, and the smallest change that counts in the unit.
 
 If one of the groups has fewer than `ENOUGH_TO_SUSPECT` runs, `larger_than_noise` is None. At most 1 in 100 differences
-by noise alone is taken for more. This was measured on lognormal noise with a spread of 3 to 25 % and groups of 5 to 30
-runs (tests/unit/results/test_run_groups.py).
+that are only noise counts as larger. This was measured on lognormal noise with a spread of 3 to 25 % and groups of 5 to
+30 runs (tests/unit/results/test_run_groups.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from brokerproof.run.strict_model import StrictModel
 
 # The number of last runs that are grouped by default.
 GROUPED_RUNS = 200
-# The number of groups that get a column. Of the others, a table has only the names.
+# The number of groups that get a column. Further groups are only named.
 MOST_COLUMNS = 6
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 GROUP_RULE = (
@@ -58,8 +58,8 @@ class GroupBy(StrEnum):
 class GroupedMeasurement(StrictModel):
     """A measurement in the judged runs of a group: the number of values `n`, and their median, least and greatest.
 
-    The other fields compare it with the first group and are None in that one. `difference` is the group's median
-    minus that of the first group. `why` is a phrase that gives the reason for `larger_than_noise`.
+    The fields from `difference` on compare the group with the first group, and are not set in the first group itself.
+    `difference` is the group's median minus the first group's. `why` is the reason for `larger_than_noise`.
     """
 
     metric: str
@@ -76,10 +76,7 @@ class GroupedMeasurement(StrictModel):
 
 
 class RunGroup(StrictModel):
-    """Runs with a common property.
-
-    Groups by settings are named by numbers. `differences` are those of their parameters from the group 1.
-    """
+    """Runs with a common property. Groups by settings are named 1, 2, … and differ from group 1 in `differences`."""
 
     name: str
     differences: tuple[str, ...] = ()
@@ -94,10 +91,10 @@ MeasurementName = tuple[str, str, str]
 
 
 def group_runs(runs: Sequence[RecordedRun], by: GroupBy, *, scenario: str = "") -> list[RunGroup]:
-    """Return runs in groups, the largest first; if `scenario` is given, the largest group of that one comes first.
+    """Return runs in groups, the largest first. If `scenario` is given, its groups come before all others.
 
-    Only by settings may the runs be of several scenarios, because then no group has runs of two. Raises InputError if
-    the rule in the parameters of the newest run cannot be used.
+    Runs of several scenarios may only be grouped by settings, because then each group has runs of one scenario. Raises
+    InputError if the rule in the parameters of the newest run cannot be used.
     """
     members: dict[str, list[RecordedRun]] = {}
     for run in runs:
@@ -127,7 +124,7 @@ def group_runs(runs: Sequence[RecordedRun], by: GroupBy, *, scenario: str = "") 
 
 
 def list_rows(groups: Sequence[RunGroup]) -> list[tuple[MeasurementName, list[GroupedMeasurement | None]]]:
-    """Return each measurement with its values in all groups. Those that differ by more than noise come first."""
+    """Return each measurement with its values in all groups. Measurements that differ by more than noise come first."""
     found = [{(one.metric, one.subject, one.unit): one for one in group.measurements} for group in groups]
     rows = [(name, [one.get(name) for one in found]) for name in dict.fromkeys(name for one in found for name in one)]
     return sorted(rows, key=lambda row: not any(cell and cell.larger_than_noise for cell in row[1]))
@@ -151,7 +148,7 @@ def _collect_values(group: Sequence[RecordedRun]) -> dict[MeasurementName, list[
 def _summarize(
     name: MeasurementName, values: Sequence[float], reference: Sequence[float] | None, rule: RegressionRule
 ) -> GroupedMeasurement:
-    """Return a measurement of a group. `reference` are its values in the largest group; None for that group itself."""
+    """Return a measurement of a group. `reference` has the first group's values; None for the first group itself."""
     metric, subject, unit = name
     summary = GroupedMeasurement(
         metric=metric,

@@ -1,7 +1,7 @@
 """The outcome of a run, composed from its records, with the latencies of publishing and the restarts of nodes.
 
-If a record is missing, damaged or contradicts itself, the verdict is at least `unknown`, and `why` gives the reason. So
-a missing record can never make an outcome `met`.
+If a record is missing, damaged or contradicts itself, the verdict is `unknown` or more severe, and `why` gives the
+reason. So a missing record can never make an outcome `met`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _explain_outcome(
     shortfalls: Sequence[str],
     doubts: Sequence[str],
 ) -> str:
-    """Return one line: whether the outcome is the expected one, and the reasons for the verdict."""
+    """Return one line that says whether the outcome is the expected one, and why the verdict is as it is."""
     parts = list(shortfalls)
     if not shortfalls:
         parts.append(f"{verdict}, as expected")
@@ -172,7 +172,7 @@ _LINK_METRICS = {"link_added_p50_ms": "p50_ms", "link_added_p99_ms": "p99_ms"}
 
 
 def collect_publish_latencies(scenario: Scenario, measurements: Iterable[Measurement]) -> LatenciesByTime:
-    """Return milliseconds by fault or phase, then by cluster (`all` for a single one), then by quantile.
+    """Return publish latencies in milliseconds by fault or phase, then by cluster (or `all`), then by quantile.
 
     The faults are those that slow the network down, and the phases are `steady` and `recovery`. Without such a fault,
     the result is empty.
@@ -194,7 +194,7 @@ def collect_publish_latencies(scenario: Scenario, measurements: Iterable[Measure
 def collect_link_latencies(scenario: Scenario, measurements: Iterable[Measurement]) -> LatenciesByTime:
     """Return the milliseconds that emulated links added beyond their delay.
 
-    They are by fault or phase, as in `collect_publish_latencies`, then by way (`REGION>OTHER`), then by quantile.
+    The keys are fault or phase as in `collect_publish_latencies`, then way (`REGION>OTHER`), then quantile.
     """
     times = collect_publish_latencies(scenario, ())
     latencies: LatenciesByTime = {}

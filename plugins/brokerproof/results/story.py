@@ -11,7 +11,7 @@ from brokerproof.results.described_faults import DescribedFault
 from brokerproof.run.counts import Counts
 from brokerproof.run.judgement import Judgement
 
-# Further faults are only counted.
+# Further faults are counted, and named only if there is a doubt about their targets.
 _MOST_FAULTS = 3
 
 # The words for an anomaly that occurred. `lost` is not here, because the story always counts it.
@@ -37,7 +37,7 @@ _WORDS = {
 def tell_story(faults: Sequence[DescribedFault], judgement: Judgement | None) -> str:
     """Return the story: the faults, their targets and times, the longest pause in acks, and the counts of messages.
 
-    It says so if the pause in acks or the order is not known.
+    If the pause in acks or the order is not known, the story says so.
     """
     parts = [*_tell_faults(faults)]
     if judgement is None:

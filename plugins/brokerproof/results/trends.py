@@ -1,7 +1,6 @@
 """The last runs of every scenario, with the few values that users follow from run to run.
 
-Only the values that are shown are read, not all parameters and measurements. So a history of 10,000 runs answers at
-once.
+The queries read only these values, not all parameters and measurements. So a history of 10,000 runs answers at once.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from brokerproof.results.regressions import DEFAULT_RULE, ENOUGH_TO_SUSPECT, Usu
 
 @dataclass(frozen=True, kw_only=True)
 class TrendValue:
-    """A value that users follow, and the metric that it is read from, if any."""
+    """A value that users follow. `metric` is the metric of the value; None if the value is a count of anomalies."""
 
     name: str
     title: str
@@ -59,20 +58,20 @@ _REPEATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class TrendRun:
-    """A run with its verdict. `values` are by the names of TREND_VALUES; None if a value could not be measured."""
+    """A run with its verdict and its `values` by name in TREND_VALUES; None for a value that could not be measured."""
 
     run_id: str
     started_at: datetime
     verdict: str
     met: bool
     values: dict[str, float | None] = field(default_factory=dict)
-    # By metric, the sentence about its regression against the runs before.
+    # The sentence about each regression against the runs before, by metric.
     worse: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioTrend:
-    """A scenario with its last runs, oldest first. The other fields are those of the newest run."""
+    """A scenario with its last runs, oldest first. All other fields are as in the newest run."""
 
     scenario: str
     topology: str
@@ -85,7 +84,7 @@ class ScenarioTrend:
 
 
 def find_usual_range(runs: Sequence[TrendRun], value: TrendValue) -> tuple[float, float] | None:
-    """Return (least, greatest) of the values that are only noise by the default rule; None if too few runs have one."""
+    """Return the least and the greatest value that are noise by the default rule; None if too few runs have values."""
     known = [found for run in runs if (found := run.values.get(value.name)) is not None]
     if len(known) < ENOUGH_TO_SUSPECT:
         return None
@@ -97,7 +96,7 @@ def find_usual_range(runs: Sequence[TrendRun], value: TrendValue) -> tuple[float
 def select_trends(
     session: Session, *, per_scenario: int, scenarios: Sequence[str] | None = None
 ) -> list[ScenarioTrend]:
-    """Return the trends of `scenarios`, or of all if it is None, by name, each with at most `per_scenario` runs."""
+    """Return the trends of `scenarios` (None for all), sorted by name, each with at most `per_scenario` runs."""
     number = (
         func.row_number()
         .over(partition_by=RecordedRun.scenario, order_by=(RecordedRun.started_at.desc(), RecordedRun.id.desc()))
@@ -168,7 +167,7 @@ _KEYS_AT_ONCE = 900
 
 
 def _select_values(session: Session, keys: Sequence[int]) -> dict[int, dict[str, float | None]]:
-    """Return the followed values by run key and name, each of the worst subject; None if a subject has no value."""
+    """Return the worst subject's value of each TREND_VALUES, by run key and name; None if a subject has no value."""
     found: dict[int, dict[str, float | None]] = defaultdict(dict)
     measured = RecordedMeasurement
     wanted = or_(

@@ -19,7 +19,6 @@ def check_number(value: Any) -> str | None:
 
 
 def check_whole_number(value: Any) -> str | None:
-    """Allow a whole number, 0 or more."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return None if is_count else f"is no whole number from 0 on: {shorten(repr(value))}"
 
@@ -39,16 +38,15 @@ def check_text(value: Any) -> str | None:
 
 
 def check_texts(value: Any) -> str | None:
-    """Allow a list with at least one text."""
     if not isinstance(value, list) or not value:
         return "is no list with a text in it"
     return next((problem for problem in map(check_text, value) if problem), None)
 
 
 def check_values(value: Any) -> str | None:
-    """Allow a list of different plain values, with at least one.
+    """Allow a non-empty list of different plain values.
 
-    If x is another value, `x IN (1, NULL)` is null in Spark, and Great Expectations takes null for a yes.
+    If x is another value, `x IN (1, NULL)` is null in Spark, and Great Expectations counts null as true.
     """
     if not isinstance(value, list) or not value:
         return "is no list with a value in it"
@@ -58,7 +56,6 @@ def check_values(value: Any) -> str | None:
 
 
 def check_value_pairs(value: Any) -> str | None:
-    """Allow a list of pairs of plain values, with at least one."""
     if not isinstance(value, list) or not value:
         return "is no list with a pair in it"
     pairs_are_whole = all(isinstance(pair, list) and len(pair) == 2 and check_pair(pair) for pair in value)
@@ -71,7 +68,6 @@ def check_pair(pair: list[Any]) -> bool:
 
 
 def check_mapping(value: Any) -> str | None:
-    """Allow a mapping with at least one key."""
     return None if isinstance(value, dict) and value else "is no mapping with a key in it"
 
 

@@ -20,7 +20,7 @@ from brokerproof.suites.written_expectation import WrittenExpectation, list_colu
 # The tables that standard expectations may evaluate.
 TABLES = ("publishes", "stored", "deliveries", "messages", "anomalies", "measurements")
 
-# The history keeps a name in a column of 255 characters.
+# In characters.
 _LONGEST_NAME = 200
 # Great Expectations also writes an `id` and a `severity` into a file.
 _FIELDS = frozenset({"type", "kwargs", "description", "meta", "notes", "id", "severity"})
@@ -112,7 +112,7 @@ def _read_kwargs(
             reason, remedy = CLOSED_KEYWORDS[name]
             raise InputError(f"`{name}` {reason}", file=path, field=f"{field}.{name}", remedy=remedy)
     check_fields(given, standard.known_keywords, path, field)
-    # The library treats null like a keyword that is not given.
+    # Great Expectations treats null like a keyword that is not given.
     kwargs = {name: value for name, value in given.items() if value is not None}
     for name in (*standard.column_keywords, *sorted(standard.required)):
         if name not in kwargs:

@@ -1,7 +1,7 @@
-"""The standard expectations of Great Expectations that a suite may hold, and why the others may not.
+"""The standard expectations of Great Expectations that a suite may have, and the reasons against all others.
 
-Each one is listed with all its keywords. So a file is checked without the library, whose import takes 7 to 10 s. A test
-compares this table with the library.
+Each expectation is listed with all its keywords. So a file is checked without importing the library, which takes 7 to
+10 s. A test compares this table with the library.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class StandardExpectation:
     # All keywords except those that name columns, each with its rule.
     keywords: Mapping[str, Rule]
     required: frozenset[str] = frozenset()
-    # At least one of these is needed, because without them the expectation always holds.
+    # At least one of these keywords is needed, because without them the expectation always holds.
     any_of: tuple[str, ...] = ()
-    # The fields of the library's result whose sum is the number of violations; empty if it judges a single figure.
+    # The fields of the library's result whose sum is the number of violations; empty if only one figure is judged.
     counted_in: tuple[str, ...] = ()
     names_column: bool = False
     # Whether the library leaves a row undecided if only one of its two values is present.
@@ -65,11 +65,10 @@ class StandardExpectation:
 
     @property
     def known_keywords(self) -> frozenset[str]:
-        """All keywords that `kwargs` may contain."""
         return frozenset(self.keywords).union(self.column_keywords)
 
 
-# The keywords of the library that can turn a no into a yes, each with its effect and a remedy.
+# The keywords of the library with which a broken expectation can pass, each with its effect and a remedy.
 CLOSED_KEYWORDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "mostly": ("lets rows break the expectation", "leave it out: every row counts"),
@@ -86,7 +85,7 @@ _BETWEEN = {"strict_min": check_flag, "strict_max": check_flag}
 
 
 def _compare(scope: Scope, rule: Rule, *, strict: bool = True, counted_in: tuple[str, ...] = ()) -> StandardExpectation:
-    """Return an expectation that needs `min_value`, `max_value` or both."""
+    """Return an expectation about a range, which needs `min_value`, `max_value` or both."""
     return StandardExpectation(
         scope=scope,
         keywords={"min_value": rule, "max_value": rule, **(_BETWEEN if strict else {})},
@@ -103,7 +102,6 @@ _SQL = "write an `unexpected_rows_expectation` instead"
 def _ask_each_value(
     required: Mapping[str, Rule], optional: Mapping[str, Rule] = MappingProxyType({})
 ) -> StandardExpectation:
-    """Return an expectation about each value of a column."""
     return StandardExpectation(
         scope=Scope.VALUES,
         keywords={**required, **optional},
@@ -236,7 +234,7 @@ _NO_ORDER = (
     "write an `unexpected_rows_expectation` with `lag(…) OVER (PARTITION BY … ORDER BY …)`",
 )
 
-# By standard expectation that cannot be used, the reason and a remedy.
+# The reason and a remedy for each standard expectation that cannot be used.
 UNUSABLE_EXPECTATIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "expect_column_values_to_be_increasing": _NO_ORDER,

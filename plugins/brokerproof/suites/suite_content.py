@@ -38,7 +38,6 @@ def list_subjects(suite: Suite) -> list[str]:
 
 
 def make_suite(suite: Suite) -> dict[str, Any]:
-    """Return the content of a suite's file."""
     entries = [make_entry(name) for name in list_subjects(suite)]
     return {"name": str(suite), "notes": _NOTES[suite], "expectations": entries, "meta": dict(_META)}
 

@@ -24,8 +24,8 @@ from brokerproof.suites.standard_entry import read_description, read_standard_en
 from brokerproof.suites.suite_content import list_subjects, make_entry
 from brokerproof.suites.written_expectation import WrittenExpectation
 
-# Brokerproof's own kinds of expectation, each with the keyword that names its subject, and all keywords that it takes.
-# Every other keyword is refused: `row_condition`, `mostly` and `result_format` can each turn a no into a yes.
+# Brokerproof's own kinds of expectation, each with the keyword that names its subject, and all its keywords. Every
+# other keyword is refused: with `row_condition`, `mostly` or `result_format`, a broken expectation can pass.
 EXPECTATION_KINDS: Mapping[str, tuple[str, frozenset[str]]] = {
     "expect_no_illegal_anomaly": ("anomaly", frozenset({"anomaly"})),
     "expect_measurement_within_bounds": ("metric", frozenset({"metric", "minimum", "maximum", "required"})),
@@ -42,7 +42,7 @@ class SuiteFile:
     path: str
     suite: str
     expectations: tuple[WrittenExpectation, ...]
-    # The name of the part, if this is only a part of the suite. The parts are evaluated separately.
+    # The name of the part; empty for a whole suite. The parts are evaluated separately.
     part: str = ""
 
     @property
@@ -178,14 +178,13 @@ def _read_entry(entry: Any, path: str, field: str) -> WrittenExpectation:
 
 
 def _is_finite_number(value: Any) -> bool:
-    """Whether the value is a finite number. Python's JSON also reads NaN and Infinity."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _check_subjects(names: Sequence[str], suite: str, path: str) -> None:
     """Raises InputError if a name is no anomaly or metric, or occurs twice.
 
-    In the file of one of the five suites, each must also belong to that suite.
+    In the file of one of the five suites, each name must also belong to that suite.
     """
     suites = [Suite(suite)] if suite in list(Suite) else list(Suite)
     subjects = [subject for each in suites for subject in list_subjects(each)]

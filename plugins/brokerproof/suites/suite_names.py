@@ -1,4 +1,4 @@
-"""The names of the suites that judge a run: the five, and users' own in the directories of expectations."""
+"""The names of the suites that judge a run: the five shipped suites, and users' own in directories of expectations."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ ENDING = ".json"
 
 
 def list_suites(expectations: Directories) -> list[str]:
-    """Return the names of the five and of users' own files, which are not read. Unusable names are left out."""
+    """Return the names of the five suites and of users' own files. Files are not read; unusable names are left out."""
     names = [name for name in expectations.list_files(ENDING) if is_suite_name(name)]
     return list(dict.fromkeys([*map(str, Suite), *names]))
 
 
 def find_suites(directories: Sequence[str]) -> list[str]:
-    """Return the names of the five and of users' own files, in directories of any kind that fsspec reads.
+    """Return the names of the five suites and of users' own files. The directories can be any that fsspec reads.
 
     Raises InputError if a file's name cannot be a suite's name, and OSError if a directory cannot be read.
     """

@@ -16,8 +16,8 @@ _WALL_TIME = "published_at"
 class WrittenExpectation:
     """An expectation in a suite's file.
 
-    For Brokerproof's own kinds, `name` is the anomaly or metric. For a standard expectation, it consists of the type,
-    the table and the columns. Only a standard expectation has `standard` and `table`.
+    For Brokerproof's own kinds, `name` is the anomaly or metric. For a standard expectation, `name` consists of the
+    type, the table and the columns. Only a standard expectation has `standard` and `table`.
     """
 
     name: str
@@ -33,7 +33,7 @@ class WrittenExpectation:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that a standard expectation names."""
+        """The columns that a standard expectation names; empty for Brokerproof's own kinds."""
         return list_columns(self.standard, self.kwargs) if self.standard else ()
 
     @property

@@ -29,9 +29,9 @@ class MessageAnomaly(RowModel):
 
     anomaly: Anomaly
     legality: Legality
-    # The meaning of the anomaly in general.
+    # The meaning of every anomaly of this kind.
     sentence: str
-    # The reason and the details of this anomaly.
+    # The reason and the details of this one anomaly.
     cause: str | None
     detail: str | None
     cluster: str | None
@@ -46,7 +46,7 @@ class JudgedPlace(RowModel):
     cluster: str
     topic: str
     subscription: str | None
-    # The number of distinct positions in the log, or of the deliveries.
+    # The number of distinct positions that the log stores the message at, or that the subscription got it from.
     copies: int
     deliveries: int
     # True if the outcome of publishing is unknown and the message is in the log.
@@ -63,9 +63,10 @@ class JudgedMessage(StrictModel):
 
 
 def read_judged_message(run: Run, where: str, message: Mapping[str, Any]) -> tuple[JudgedMessage | None, list[str]]:
-    """Return the results of judging, None if the run was not judged, and a sentence for each result that is missing.
+    """Return the results of judging (None if the run was not judged) and a sentence for each missing result.
 
-    `where` and `message` select its rows. Raises ValueError if a row breaks its model.
+    `where` is the SQL condition for the message's rows, with the values in `message`. Raises ValueError if a row
+    breaks its model.
     """
     try:
         judgement = read_judgement(run)
@@ -90,7 +91,7 @@ def read_judged_message(run: Run, where: str, message: Mapping[str, Any]) -> tup
 def _make_anomaly(row: Mapping[str, Any]) -> MessageAnomaly:
     anomaly = Anomaly(row["anomaly"])
     legality = Legality.LEGAL if row["legal"] else Legality.ILLEGAL
-    # No guarantee allows or forbids what is unproven.
+    # A guarantee decides only about proven anomalies.
     return MessageAnomaly.from_row(
         row,
         legality=Legality.UNDECIDED if anomaly is Anomaly.UNPROVEN else legality,
@@ -99,7 +100,7 @@ def _make_anomaly(row: Mapping[str, Any]) -> MessageAnomaly:
 
 
 def _compare_with_judgement(run: Run, judgement: Judgement, *, is_judged: bool) -> Iterator[str]:
-    """Yield a sentence if the result tables contradict the judgement's counts. They have no seals to compare with."""
+    """Yield a sentence if the result tables contradict the judgement's counts. These tables have no seals."""
     counts, again = judgement.counts, "`brokerproof verify` judges the run again"
     expected = sum(counts.legal.values()) + sum(counts.illegal.values())
     found = count_rows(run, "anomalies")

@@ -13,11 +13,11 @@ from brokerproof.run.tables import AttemptOutcome, FaultState
 
 
 class RowModel(StrictModel):
-    """A model whose fields are columns of a table, or are worked out from them."""
+    """A model whose fields are columns of a table or computed from them."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], **values: Any) -> Self:
-        """Return the model with `values` and, for its other fields, the columns of a row with the same names."""
+        """Return a model with `values`. Each other field takes the row's column of the same name."""
         columns = {name: row[name] for name in cls.model_fields if name in row}
         return cls.model_validate({**columns, **values}, strict=False)
 
@@ -41,13 +41,11 @@ class _AtPlace(RowModel):
 
 
 class Sent(_AtPlace):
-    """An attempt to publish."""
-
     kind: Literal["sent"] = "sent"
     # None if a killed client recorded only that the attempt may have been sent.
     at: Moment | None
     scheduled_at: Moment | None
-    # From 1 on, in the order in which the attempts were sent.
+    # The number of the attempt, from 1, in the order of sending.
     attempt: int
     epoch: int
 
@@ -68,8 +66,8 @@ class SettledAttempt(_AtPlace):
 class Stored(_AtPlace):
     """A copy that was found in a cluster's log when the log was read back.
 
-    Logs do not contain the time of writing. `at` is the earliest possible one: the time at which its attempt was sent,
-    or the `published_at` in the message if that is later.
+    A log has no time of writing, so `at` is the earliest possible time: the time at which the attempt was sent, or the
+    message's `published_at` if that is later.
     """
 
     kind: Literal["stored"] = "stored"
@@ -77,13 +75,11 @@ class Stored(_AtPlace):
     published_at: Moment | None
     position: LogPosition | None
     replicated_from: str | None
-    # Whether it is the payload that was published; None if no attempt is known.
+    # Whether the copy has the published payload; None if no attempt is known.
     payload_matches: bool | None
 
 
 class Delivered(_AtPlace):
-    """A delivery to a consumer."""
-
     kind: Literal["delivered"] = "delivered"
     at: Moment | None
     subscription: str

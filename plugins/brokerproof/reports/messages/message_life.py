@@ -2,8 +2,8 @@
 
     life = read_message_life(run, "cluster-eu-p0", 4711)
 
-The events come from the run's tables. If a table is missing, unsealed or damaged, the life has a sentence about it, and
-no conclusion is drawn from rows that it lacks.
+The events come from the run's tables. If a table is missing, unsealed or damaged, `problems` has a sentence about it.
+A message whose row is absent from such a table is not called missing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from brokerproof.run.tables import AttemptOutcome, FaultState
 
 _OF_MESSAGES = ("publishes", "stored", "deliveries")
 _TABLES = (*_OF_MESSAGES, "faults")
-# Bytes. Beyond this, checksums take longer than about a second from a local disk, which is too long for one message.
+# Bytes. Checksums of larger tables take more than about 1 s from a local disk, which is too long for one message.
 _CHECKSUMS_UP_TO = 1 << 30
 # DuckDB refuses numbers of more than 128 bits.
 _LARGEST_SEQ = 2**63 - 1
@@ -54,20 +54,20 @@ class MessageLife(StrictModel):
     producer: str
     seq: int
     key: str | None
-    # What happened to it, in one sentence.
+    # What happened to the message, in one sentence.
     sentence: str
     # The injection of the run's first fault; None if there was no fault.
     first_fault_at: Moment | None
-    # The largest difference of the clocks. The order of two events that are closer in time is not proven.
+    # The largest difference between two clocks. The order of events that are closer in time is not proven.
     clock_error_us: int
     events: tuple[Event, ...]
     # In the order of their injection.
     faults: tuple[FaultCourse, ...]
     # None if the run was not judged.
     judged: JudgedMessage | None
-    # A sentence for each table or result that is missing or damaged. Events may be missing because of it.
+    # A sentence for each missing or damaged table or result. Events from such a table may be missing.
     problems: tuple[str, ...]
-    # Limits of how the life was read, in sentences.
+    # Sentences about checks of the tables that were skipped or not possible.
     notes: tuple[str, ...]
 
 
@@ -162,7 +162,7 @@ def _check_table(run: Run, table: str, with_checksums: bool) -> list[str]:
     checked = check_seals(run, [table], checksums=with_checksums)
     is_missing = bool(checked.broken) if run.facts.sealed else not run.list_files(table)
     if is_missing and not checked.problems:
-        # If the job never began, the check has no sentence, because other records report it.
+        # If the job never began, check_seals returns no problem, because other records report it.
         return [f"The table {table} is missing: {WRITERS[table][0]} left none."]
     return list(checked.problems)
 
@@ -172,7 +172,7 @@ def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
     damaged = sorted(set(doubtful) & set(_OF_MESSAGES))
     where = f"; of {' and '.join(damaged)} not everything could be read" if damaged else ""
     query = "SELECT min(seq) AS lowest, max(seq) AS highest FROM recorded WHERE producer = $producer"
-    # A message that was not published has a producer too, which only the other tables name.
+    # The producer of a message that was never published is only in `stored` or `deliveries`.
     for table in (table for table in _OF_MESSAGES if table not in damaged):
         ends = [row for row in query_files(run, table, query, {"producer": producer}) if row["lowest"] is not None]
         if ends:
@@ -192,11 +192,8 @@ def _refuse(run: Run, producer: str, seq: int, doubtful: Iterable[str]) -> None:
     )
 
 
-# What happened to the message
-
-
 def _order_events(found: Mapping[str, Rows]) -> list[Event]:
-    """Return the message's events in order of time. One without a time is at its attempt's start, or else last."""
+    """Return the message's events in order of time. An event without a time is put at its attempt's start, or last."""
     attempts = sorted(found["publishes"], key=_order_attempts)
     starts = [_find_start(row) for row in attempts]
     payloads = {row["payload_hash"] for row in attempts}
@@ -218,7 +215,7 @@ _ORDER: Sequence[type] = (Sent, Stored, SettledAttempt, Delivered, AckConfirmed)
 
 
 def _order_attempts(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the sort key for the order of sending. Rows that were not sent come last, after all numbered attempts."""
+    """Return the sort key for the order of sending. A message that was not sent comes after all attempts."""
     start = _find_start(row)
     return row["outcome"] == AttemptOutcome.NOT_SENT, start is None, start, row["epoch"]
 
@@ -248,8 +245,8 @@ def _order_copies(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _find_earliest(published_at: int | None, starts: Sequence[int]) -> int | None:
     """Return the earliest moment at which a copy can have been written.
 
-    A client may note the time of a batch, in whole milliseconds, and the batch begins before its later messages are
-    sent. So the copy is taken for that of the attempt whose time is nearest.
+    `published_at` may be the time of a batch in whole milliseconds, and a batch begins before its later messages are
+    sent. So the copy is attributed to the attempt whose start is nearest.
     """
     if published_at is None or not starts:
         return published_at if published_at is not None else min(starts, default=None)
@@ -282,9 +279,6 @@ def _make_position(row: Mapping[str, Any]) -> LogPosition | None:
 
 def _compare_payload(row: Mapping[str, Any], payloads: set[int | None]) -> bool | None:
     return row["payload_hash"] in payloads if payloads else None
-
-
-# The faults around it
 
 
 def _list_moments(event: Event) -> Iterator[int]:

@@ -22,8 +22,8 @@ def compose_sentence(
 ) -> str:
     """Return one sentence about the publishing, copies, deliveries and anomalies of the message `name`.
 
-    If a table is in `doubtful`, the sentence does not deny anything that only this table could show. If `is_whole` is
-    False, the evidence of the life is not whole, and the message is not called right.
+    If an event is not found and its table is in `doubtful`, the sentence says "not known" instead of "not". If
+    `is_whole` is False, the sentence says that the evidence is not whole.
     """
     parts = [
         _describe_publishing(events, judged, "publishes" in doubtful),
@@ -61,7 +61,7 @@ def _describe_ack(events: Sequence[Event], acks: Sequence[SettledAttempt]) -> st
 
 def _describe_storing(events: Sequence[Event], judged: JudgedMessage | None, doubtful: bool) -> str:
     copies = {
-        # A system without positions has one row for each copy, so the row's number identifies it.
+        # A system without positions has one event for each copy, so the event's number identifies the copy.
         (event.cluster, event.topic, event.partition, event.position or number): event.cluster
         for number, event in enumerate(events)
         if isinstance(event, Stored)
@@ -86,7 +86,7 @@ def _describe_deliveries(events: Sequence[Event], judged: JudgedMessage | None, 
 
 
 def _list_places(found: Iterable[str], due: Iterable[str], word: str, doubtful: bool) -> str:
-    """Return how often the message was found at each place and, if nothing is doubtful, which due places lack it."""
+    """Return how often the message was found at each place and, unless `doubtful`, which due places lack it."""
     counts = Counter(found)
     lacking = [] if doubtful else [place for place in dict.fromkeys(due) if place not in counts]
     listed = _join(f"{_times(count)} {word} {place}" for place, count in counts.items())

@@ -31,8 +31,6 @@ _STYLES = {"fault": "yellow", "settled": "cyan", "stored": "blue", "delivered": 
 
 
 def print_message_life(life: MessageLife, console: Console) -> None:
-    """Print a life: its sentence, problems, anomalies, events as a table, faults and remarks."""
-
     def line(text: str, style: str = "") -> None:
         console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
@@ -66,7 +64,7 @@ def render_message_page(life: MessageLife, page: Page) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EventRow:
-    """The texts of one event. `kind` is the event's own, and `offset` counts from the run's first fault."""
+    """One event as texts. `kind` is `Event.kind`, and `offset` counts from the injection of the run's first fault."""
 
     kind: str
     time: str
@@ -79,7 +77,7 @@ class EventRow:
 
 @dataclass(frozen=True, kw_only=True)
 class EventTable:
-    """The events of a life. `title` is the topic if there is only one; `day` is the header of the times."""
+    """The events of a life. `day` is the header of the times. `title` is the topic; empty if there are several."""
 
     title: str
     day: str

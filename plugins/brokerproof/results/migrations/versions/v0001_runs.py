@@ -49,7 +49,7 @@ def upgrade() -> None:
         sa.Column("tables_deleted_why", sa.Text()),
         sa.Column("run_deleted_at", sa.DateTime(timezone=True)),
         sa.Column("run_deleted_why", sa.Text()),
-        # Its regressions, so that pages show them without comparing runs again.
+        # The run's regressions, so that pages need not compare runs again.
         sa.Column("marks", sa.JSON()),
         sa.PrimaryKeyConstraint("id", name="pk_runs"),
         sa.UniqueConstraint("run_id", name="uq_runs_run_id"),
@@ -98,7 +98,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the tables, the children first."""
     for table in ("anomaly_samples", "anomaly_counts", "measurements", "checks", "runs"):
         op.drop_table(table)
 
