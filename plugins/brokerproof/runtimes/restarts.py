@@ -12,7 +12,7 @@ from pathlib import Path
 class RestartStep(StrEnum):
     """What happened to a node."""
 
-    # It ended without being stopped or killed by the run.
+    # The node ended by itself: the run did not stop or kill it.
     ENDED = "ended"
     RESTARTED = "restarted"
 
