@@ -1,4 +1,4 @@
-"""The attempts of one producer to publish: pending ones without an answer, and the rows of settled ones."""
+"""The attempts of one producer to publish: the pending ones, and the rows of the settled ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof.systems.clients import Settled
 
 
 class Attempts:
-    """Three threads use it: one sends, the system client's thread settles, and one takes the rows to write."""
+    """The attempts of one producer. Three threads use them: the sender, the system's client, and the writer."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(AttemptOutcome, 0)
