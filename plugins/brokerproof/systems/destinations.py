@@ -1,4 +1,4 @@
-"""The clusters that a workload's messages must reach: clusters that are published to, and clusters replicated to."""
+"""The clusters that a workload's messages must reach, by publishing or by replication."""
 
 from __future__ import annotations
 

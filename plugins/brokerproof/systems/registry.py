@@ -61,7 +61,6 @@ def list_abilities(run: Run) -> frozenset[Ability]:
 
 
 def name_topic(run: Run) -> str:
-    """Return the full name of the run's topic."""
     return find_system(run.topology).topic(run.scenario.workload)
 
 

@@ -51,7 +51,7 @@ def make_java_command(
         "-Dlog4j.configurationFile={node}/conf/log4j2.yaml",
         # RocksDB and Netty unpack libraries into this directory. A node that is killed cannot remove them.
         "-Djava.io.tmpdir={node}/tmp",
-        # This file maps the machine's host name to the node's address, for nodes that look up their own rack by it.
+        # This file maps the machine's host name to the node's address, for nodes that look up their own region by it.
         "-Djdk.net.hosts.file={node}/conf/hosts",
         *options,
         *("-cp", software.classpath),

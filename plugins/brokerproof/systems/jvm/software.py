@@ -58,8 +58,7 @@ class LocalSoftware:
         return self.distribution.read_shipped(name)
 
     def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
-        """Return the option that uses the role's archive, even if the JVM has another heap; empty without an
-        archive."""
+        """Return the option for the role's archive; empty without an archive. The JVM may have another heap."""
         archive = self.find_archive(role, heap_mb)
         return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
 
@@ -77,8 +76,6 @@ class LocalSoftware:
 
 @dataclass(frozen=True)
 class ImageSoftware:
-    """An official image."""
-
     image: str
     # The distribution's directory in the image.
     home: str

@@ -145,7 +145,7 @@ def make_initialization(layout: Layout, cluster_name: str) -> Program:
 
 
 def make_health_url(spec: NodeSpec) -> str:
-    """Return the URL of a node's health endpoint. A healthy node answers a GET with 200, and JSON without an error."""
+    """Return the URL of a node's health endpoint. A healthy node answers 200 to a GET; a JSON answer has no error."""
     return _HEALTH[spec.role].format(spec.address)
 
 
@@ -203,7 +203,7 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
     address = layout.addresses[name]
     settings: dict[str, object] = {
         "bookiePort": BOOKIE_PORT,
-        # Without these two and `advertisedAddress`, a bookie listens on all addresses. Containers share none.
+        # Without these two and `advertisedAddress`, a bookie listens on all addresses. In a container that is harmless.
         **({"listeningInterface": "lo", "allowLoopback": "true"} if ip_address(address).is_loopback else {}),
         "advertisedAddress": layout.addressing.hosts[name],
         "journalDirectory": "{node}/data/journal",

@@ -1,4 +1,4 @@
-"""The samplers of a Pulsar cluster, which observe it while a run goes on."""
+"""The samplers of a Pulsar cluster, which observe the cluster during a run."""
 
 from __future__ import annotations
 
