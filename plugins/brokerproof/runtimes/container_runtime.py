@@ -52,9 +52,9 @@ from brokerproof.settings import from_environment
 log = logging.getLogger(__name__)
 
 _PROGRAM_TIMEOUT_S = 60.0
-# The engine's words if another network has some of the addresses.
+# Parts of the engine's message if another network has some of the addresses.
 _TAKEN = ("overlaps", "already in use")
-# Enough lines to find the errors above the last 15.
+# The lines of a log that are read, which are enough to find errors above the last 15.
 _TAIL_LINES_READ = 400
 # Exit statuses of a program that SIGKILL, SIGTERM or SIGINT ended.
 _ENDED_BY_SIGNAL = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGINT})
@@ -191,7 +191,7 @@ class ContainerRuntime(SupervisedRuntime):
         return bool(self._state(name).get("Running"))
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
-        """Return how the container ended, or that it is missing, if its first port does not answer; else None."""
+        """Return how the container ended, or that it is missing; None if it runs or its first port answers."""
         state = self._state(spec.name)
         if state.get("Running"):
             return None

@@ -54,7 +54,7 @@ _GOES = ("already in progress", "marked for removal", "is not connected to")
 _IN_USE = "has active endpoints"
 # Seconds that a container may take to leave a network, and all containers of a run to be removed.
 _GO_S = 20.0
-# The most requests to the engine at the same time.
+# The highest number of simultaneous requests to the engine.
 _AT_ONCE = 8
 SOCKET = "/var/run/docker.sock"
 _REMEDY = "start Docker, or say in DOCKER_HOST where it listens"
@@ -297,7 +297,7 @@ def _name_slots() -> str:
 
 
 def list_running_nodes(containers: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the sorted names of those containers that are nodes and run or are frozen."""
+    """Return the sorted names of the nodes whose containers run or are frozen."""
     return sorted(one["Labels"][NODE] for one in containers if one["State"] in RUNNING and NODE in one["Labels"])
 
 

@@ -44,7 +44,7 @@ class NodeSpec:
     health_source: str = "its health check"
     # The node's limit of memory in MiB; the process runtime ignores it.
     memory_mb: int | None = None
-    # The port and path of its metrics in Prometheus' format; None if it has no metrics.
+    # The port and path of the node's metrics in Prometheus' format; None if the node has no metrics.
     metrics: tuple[int, str] | None = None
     start_timeout_s: float = 90.0
 

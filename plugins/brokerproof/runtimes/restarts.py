@@ -37,7 +37,6 @@ class RestartRecord:
 
     @property
     def exists(self) -> bool:
-        """Whether the file was made."""
         return self._file.exists()
 
     def begin(self) -> None:

@@ -1,7 +1,7 @@
 """The common part of runtimes with a service manager: which nodes are wanted, and the locks of nodes.
 
 A node's file `wanted` exists from its start until `stop` or `kill`. A node that is wanted and does not run has ended by
-itself. A process or thread that starts or ends a node holds the lock of the node's directory meanwhile. So a fault and
+itself. While a process or thread starts or ends a node, it holds the lock of the node's directory. So a fault and
 the service manager never race.
 """
 

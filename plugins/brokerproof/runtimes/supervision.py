@@ -108,7 +108,6 @@ class Supervision:
         return self.events.read()
 
     def read_plan(self) -> list[SupervisedNode]:
-        """Return the nodes that the supervisor watches."""
         plan = json.loads(self._plan.read_text(encoding="utf-8"))
         return [SupervisedNode(spec=_parse_spec(node["spec"]), after_s=node["after_s"]) for node in plan]
 
@@ -119,7 +118,7 @@ class Supervision:
 
 
 def find_supervisors(below: Path | None = None) -> Iterator[psutil.Process]:
-    """Yield the supervisors on this machine that this user may inspect, all or those of runs below a directory.
+    """Yield the supervisors on this machine that this user may inspect, or only those of runs below a directory.
 
     End them before the nodes that you find by marks, because supervisors would restart the nodes.
     """
