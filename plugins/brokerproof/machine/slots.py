@@ -126,7 +126,7 @@ def list_assigned_runs() -> list[str]:
 
 
 def list_held_runs() -> list[str]:
-    """Return the directories of the runs that go on: a process holds their slots."""
+    """Return the directories of the runs whose slots are held by a process."""
     return [run for number, run in _read_records().items() if _is_held(number)]
 
 
