@@ -46,7 +46,7 @@ class Attempts:
                 self._finish(self._pending.pop(seq), unknown, None)
 
     def skip(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Note messages that were due but never attempted as `not_sent`; `rows` have their known columns."""
+        """Note as `not_sent` the messages that were due but never attempted; `rows` have their known columns."""
         with self._lock:
             for row in rows:
                 self._finish(row | {"sent_at": None}, Settled(AttemptOutcome.NOT_SENT), None)

@@ -33,8 +33,6 @@ _CLOSE_S = 5.0
 
 
 class ClientProcess:
-    """A client under test, in a process of its own."""
-
     def __init__(self, module: str, run: Run, client: str, number: int, epoch: int) -> None:
         """Start `module` with the run's directory, the task's number, the epoch, and a descriptor for "ready"."""
         reading, writing = os.pipe()

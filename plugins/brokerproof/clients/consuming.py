@@ -51,7 +51,6 @@ class ConsumerTask:
 
     @property
     def client(self) -> str:
-        """The client's name in the run's directory."""
         return name_client("consume", self.number)
 
     def find_subscription(self, run: Run) -> Subscription:
@@ -250,7 +249,6 @@ def complete_deliveries(segments: Iterable[Segment]) -> Batches:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the consumer that the arguments name."""
     directory, number, epoch, ready = sys.argv[1:] if arguments is None else arguments
     parent = Parent(int(ready))
     parent.watch()

@@ -35,7 +35,6 @@ class ConfirmedAcks:
 
     @classmethod
     def from_plain(cls, content: Mapping[str, Any]) -> Self:
-        """Return the answer that `to_plain` converted."""
         positions = {partition: Position(segment, offset) for partition, segment, offset in content["positions"]}
         return cls(cluster=content["cluster"], at=content["at"], positions=positions)
 
@@ -138,7 +137,6 @@ class _Waiting:
         return bool((self._acked_us != _NEVER).all()) or newest_us - self.newest_us > _CONFIRM_US
 
     def complete(self) -> pa.RecordBatch:
-        """Return the rows with the times of their confirmed acks."""
         schema = SCHEMAS["deliveries"]
         place = schema.get_field_index("acknowledged_at")
         acked = pa.array(self._acked_us, mask=self._acked_us == _NEVER).cast(schema.field(place).type)

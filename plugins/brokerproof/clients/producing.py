@@ -60,7 +60,6 @@ class ProducerTask:
 
     @property
     def client(self) -> str:
-        """The client's name in the run's directory."""
         return name_client("load", self.number)
 
 
@@ -174,7 +173,7 @@ class ScheduledProducer:
                 if sent_at - due_at < _IN_TIME_S:
                     held_up_s = 0.0
                 elif sent_at - due_at - held_up_s > self._standstill_s:
-                    # The delay needs no single standstill: the producer may have been too slow for a while.
+                    # The producer was too slow for a while, even without one long standstill.
                     self._keep_standstill(due_at, sent_at)
                 send(seq, keys[seq % len(keys)], content, lambda settled, seq=seq: self.attempts.settle(seq, settled))
                 # A delay inside the system's client is a delay by the system.
@@ -339,7 +338,7 @@ def complete_publishes(
     segments: Iterable[Segment],
     find_reservation: Callable[[], Reservation | None],
 ) -> Batches:
-    """Yield rows of `publishes` from a producer's record, then `unknown` rows for other messages it may have sent.
+    """Yield rows of `publishes` from a producer's record, then `unknown` rows for the others that it may have sent.
 
     `find_reservation` is called after the last segment. It returns None if the producer ended by itself, because its
     record is then complete.
@@ -394,7 +393,6 @@ def _make_constant(run: Run, task: ProducerTask, epoch: int) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the producer that the arguments name."""
     directory, number, epoch, ready = sys.argv[1:] if arguments is None else arguments
     parent = Parent(int(ready))
     parent.watch()

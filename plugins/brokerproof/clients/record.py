@@ -73,7 +73,7 @@ class RecordWriter:
         self.segments += 1
 
     def reserve(self, until: int, start_at: float) -> None:
-        """Record that seqs below `until` may be sent from now on. Raises MachineError if it fails."""
+        """Record that seqs below `until` may be sent from now on. Raises MachineError if that fails."""
         content = Reservation(until=until, start_at=start_at).model_dump_json()
         self._run.write_text("/".join(_locate(self._client, _name_reservation(self._epoch))), content)
 
@@ -88,7 +88,7 @@ class RecordReader:
         self._rows = 0
 
     def read_new(self) -> Iterator[Segment]:
-        """Yield the segments that are new since the last call. Raises RunError if one is damaged."""
+        """Yield the segments that are new since the last call. Raises RunError if a segment is damaged."""
         while (segment := self._read_segment()) is not None:
             self._number += 1
             yield segment
@@ -96,7 +96,7 @@ class RecordReader:
     def read_rest(self) -> Iterator[Segment]:
         """Yield the segments that are left after the writer has ended, also those behind a missing one.
 
-        Raises RunError if one is damaged.
+        Raises RunError if a segment is damaged.
         """
         for number in _list_segments(self._run, self._client, self.epoch):
             if number >= self._number:
