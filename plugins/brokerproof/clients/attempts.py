@@ -1,4 +1,4 @@
-"""The attempts of one producer to publish: pending ones without an answer, and the rows of settled ones."""
+"""The attempts of one producer to publish: the pending ones, and the rows of the settled ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof.systems.clients import Settled
 
 
 class Attempts:
-    """Three threads use it: one sends, the system client's thread settles, and one takes the rows to write."""
+    """The attempts of one producer. Three threads use them: the sender, the system's client, and the writer."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys(AttemptOutcome, 0)
@@ -46,7 +46,7 @@ class Attempts:
                 self._finish(self._pending.pop(seq), unknown, None)
 
     def skip(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Note messages that were due but never attempted as `not_sent`; `rows` have their known columns."""
+        """Note as `not_sent` the messages that were due but never attempted; `rows` have their known columns."""
         with self._lock:
             for row in rows:
                 self._finish(row | {"sent_at": None}, Settled(AttemptOutcome.NOT_SENT), None)

@@ -1,7 +1,7 @@
 """A client under test as a process: how a Spark task starts it, follows its record, and ends it.
 
-The client reads its standard input. A line says when to begin. The end of the input says that the task is gone: the
-client then gives up pending attempts, records that, and ends. So a killed task, worker or driver leaves no client
+The client reads its standard input. A line has the time at which it begins. If the input ends, the task is gone: the
+client gives up pending attempts, records its end, and exits. So a killed task, worker or driver leaves no client
 behind.
 """
 
@@ -33,8 +33,6 @@ _CLOSE_S = 5.0
 
 
 class ClientProcess:
-    """A client under test, in a process of its own."""
-
     def __init__(self, module: str, run: Run, client: str, number: int, epoch: int) -> None:
         """Start `module` with the run's directory, the task's number, the epoch, and a descriptor for "ready"."""
         reading, writing = os.pipe()
@@ -50,7 +48,7 @@ class ClientProcess:
                 # In a Spark worker, standard output belongs to Spark.
                 stdout=sys.stderr.fileno(),
                 pass_fds=[writing],
-                # A signal to the task's process group must end only the task. The client sees that the task is gone.
+                # A signal to the task's process group must end only the task. The client sees the input's end.
                 process_group=0,
             )
         finally:
@@ -63,7 +61,7 @@ class ClientProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the client's input, so that it ends, and kill it if it still runs after `_CLOSE_S`."""
+        """Close the client's input, so that it ends, and kill it if it still runs after `_CLOSE_S` seconds."""
         os.close(self._ready)
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -73,7 +71,7 @@ class ClientProcess:
             self.kill()
 
     def await_ready(self) -> None:
-        """Wait until the client is connected or has ended. One byte says the first, the pipe's end the second."""
+        """Wait until the client writes a byte, because it is connected, or closes the pipe, because it has ended."""
         os.read(self._ready, 1)
 
     def begin(self, at: float) -> None:
@@ -100,9 +98,9 @@ class ClientProcess:
 def follow_record(
     run: Run, client: ClientProcess, reader: RecordReader, is_overdue: Callable[[], bool] = lambda: False
 ) -> Iterator[Segment]:
-    """Yield the segments of a client's record as they appear, until the client has ended and all of them are read.
+    """Yield the segments of a client's record as they appear, until the client has ended and every segment is read.
 
-    A client that is overdue is killed. So is a client that still runs `_EARLY_END_S` after the timeline broke.
+    A client that is overdue is killed. So is a client that still runs `_EARLY_END_S` seconds after the timeline broke.
     """
     while True:
         running = client.is_running()
@@ -119,7 +117,7 @@ class Parent:
     """The Spark task, as its client sees it."""
 
     def __init__(self, ready: int, source: IO[str] = sys.stdin) -> None:
-        """`ready` is the descriptor of the pipe on which the client says that it is connected."""
+        """`ready` is the descriptor of the pipe on which the client reports that it is connected."""
         self._ready, self._source = ready, source
         self.gone = threading.Event()
         self._begin_at: float | None = None

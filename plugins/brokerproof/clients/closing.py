@@ -11,7 +11,7 @@ class Closeable(Protocol):
     """A client of the messaging system, or a part of one."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the client."""
 
 
 def close_clients(**clients: Closeable) -> None:
@@ -31,7 +31,7 @@ def begin_closing(**clients: Closeable) -> threading.Thread:
 
 
 def close_in_time(timeout_s: float, **clients: Closeable) -> None:
-    """Close clients, but return after `timeout_s` at the latest."""
+    """Close clients, but return after `timeout_s` seconds at the latest."""
     closing = begin_closing(**clients)
     closing.join(timeout_s)
     if closing.is_alive():

@@ -2,7 +2,7 @@
 
 Usage: python -m brokerproof.clients.consuming RUN_DIR NUMBER EPOCH READY_FD, started by the job `consume`.
 
-It ends when the job says so: everything is drained, or the time is over. It records its end.
+The consumer ends when the job records `ConsumersStop`: everything is drained, or the time is over. It records its end.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class ConsumerTask:
 
     @property
     def client(self) -> str:
-        """The client's name in the run's directory."""
         return name_client("consume", self.number)
 
     def find_subscription(self, run: Run) -> Subscription:
@@ -91,11 +90,11 @@ class MovingConsumer:
         self.run, self.task = run, task
         self.subscription = task.find_subscription(run)
         self._first_incarnation = task.find_incarnations(run, epoch).start
-        # The cluster that it is on now.
+        # The consumer's current cluster.
         self.cluster = task.cluster
         self.deliveries = Deliveries()
         self.leaving = threading.Event()
-        # `stopping` ends it after the messages that are there, `hurrying` ends it at once.
+        # `stopping` ends the consumer after the messages that are left. `hurrying` ends it at once.
         self.stopping, self.hurrying = threading.Event(), threading.Event()
         self.error: BaseException | None = None
 
@@ -110,7 +109,7 @@ class MovingConsumer:
             self.error = error
 
     def leave_in_time(self) -> None:
-        """Set `leaving` if the time of the subscription's move has come."""
+        """Set `leaving` if it is time for the subscription to move."""
         moves = self.subscription.moves
         if moves is None or self.leaving.is_set():
             return
@@ -148,7 +147,7 @@ class MovingConsumer:
             if self.stopping.is_set():
                 close_in_time(_EARLY_CLOSE_S if self.hurrying.is_set() else _CLOSE_S, client=clients)
             else:
-                # The cluster that it leaves may be gone, and closing then waits for it.
+                # The cluster that the consumer leaves may be gone. Closing a client would then block the move.
                 begin_closing(client=clients)
 
     def _subscribe(self, clients: Clients, cluster: str, *, again: bool) -> Consumer:
@@ -174,7 +173,7 @@ class MovingConsumer:
 
 
 def consume(run: Run, task: ConsumerTask, *, epoch: int = 0, gone: threading.Event | None = None) -> None:
-    """Receive until the job says to stop, record every delivery, and record the end with its problem.
+    """Receive until the job stops the consumers. Record every delivery, and then the end with its problem, if any.
 
     `gone` is set when the task that started the consumer has ended.
     """
@@ -250,7 +249,6 @@ def complete_deliveries(segments: Iterable[Segment]) -> Batches:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the consumer that the arguments name."""
     directory, number, epoch, ready = sys.argv[1:] if arguments is None else arguments
     parent = Parent(int(ready))
     parent.watch()

@@ -15,7 +15,7 @@ from brokerproof import clock
 from brokerproof.run.tables import SCHEMAS
 from brokerproof.systems.clients import Position, Received
 
-# A row waits this long for the confirmation of its ack. Then it is complete without one.
+# Microseconds that a row waits for the confirmation of its ack. After this time it is complete without confirmation.
 _CONFIRM_US = 20_000_000
 _NEVER = np.iinfo(np.int64).min
 
@@ -35,13 +35,12 @@ class ConfirmedAcks:
 
     @classmethod
     def from_plain(cls, content: Mapping[str, Any]) -> Self:
-        """Return the answer that `to_plain` converted."""
         positions = {partition: Position(segment, offset) for partition, segment, offset in content["positions"]}
         return cls(cluster=content["cluster"], at=content["at"], positions=positions)
 
 
 class Deliveries:
-    """Three threads use it: one adds deliveries, one adds confirmed acks, and one takes both to record them."""
+    """The deliveries to one consumer. One thread adds them, one adds confirmed acks, and one takes and records both."""
 
     def __init__(self, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
         self._time = time
@@ -80,7 +79,7 @@ class Deliveries:
 
     def take(self) -> tuple[list[dict[str, Any]], list[ConfirmedAcks]]:
         """Return the deliveries and the confirmed acks since the last call, each in their order."""
-        # Acks first: the deliveries that they confirm were added before them.
+        # Acks are taken first, because the deliveries that they confirm were added before them.
         acks = [self._acks.popleft() for _ in range(len(self._acks))]
         return [self._received.popleft() for _ in range(len(self._received))], acks
 
@@ -134,11 +133,10 @@ class _Waiting:
             self._acked_us[open_ & (self._partitions == partition) & before] = answer.at
 
     def is_complete(self, newest_us: int) -> bool:
-        """Return whether every ack is confirmed or has had `_CONFIRM_US`; `newest_us` is the record's newest time."""
+        """Return whether each ack is confirmed or has waited `_CONFIRM_US`; `newest_us` is the record's newest time."""
         return bool((self._acked_us != _NEVER).all()) or newest_us - self.newest_us > _CONFIRM_US
 
     def complete(self) -> pa.RecordBatch:
-        """Return the rows with the times of their confirmed acks."""
         schema = SCHEMAS["deliveries"]
         place = schema.get_field_index("acknowledged_at")
         acked = pa.array(self._acked_us, mask=self._acked_us == _NEVER).cast(schema.field(place).type)

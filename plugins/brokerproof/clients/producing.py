@@ -2,9 +2,9 @@
 
 Usage: python -m brokerproof.clients.producing RUN_DIR NUMBER EPOCH READY_FD, started by the job `load`.
 
-The schedule is open-loop: message i is scheduled at start + i / rate, in any state of the cluster. It ends with the
-phases. Then the producer has `settle_s` to send the messages that are held back and to get pending answers. Messages
-that a full `max_pending` holds back to the end are recorded as not sent. The producer records its end.
+The schedule is open-loop: message i is scheduled at start + i / rate, in any state of the cluster. The schedule ends
+with the phases. Then the producer has `settle_s` seconds to send the messages that are held back and to get pending
+answers. Messages that a full `max_pending` holds back to the end are recorded as not sent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _IN_TIME_S = 0.1
 _TICK_S = 0.002
 _ASK_EVERY_S = 0.25
 _SHOW_EVERY_S = 1.0
-# The producer ends if the phases are not recorded after this time. The timeline itself gives up earlier.
+# The producer ends if the phases are not recorded after this many seconds. The timeline itself gives up earlier.
 _NO_PHASES_S = 300.0
 # Seconds that pending attempts may take after the timeline broke or the task is gone.
 _EARLY_SETTLE_S = 1.0
@@ -60,7 +60,6 @@ class ProducerTask:
 
     @property
     def client(self) -> str:
-        """The client's name in the run's directory."""
         return name_client("load", self.number)
 
 
@@ -107,10 +106,10 @@ class ScheduledProducer:
         self._early = False
         # Every message below this seq was due while `max_pending` attempts were pending.
         self._held_back = 0
-        # The last time outside the system's client, and the standstills (from, to) so far, in µs.
+        # In µs: when the producer was last outside the system's client, and the standstills (from, to) so far.
         self._seen_us = 0
         self._standstills: list[tuple[int, int]] = []
-        # A producer that is late by itself must not make a message count as late.
+        # A message must not count as late because the producer itself was late.
         self._standstill_s = min(STANDSTILL_S, run.scenario.late_after_s)
 
     def publish(
@@ -118,7 +117,7 @@ class ScheduledProducer:
     ) -> None:
         """Connect, send from the time that `await_begin` returns until the phases end, settle all attempts, and close.
 
-        `await_begin` returns Unix time. The record of the end is written even after an error, its `problem`.
+        `await_begin` returns Unix time. The end is recorded even after an error, which is then its `problem`.
         """
         problem: BaseException | None = None
         keeper = threading.Thread(target=self._keep_record, name="record", daemon=True)
@@ -142,7 +141,7 @@ class ScheduledProducer:
     def _send_all(self, send: Callable[..., None]) -> None:
         name, keys, rate, size = self.task.producer, self.task.keys, self.task.rate, self.workload.size
         limit, start_at = self.workload.client.max_pending, self._start_at
-        # Seconds for which the system held up what is due now: in `send`, or by a full `max_pending`.
+        # Seconds for which the system delayed the next message, in `send` or by a full `max_pending`.
         held_up_s = 0.0
         stood_still = False
         self._seen_us = clock.now_us()
@@ -174,10 +173,10 @@ class ScheduledProducer:
                 if sent_at - due_at < _IN_TIME_S:
                     held_up_s = 0.0
                 elif sent_at - due_at - held_up_s > self._standstill_s:
-                    # Without a standstill between two messages, the producer was too slow for a while.
+                    # The producer was too slow for a while, even without one long standstill.
                     self._keep_standstill(due_at, sent_at)
                 send(seq, keys[seq % len(keys)], content, lambda settled, seq=seq: self.attempts.settle(seq, settled))
-                # A client of the system that holds the producer up does so for the system.
+                # A delay inside the system's client is a delay by the system.
                 self._seen_us = clock.now_us()
                 held_up_s += self._seen_us / 1e6 - sent_at
             if ends_at is not None and now >= ends_at:
@@ -190,7 +189,7 @@ class ScheduledProducer:
             stood_still = clock.now_s() - before > STANDSTILL_S
 
     def _find_standstill(self) -> int:
-        """Return the time in µs, and keep it as a standstill if the producer did nothing for long until then."""
+        """Return the time in µs. If the producer did nothing for long before it, keep this period as a standstill."""
         now_us = clock.now_us()
         if now_us - self._seen_us > self._standstill_s * 1e6:
             self._keep_standstill(self._seen_us / 1e6, now_us / 1e6)
@@ -198,7 +197,7 @@ class ScheduledProducer:
         return now_us
 
     def _keep_standstill(self, begin: float, end: float) -> None:
-        """Keep a time, in Unix seconds, in which the producer itself was late. Times that touch are one."""
+        """Keep a period, in Unix seconds, in which the producer itself was late. Periods that touch become one."""
         begin_us, end_us = int(begin * 1e6), int(end * 1e6)
         if self._standstills and begin_us <= self._standstills[-1][1]:
             begin_us = min(begin_us, self._standstills.pop()[0])
@@ -210,7 +209,7 @@ class ScheduledProducer:
     def _check_held_back(self, due: int) -> None:
         """Raise RunError if one of the first `due` messages was neither sent nor held back by `max_pending`.
 
-        A producer that was told to end before its time already has that problem.
+        A producer that had to end before its time already has that problem.
         """
         sendable = due - max(self.scheduled, self._held_back)
         if sendable > 0 and not self._early:
@@ -222,7 +221,7 @@ class ScheduledProducer:
     def _find_end(self, now: float) -> float | None:
         """Return the Unix time at which the schedule ends, None if it is not known yet.
 
-        It ends at once if the timeline broke, the task is gone or no phases were recorded in time.
+        The schedule ends at once if the timeline broke, the task is gone or no phases were recorded in time.
         """
         if self._early or now - self._asked_at <= _ASK_EVERY_S:
             return self._ends_at
@@ -239,8 +238,6 @@ class ScheduledProducer:
             self._early, self._ends_at = True, now
         return self._ends_at
 
-    # The record
-
     def _keep_record(self) -> None:
         try:
             while not self._ended:
@@ -255,7 +252,7 @@ class ScheduledProducer:
                 self._changed.notify_all()
 
     def _end_record(self, keeper: threading.Thread) -> Exception | None:
-        """Write the rows that are left. Return the error that makes the record incomplete."""
+        """Write the rows that are left. Return the error that made the record incomplete, if there was one."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -268,7 +265,7 @@ class ScheduledProducer:
         return self._keep_error
 
     def _record_held_back(self) -> Exception | None:
-        """Record the messages that were held back until the end. Return the error if that fails."""
+        """Record the messages that were held back until the end. Return the error if this fails."""
         size = self.workload.size
         try:
             for first in range(self.scheduled, self._held_back, _ROWS):
@@ -341,7 +338,7 @@ def complete_publishes(
     segments: Iterable[Segment],
     find_reservation: Callable[[], Reservation | None],
 ) -> Batches:
-    """Yield rows of `publishes` from a producer's record, then `unknown` rows for other messages it may have sent.
+    """Yield rows of `publishes` from a producer's record, then `unknown` rows for the others that it may have sent.
 
     `find_reservation` is called after the last segment. It returns None if the producer ended by itself, because its
     record is then complete.
@@ -396,7 +393,6 @@ def _make_constant(run: Run, task: ProducerTask, epoch: int) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the producer that the arguments name."""
     directory, number, epoch, ready = sys.argv[1:] if arguments is None else arguments
     parent = Parent(int(ready))
     parent.watch()

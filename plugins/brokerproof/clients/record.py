@@ -1,12 +1,12 @@
 """The record of one client: the messages that it was about to send, and the results.
 
-It is a series of files below `clients/<client>/` of the run's directory. Each is written whole within a second of the
-events in it. A segment is never changed, so a client that is killed loses no finished segment.
+A record is a series of files below `clients/<client>/` of the run's directory. Each file is written whole, within a
+second of the events in it. A segment is never changed, so a client that is killed loses no finished segment.
 
     <epoch>-<number>.arrow    a segment: rows of the client's table, and which acks its cluster confirmed meanwhile
     <epoch>-reserved.json     the seqs that the producer may send, replaced before it sends a higher one
 
-An epoch is one process. If Spark starts a task again, its client is another process.
+An epoch is the life of one process. If Spark starts a task again, the task's client is a new process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ End = TypeVar("End", ProducerEnd, ConsumerEnd)
 
 # A client's record is at most this many seconds old. Writing one of its files takes less than a millisecond.
 KEEP_EVERY_S = 0.5
-# If a client does nothing for longer than this, although it has something to do, it or its machine stood still.
+# If a client with work to do does nothing for more than this many seconds, the client or its machine stood still.
 STANDSTILL_S = 1.0
 _ACKS = b"brokerproof.acks"
 _SEGMENT = ".arrow"
@@ -60,11 +60,11 @@ class RecordWriter:
     def __init__(self, run: Run, client: str, *, table: str, epoch: int) -> None:
         self._run, self._client, self._epoch = run, client, epoch
         self._schema = SCHEMAS[table]
-        # The number written so far.
+        # The number of segments written so far.
         self.segments = 0
 
     def append(self, rows: pa.RecordBatch, acks: Sequence[ConfirmedAcks] = ()) -> None:
-        """Write a segment of rows and the answers about acks since the last call. Raises MachineError if it fails."""
+        """Write a segment: rows, and the answers about acks since the last call. Raises MachineError if that fails."""
         content = json.dumps([each.to_plain() for each in acks]).encode()
         schema = self._schema.with_metadata({_ACKS: content})
         path = self._run.path(*_locate(self._client, _name_segment(self._epoch, self.segments)))
@@ -73,7 +73,7 @@ class RecordWriter:
         self.segments += 1
 
     def reserve(self, until: int, start_at: float) -> None:
-        """Record that seqs below `until` may be sent from now on. Raises MachineError if it fails."""
+        """Record that seqs below `until` may be sent from now on. Raises MachineError if that fails."""
         content = Reservation(until=until, start_at=start_at).model_dump_json()
         self._run.write_text("/".join(_locate(self._client, _name_reservation(self._epoch))), content)
 
@@ -88,7 +88,7 @@ class RecordReader:
         self._rows = 0
 
     def read_new(self) -> Iterator[Segment]:
-        """Yield the segments that are new since the last call. Raises RunError if one is damaged."""
+        """Yield the segments that are new since the last call. Raises RunError if a segment is damaged."""
         while (segment := self._read_segment()) is not None:
             self._number += 1
             yield segment
@@ -96,7 +96,7 @@ class RecordReader:
     def read_rest(self) -> Iterator[Segment]:
         """Yield the segments that are left after the writer has ended, also those behind a missing one.
 
-        Raises RunError if one is damaged.
+        Raises RunError if a segment is damaged.
         """
         for number in _list_segments(self._run, self._client, self.epoch):
             if number >= self._number:
@@ -147,15 +147,15 @@ def list_epochs(run: Run, client: str) -> list[int]:
 
 
 def leave_read(run: Run, client: str, readers: Iterable[RecordReader]) -> None:
-    """Record how much the readers of a client's epochs read. Raises MachineError if it fails."""
+    """Record how much the readers of a client's epochs have read. Raises MachineError if that fails."""
     epochs = tuple(reader.describe() for reader in readers)
     write_record(run, ClientRecordRead(client=client, epochs=epochs, at=clock.now_us()))
 
 
 def read_end(run: Run, kind: type[End], number: int, epoch: int) -> End | None:
-    """Return the end that a client's process of this epoch left itself, None if it left none.
+    """Return the end that a client's process itself recorded in this epoch; None if there is no such record.
 
-    If Spark repeats the task, the record may be of another epoch. The task's own record has no epoch.
+    If Spark repeated the task, the recorded end may be of another epoch. An end that the task recorded has no epoch.
     """
     end = read_record(run, kind, number)
     return end if end is not None and end.epoch == epoch else None
@@ -167,7 +167,7 @@ def list_clients(run: Run, job: str) -> list[str]:
 
 
 def remove_records(run: Run, job: str) -> None:
-    """Remove the records of a job's clients. Their rows must be in a sealed table before."""
+    """Remove the records of a job's clients. Their rows must already be in a sealed table."""
     for client in list_clients(run, job):
         filesystem, directory = fsspec.url_to_fs(run.path("clients", client))
         filesystem.rm(directory, recursive=True)

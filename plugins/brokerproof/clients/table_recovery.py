@@ -25,7 +25,7 @@ Task = TypeVar("Task", ProducerTask, ConsumerTask)
 # A function that makes the rows of a client's epoch from its record.
 Complete = Callable[[Run, Task, RecordReader], Batches]
 
-# A client whose task is gone ends by itself within this time.
+# A client whose task is gone ends by itself within this many seconds.
 _CLIENTS_END_S = 5.0
 
 

@@ -24,7 +24,7 @@ PRIVATE = 0o600
 def write_whole(path: Path, content: str | bytes, *, permissions: int = 0o666) -> None:
     """Write a file on this machine, with `permissions` less the process's umask.
 
-    Raises MachineError if it cannot be written.
+    Raises MachineError if the file cannot be written.
     """
     try:
         with stage_file(path) as unfinished:
@@ -52,10 +52,10 @@ def stage_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def stage_object(location: str, mode: str) -> Iterator[IO[Any]]:
-    """Yield a file that is open for writing, and that gets its final name at the end of the block.
+    """Yield a file that is open for writing. It gets its final name at the end of the block.
 
-    The location is any that fsspec knows; its directory is made. If the block fails, the unfinished file is removed.
-    Raises MachineError if the file cannot be written.
+    `location` is any path or URL that fsspec knows; its directory is made. If the block fails, the unfinished file is
+    removed. Raises MachineError if the file cannot be written.
     """
     filesystem, path = fsspec.url_to_fs(location)
     directory, _, name = path.rpartition("/")
@@ -74,7 +74,7 @@ def stage_object(location: str, mode: str) -> Iterator[IO[Any]]:
 
 
 def remove_abandoned_files(directory: Path) -> None:
-    """Remove the unfinished files below a directory whose processes on this machine have ended."""
+    """Remove each unfinished file below a directory if its process no longer runs on this machine."""
     for file in directory.rglob(".*"):
         if (name := _UNFINISHED.fullmatch(file.name)) and not psutil.pid_exists(int(name["pid"])):
             file.unlink(missing_ok=True)

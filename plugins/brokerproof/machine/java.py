@@ -61,8 +61,8 @@ def locate_cache() -> Path:
 def find_spark_java_home() -> Path:
     """Return the Java home for Spark: a wrapper that starts the nodes' Java, with adapted options and class path.
 
-    The wrapper drops the option that requests a module if this Java lacks it. The module cannot be added from another
-    build, because java.base contains the hash of the module's copy from its own build.
+    The wrapper drops the option that requests `_VECTOR_MODULE` if this Java lacks the module. The module cannot be
+    added from another build, because java.base contains the hash of the module's copy from its own build.
     """
     home_of_nodes = find_java_home()
     has_module = _VECTOR_MODULE in (home_of_nodes / "release").read_text(encoding="utf-8")

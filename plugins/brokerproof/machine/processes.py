@@ -1,8 +1,8 @@
 """Processes that outlive the process that started them: how they are started, recorded, found again and ended.
 
-Such a process can be found in two ways, so that none is lost if its starter is killed. A mark in its environment names
-its owner from its first moment on, but a search for marks has to look at every process of the machine. A record is a
-file with the process's id and start time. It is fast to look up, but is written shortly after the start.
+Such a process can be found in two ways, so that it is found even if its starter is killed. A mark in its environment
+names its owner from the start, but a search for marks has to look at every process of the machine. A record is a file
+with the process's id and start time. It is fast to look up, but is written shortly after the start.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def start_process(
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, write its record, and append its output to the file `log`.
 
-    Its environment is `environment` with `mark` instead of any other mark. The record also contains the `facts`. The
-    process inherits the `descriptors`.
+    The process gets `environment` with `mark` instead of any other mark, and inherits the `descriptors`. The record
+    also contains the `facts`.
     """
     unmarked = {name: value for name, value in environment.items() if name not in (MARK, SERVICE_MARK)}
     for file in (record, log):
@@ -120,7 +120,7 @@ def find_process(pid: int, created: float) -> psutil.Process | None:
 def find_marked_processes(below: Path | None = None, *, variable: str = MARK) -> Iterator[psutil.Process]:
     """Yield the marked processes that this user may inspect, except this one.
 
-    If `below` is given, only those whose marks name this directory or one below it.
+    If `below` is given, the marks must name this directory or one below it.
     """
     for process in psutil.process_iter():
         mark = read_mark(process, variable=variable)
@@ -144,7 +144,7 @@ def read_mark(process: psutil.Process, *, variable: str = MARK) -> Mark | None:
 def end_processes(processes: Iterable[psutil.Process]) -> list[str]:
     """Kill the processes with marks and wait until they are gone. Returns the names in their marks.
 
-    Raises MachineError if one is not gone after `_END_TIMEOUT_S`.
+    Raises MachineError if a process is not gone after `_END_TIMEOUT_S` seconds.
     """
     ended = {process: mark.name for process in processes if (mark := read_mark(process)) is not None}
     for process in ended:

@@ -60,7 +60,7 @@ class Slot:
         return _read_run(self._record)
 
     def assign(self, run_directory: str) -> None:
-        """Record that the slot belongs to a run. Everything that the previous run left must have been ended."""
+        """Record that the slot belongs to a run. Everything that the previous run left must have ended before."""
         write_whole(self._record, json.dumps({"run": run_directory}))
 
     def clear(self) -> None:
@@ -81,7 +81,7 @@ class Slot:
 def take(*, timeout_s: float, excluded: Collection[int] = ()) -> Slot:
     """Wait for a free slot, except those whose numbers are in `excluded`, and take it.
 
-    Raises MachineError if none becomes free within `timeout_s` seconds.
+    Raises MachineError if no slot becomes free within `timeout_s` seconds.
     """
 
     def find_first_free() -> Slot | None:
@@ -126,12 +126,12 @@ def list_assigned_runs() -> list[str]:
 
 
 def list_held_runs() -> list[str]:
-    """Return the directories of the runs that go on: a process holds their slots."""
+    """Return the directories of the runs whose slots are held by a process."""
     return [run for number, run in _read_records().items() if _is_held(number)]
 
 
 def are_all_held() -> bool:
-    """Return whether every slot is held, by a run that goes on or by a process that is just taking it."""
+    """Return whether every slot is held, by a run that goes on or by a process that is taking it now."""
     return all(_is_held(number) for number in range(count_slots()))
 
 

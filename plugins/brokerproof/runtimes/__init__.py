@@ -1,4 +1,4 @@
 """Runtimes, the places where nodes live: protocols, the registry, and one module or package for each runtime.
 
-`lifecycle`, `monitor` and `faults` may import it. It must not know a messaging system or a fault.
+`lifecycle`, `monitor` and `faults` may import this package. It must not know a messaging system or a fault.
 """

@@ -1,8 +1,8 @@
 """The addresses of a run's containers, from the number of the slot that the run holds.
 
 Each slot has a range of its own, with one subnet for each region. A subnet holds, in this order: the addresses of the
-region's nodes, the addresses at which these see nodes of other regions across links, and the addresses that the engine
-gives to other containers.
+region's nodes, the addresses at which the region's nodes and places see nodes of other regions, and the addresses that
+the engine gives to other containers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _SLOT_PREFIX, _REGION_PREFIX, _JOINING_PREFIX = 16, 20, 21
 # Offsets in a region's subnet; offset 1 is the engine's own address.
 _FIRST_NODE = 11
 _FIRST_VIEW = 256
-# Numbers of loopback ports: for all slots, for each slot, and for each node. With the default first port, the last of
-# them is 31,999, below Linux's default range of ephemeral ports.
+# The numbers of loopback ports for all slots, for one slot, and for one node. With the default first port, the last
+# port is 31,999, below Linux's default range of ephemeral ports.
 _HOST_PORTS, _HOST_PORTS_OF_SLOT, _HOST_PORTS_OF_NODE = 11_000, 500, 2
 _LAST_PORT = 65_535
 # The offset of the first address that the engine chooses itself.
@@ -45,7 +45,7 @@ class Subnet:
 
     @property
     def joining(self) -> IPv4Network:
-        """The part from which the engine gives addresses to containers that have none assigned."""
+        """The part of the subnet from which the engine itself chooses addresses."""
         return IPv4Network((self.whole[_FIRST_JOINING], _JOINING_PREFIX))
 
     def take(self, first: int, count: int, last: int, what: str) -> Iterator[str]:
@@ -79,7 +79,7 @@ def assign_container_addresses(topology: Topology, slot: int, subnets: IPv4Netwo
 
 
 def _assign_host_ports(topology: Topology, slot: int, first_port: int) -> dict[str, list[int]]:
-    """Return {node: ports}, empty if there are too few ports, because a scenario runs without them."""
+    """Return {node: ports}; empty if there are too few ports, because a scenario can run without ports."""
     first, count = first_port + slot * _HOST_PORTS_OF_SLOT, len(topology.nodes) * _HOST_PORTS_OF_NODE
     if count > _HOST_PORTS_OF_SLOT or first + count > min(first_port + _HOST_PORTS, _LAST_PORT):
         return {}

@@ -52,9 +52,9 @@ from brokerproof.settings import from_environment
 log = logging.getLogger(__name__)
 
 _PROGRAM_TIMEOUT_S = 60.0
-# The engine's words if another network has some of the addresses.
+# Parts of the engine's message if another network has some of the addresses.
 _TAKEN = ("overlaps", "already in use")
-# Enough lines to find the errors above the last 15.
+# The lines of a log that are read, which are enough to find errors above the last 15.
 _TAIL_LINES_READ = 400
 # Exit statuses of a program that SIGKILL, SIGTERM or SIGINT ended.
 _ENDED_BY_SIGNAL = frozenset({128 + signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGINT})
@@ -87,7 +87,7 @@ class ContainerRuntime(SupervisedRuntime):
             return engine.read_text_file(self._in_engine.client, container, path)
 
     def prepare(self, spec: NodeSpec) -> None:
-        """Make the network of its region, its volumes, and its container with its files."""
+        """Make the network of the node's region, the node's volumes, and its container with its files."""
         self._in_engine.begin()
         directory = self.nodes / spec.name
         directory.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,6 @@ class ContainerRuntime(SupervisedRuntime):
             client.start(name)
 
     def stop(self, name: str, *, grace_s: float) -> None:
-        """Send SIGTERM, and SIGKILL after `grace_s` seconds."""
         with self._lock(name), translate_engine_errors(f"node {name} cannot be stopped"):
             self._want_no_more(name)
             self._unpause(name)
@@ -129,7 +128,6 @@ class ContainerRuntime(SupervisedRuntime):
         self._wait_for_death(name)
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL."""
         with self._lock(name), translate_engine_errors(f"node {name} cannot be killed"):
             self._want_no_more(name)
             try:
@@ -155,12 +153,10 @@ class ContainerRuntime(SupervisedRuntime):
             self._in_engine.client.pause(self._in_engine.name(name))
 
     def resume(self, name: str) -> None:
-        """Thaw the container's control group."""
         with translate_engine_errors(f"node {name} cannot go on"):
             self._unpause(name)
 
     def is_paused(self, name: str) -> bool:
-        """Return whether the engine reports the container as frozen."""
         return bool(self._state(name).get("Paused"))
 
     def wipe(self, spec: NodeSpec) -> None:
@@ -192,11 +188,10 @@ class ContainerRuntime(SupervisedRuntime):
             raise NodeError(f"{problem}: {failure}")
 
     def is_alive(self, name: str) -> bool:
-        """Return whether the engine reports the container as running."""
         return bool(self._state(name).get("Running"))
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
-        """Return how the container ended, if it has ended or is missing and its first port does not answer."""
+        """Return how the container ended, or that it is missing; None if it runs or its first port answers."""
         state = self._state(spec.name)
         if state.get("Running"):
             return None
@@ -221,7 +216,6 @@ class ContainerRuntime(SupervisedRuntime):
             return start_gateway(self._in_engine, self.nodes, plan)
 
     def network(self) -> LinkClient:
-        """The link process of the run. Raises RunError if none was started."""
         return LinkClient(self.nodes)
 
     def log_tail(self, name: str, lines: int = 15) -> str:
@@ -234,10 +228,7 @@ class ContainerRuntime(SupervisedRuntime):
         return pick_last_lines(text.decode(errors="replace"), lines)
 
     def release(self) -> list[str]:
-        """Save the nodes' logs, and remove every container and network of the run.
-
-        Returns the names of the nodes that still ran.
-        """
+        """Save the nodes' logs, and remove every container and network of the run."""
         if not self._in_engine.has_begun():
             # If the run's directory is gone, its containers can only be found by their labels.
             return [] if self.nodes.parent.exists() else self.remove_left(self.nodes.parent)
@@ -264,7 +255,7 @@ class ContainerRuntime(SupervisedRuntime):
 
     @staticmethod
     def remove_left(below: Path | None) -> list[str]:
-        """Remove what runs left in the engine. It is found by labels, even if a run's directory is gone."""
+        """Remove the objects that runs left in the engine. Labels identify them, even if a run's directory is gone."""
         if not engine.is_there():
             return []
         with translate_engine_errors("what runs left in the engine cannot be removed"):
@@ -277,7 +268,7 @@ class ContainerRuntime(SupervisedRuntime):
             ]
 
     def _state(self, name: str) -> Mapping[str, Any]:
-        """Return the engine's description of the container's state, empty if there is no container."""
+        """Return the engine's description of the container's state; empty if the container is missing."""
         with translate_engine_errors(f"the state of node {name} cannot be read"):
             try:
                 state: Mapping[str, Any] = self._in_engine.client.inspect_container(self._in_engine.name(name))["State"]
@@ -324,7 +315,7 @@ class ContainerRuntime(SupervisedRuntime):
         log.info("network %s is %s", name, subnet.whole)
 
     def _remove_who_had(self, subnet: Subnet) -> bool:
-        """Remove what a dead run left in the engine if it has these addresses. Returns whether there was such a run."""
+        """Remove the objects of a dead run that has addresses of this subnet. Returns whether there was such a run."""
         going_on = {str(Path(run).absolute() / "nodes") for run in slots.list_held_runs()}
         for directory in engine.list_runs_in_engine():
             other = RunInEngine(Path(directory))
@@ -390,7 +381,7 @@ class ContainerRuntime(SupervisedRuntime):
             raise NodeError(f"the program of node {spec.name} that {purpose} failed: {failure}")
 
     def _run(self, program: Container, *, timeout_s: float) -> str:
-        """Run a program that joins every network of the run. Returns why it failed, "" if it did not."""
+        """Run a program that joins every network of the run. Returns the reason of a failure, "" after success."""
         client = self._in_engine.client
         networks = [network["Name"] for network in self._in_engine.list_networks()]
         with self._made(replace(program, network=networks[0])) as container:
@@ -413,7 +404,7 @@ class ContainerRuntime(SupervisedRuntime):
             if container["State"] in RUNNING:
                 self._in_engine.client.kill(container["Id"])
         except APIError as error:
-            # It may have ended meanwhile. If it has not, its removal below ends it or fails.
+            # The container may have ended meanwhile. If it has not, its removal below ends it or fails.
             log.info("%s could not be killed: %s", container["Id"], error)
         if node := container["Labels"].get(NODE):
             try:
@@ -439,7 +430,7 @@ def _label_metrics(spec: NodeSpec) -> dict[str, str]:
 
 
 def _describe_end(state: Mapping[str, Any]) -> str:
-    """Return how a container ended, from the engine's state of it, which is empty if there is no container."""
+    """Return how a container ended, from the engine's description of its state, empty if the container is missing."""
     if not state:
         return "no container"
     return "container not started" if state["Status"] == "created" else f"container ended with {state['ExitCode']}"

@@ -1,7 +1,7 @@
 """The containers, networks and volumes of a run in Docker's engine.
 
-Each of them has the labels of its run. So they are found again after a crash, and objects of other programs are never
-touched.
+Each object has the labels of its run. So a run's objects are found again after a crash, and objects of other programs
+are never touched.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LABEL = "org.brokerproof."
-# The directory of the slots from which the run took its own (machine/slots.py), and the directory of the run's nodes.
+# Labels: the directory that holds the run's slot (machine/slots.py), and the directory of the run's nodes.
 SLOTS, RUN = f"{_LABEL}slots", f"{_LABEL}run"
 NODE, ROLE, REGION = f"{_LABEL}node", f"{_LABEL}role", f"{_LABEL}region"
 # The directory of a node's files in its container.
 HOME = "/node"
 # The address and path at which Prometheus scrapes a node (deploy/prometheus.yaml reads these labels).
 METRICS_ADDRESS, METRICS_PATH = f"{_LABEL}metrics.address", f"{_LABEL}metrics.path"
-# Marks containers in which Brokerproof or its clients run. They belong to no run, and join the networks of every run
-# whose label `SLOTS` has the same value.
+# The label of containers in which Brokerproof or its clients run. They belong to no run, and join the networks of every
+# run whose label `SLOTS` has the same value.
 CLIENTS = f"{_LABEL}clients"
 # States of a container that was started and has not ended.
 RUNNING = frozenset({"running", "paused"})
 _TIMEOUT_S = 60
 _MIB = 2**20
-# The engine's words, with various statuses, about an object that it is removing or has just removed.
+# Parts of the engine's messages, with various statuses, about an object that is being removed or was just removed.
 _GOES = ("already in progress", "marked for removal", "is not connected to")
-# The engine's words if a network that it should remove still has containers.
+# A part of the engine's message if a network to be removed still has containers.
 _IN_USE = "has active endpoints"
 # Seconds that a container may take to leave a network, and all containers of a run to be removed.
 _GO_S = 20.0
-# The most requests to the engine at the same time.
+# The highest number of simultaneous requests to the engine.
 _AT_ONCE = 8
 SOCKET = "/var/run/docker.sock"
 _REMEDY = "start Docker, or say in DOCKER_HOST where it listens"
@@ -64,7 +64,7 @@ _REMEDY = "start Docker, or say in DOCKER_HOST where it listens"
 def connect(host: str | None = None) -> docker.APIClient:
     """Return the engine at `host`, written as in `DOCKER_HOST`, or this machine's engine if `host` is empty.
 
-    Raises MachineError if it does not answer.
+    Raises MachineError if the engine does not answer.
     """
     environment = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
     if host:
@@ -103,18 +103,18 @@ def _find_reason(error: BaseException) -> str:
 class Container:
     """A container to be made. In its command and files, `{node}` is replaced by its directory, `{host}` by its name."""
 
-    # Its name in the run, which is also its host name.
+    # The container's name in the run, which is also its host name.
     name: str
     image: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
-    # {path: content} of files, and directories; all below its directory.
+    # {path: content} of files, and paths of directories. All paths are below the container's directory.
     files: Mapping[str, str] = field(default_factory=dict)
     folders: Sequence[str] = ()
-    # {volume: directory below its directory}
+    # {volume: path below the container's directory}
     volumes: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    # The network that it is made in, and its address there. If no address is given, the engine chooses one.
+    # The network in which the container is made, and its address there. If no address is given, the engine chooses one.
     network: str | None = None
     address: str | None = None
     # {port of this machine's loopback: port of the container}
@@ -123,7 +123,7 @@ class Container:
     healthcheck: Mapping[str, Any] | None = None
     # The image is built on this machine, and is never fetched from a registry.
     is_ours: bool = False
-    # With capabilities it runs as root, without any as the image's user.
+    # A container with capabilities runs as root, any other as the image's user.
     capabilities: Sequence[str] = ()
 
 
@@ -288,7 +288,7 @@ def _find_owner(image: Mapping[str, Any]) -> int:
 
 
 def is_there() -> bool:
-    """Return whether the environment names an engine or this user may open Docker's socket; it may still not answer."""
+    """Return whether an engine can be asked: the environment names one, or this user may open Docker's socket."""
     return "DOCKER_HOST" in os.environ or os.access(SOCKET, os.R_OK | os.W_OK)
 
 
@@ -297,7 +297,7 @@ def _name_slots() -> str:
 
 
 def list_running_nodes(containers: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the sorted names of those containers that are nodes and run or are frozen."""
+    """Return the sorted names of the nodes whose containers run or are frozen."""
     return sorted(one["Labels"][NODE] for one in containers if one["State"] in RUNNING and NODE in one["Labels"])
 
 
@@ -319,7 +319,7 @@ def list_runs_in_engine() -> list[str]:
 
 
 def provide_image(client: docker.APIClient, image: str, *, is_ours: bool = False) -> Mapping[str, Any]:
-    """Return the image's description. Unless it is ours, a missing image is fetched.
+    """Return the image's description. A missing image is fetched, unless `is_ours`.
 
     Raises MachineError if the image is missing and cannot be fetched.
     """

@@ -1,8 +1,8 @@
 """The link process in a container of its own: the only way between the networks of the regions.
 
-It joins each of these networks, and listens at the addresses at which nodes of one region see nodes of the others.
-Requests go to its address in the first network. They need a secret, which only the container and the run's directory
-hold.
+The container joins each of these networks. The link process listens at the addresses at which nodes of one region see
+nodes of the others, and gets requests at its address in the first network. Each request needs a secret, which only the
+container and the run's directory hold.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TAIL_LINES = 15
 def start_gateway(in_engine: RunInEngine, nodes: Path, plan: Plan) -> LinkClient:
     """Start the link process in a container and wait until it answers.
 
-    Raises MachineError if its image is missing or an address is taken, NodeError if it does not start.
+    Raises MachineError if the image is missing or an address is taken, NodeError if the process does not start.
     """
     client, secret = in_engine.client, secrets.token_urlsafe(32)
     first = in_engine.list_networks()[0]["Name"]
@@ -48,7 +48,7 @@ def start_gateway(in_engine: RunInEngine, nodes: Path, plan: Plan) -> LinkClient
             files={f"{NAME}/{file}": text for file, text in list_link_process_files(plan, inside).items()},
             labels={NODE: NAME},
             network=first,
-            # Needed to add the addresses that it listens on to its interfaces.
+            # The link process needs this to add the addresses that it listens on to its interfaces.
             capabilities=("NET_ADMIN",),
         )
     )

@@ -10,7 +10,7 @@ _ERROR = re.compile(r" (ERROR|FATAL) |^Caused by: |^\S*(Exception|Error)\b")
 def pick_last_lines(text: str, lines: int) -> str:
     """Return the last `lines` lines, preceded by the last errors above them, up to a third of `lines`.
 
-    A program may print why it ends first, and then a page about its usage.
+    A program may print the reason of its end first, and then a page about its usage.
     """
     all_lines = text.splitlines()
     errors = [line for line in all_lines[:-lines] if _ERROR.search(line)]

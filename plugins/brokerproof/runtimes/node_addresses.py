@@ -7,7 +7,7 @@ from brokerproof.experiment.topology import Topology
 
 # The second octet of slot 0; 127.0 to 127.9 are left to other programs.
 _FIRST_OCTET = 10
-# The third octets of the addresses at which nodes are seen across links; smaller ones are those of regions.
+# The range of the third octets of addresses for viewers across links. Lower third octets belong to regions.
 _FIRST_VIEW, _LAST_VIEW = 101, 254
 
 

@@ -51,7 +51,6 @@ class ProcessRuntime(SupervisedRuntime):
 
     @staticmethod
     def assign_addresses(topology: Topology, slot: int) -> Addresses:
-        """Assign loopback addresses."""
         return Addresses(nodes=assign_addresses(topology, slot), views=assign_views(topology, slot))
 
     def directory(self, name: str) -> Path:
@@ -87,7 +86,6 @@ class ProcessRuntime(SupervisedRuntime):
         )
 
     def stop(self, name: str, *, grace_s: float) -> None:
-        """Send SIGTERM, and SIGKILL after `grace_s` seconds."""
         with self._lock(name):
             self._want_no_more(name)
             for process in self._processes(name):
@@ -99,7 +97,6 @@ class ProcessRuntime(SupervisedRuntime):
             self.kill(name)
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL."""
         with self._lock(name):
             self._want_no_more(name)
             for process in self._processes(name):
@@ -109,12 +106,10 @@ class ProcessRuntime(SupervisedRuntime):
         )
 
     def pause(self, name: str) -> None:
-        """Send SIGSTOP."""
         for process in self._processes(name):
             send_signal(process, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """Send SIGCONT."""
         for process in self._processes(name):
             send_signal(process, signal.SIGCONT)
 
@@ -123,7 +118,6 @@ class ProcessRuntime(SupervisedRuntime):
         return any(_is_stopped(process.pid) for process in self._processes(name))
 
     def wipe(self, spec: NodeSpec) -> None:
-        """Remove the node's data directories and make new, empty ones."""
         with self._lock(spec.name):
             if self.is_alive(spec.name):
                 raise NodeError(f"node {spec.name} still runs; its data is not wiped under it")
@@ -133,7 +127,6 @@ class ProcessRuntime(SupervisedRuntime):
                 data.mkdir()
 
     def reset(self, spec: NodeSpec) -> None:
-        """Run the node's `reset` program in its directory."""
         if spec.reset is not None:
             self._run_for(spec, spec.reset, "makes the cluster accept it after its disks were wiped")
 
@@ -162,15 +155,12 @@ class ProcessRuntime(SupervisedRuntime):
         )
 
     def start_links(self, plan: Plan) -> LinkClient:
-        """Start the link process of the run."""
         return start_link_process(self.nodes, plan)
 
     def network(self) -> LinkClient:
-        """The link process of the run. Raises RunError if none was started."""
         return LinkClient(self.nodes)
 
     def pids(self) -> dict[str, int]:
-        """Return {node: pid} of the nodes that run."""
         names = [file.parent.name for file in self.nodes.glob("*/node.json")]
         return {name: process.pid for name in names for process in self._processes(name)}
 
@@ -184,7 +174,7 @@ class ProcessRuntime(SupervisedRuntime):
             return pick_last_lines(file.read().decode(errors="replace"), lines)
 
     def release(self) -> list[str]:
-        """End the supervisor first, which would restart the nodes, and then every node by force."""
+        """End the supervisor first, because it would restart nodes. Then kill every node."""
         self.end_supervision()
         return end_processes(find_marked_processes(self.nodes))
 
@@ -217,7 +207,7 @@ class ProcessRuntime(SupervisedRuntime):
         return [part.replace("{node}", str(self.directory(name))) for part in command]
 
     def _run(self, name: str, command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float) -> str:
-        """Run a program in a node's directory and wait for its end. Returns why it failed, "" if it did not."""
+        """Run a program in a node's directory to its end. Returns the reason of a failure, "" after success."""
         try:
             result = subprocess.run(
                 self._command(name, command),

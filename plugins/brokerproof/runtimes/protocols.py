@@ -20,7 +20,7 @@ class NodeSpec:
     role: str
     region: str
     address: str
-    # The image with its programs, for runtimes that run images; other runtimes ignore it.
+    # The image with the node's programs. Runtimes that run no images ignore it.
     image: str = ""
     # Program and arguments; `{node}` is replaced by the node's directory.
     command: tuple[str, ...]
@@ -32,7 +32,7 @@ class NodeSpec:
     format: tuple[str, ...] | None = None
     # The program that makes the cluster accept the node after its disks were wiped, if the node needs one.
     reset: tuple[str, ...] | None = None
-    # The directories of its data, below its own: `wipe` empties them, `forget` removes them.
+    # The node's data directories, below its own directory. `wipe` empties them, `forget` removes them.
     data: tuple[str, ...] = ("data",)
     ports: tuple[int, ...] = ()
     # {port of this machine, one of the node's `host_ports`: port of the node that it leads to}
@@ -40,11 +40,11 @@ class NodeSpec:
     # A program with exit status 0 if the node is healthy, for runtimes that check health themselves. The process
     # runtime ignores it.
     health: tuple[str, ...] = ()
-    # How the system asks the node for its health, such as a URL, for errors and evidence.
+    # The source of the node's health, such as a URL, as errors and evidence name it.
     health_source: str = "its health check"
     # The node's limit of memory in MiB; the process runtime ignores it.
     memory_mb: int | None = None
-    # The port and path of its metrics in Prometheus' format; None if it has no metrics.
+    # The port and path of the node's metrics in Prometheus' format; None if the node has no metrics.
     metrics: tuple[int, str] | None = None
     start_timeout_s: float = 90.0
 
@@ -56,7 +56,7 @@ class Program:
     # The program's purpose, as the subject of the sentence "… failed".
     purpose: str
     image: str = ""
-    # Program and arguments; `{node}` is replaced by a directory of its own.
+    # Program and arguments; `{node}` is replaced by the program's own directory.
     command: tuple[str, ...]
     # {path below that directory: content}; `{node}` is replaced as above.
     files: Mapping[str, str]
@@ -115,13 +115,13 @@ class Runtime(Protocol):
         """Return whether the node's process runs, even if it is frozen."""
 
     def evidence_of_death(self, spec: NodeSpec) -> str | None:
-        """Return evidence that the node is dead and no process answers at its first port; None if there is none."""
+        """Return evidence that the node is dead and no process answers at its first port; None without evidence."""
 
     def log_tail(self, name: str, lines: int = 15) -> str:
         """Return the last lines of the node's log."""
 
     def release(self) -> list[str]:
-        """End every node of the run. Returns the names of those that still ran."""
+        """End every node of the run. Returns the names of the nodes that still ran."""
 
     def forget(self) -> None:
         """Remove the data of the run's nodes that have ended; their logs and configuration stay."""
@@ -142,7 +142,7 @@ class RunsImages(Protocol):
     def read_image_file(self, image: str, path: str) -> str:
         """Return the content of a text file in an image.
 
-        Raises MachineError if the image is missing, NodeError if the file is.
+        Raises MachineError if the image is missing, NodeError if the file is missing.
         """
 
 
@@ -175,7 +175,7 @@ class EmulatesLinks(Protocol):
 class SupervisesNodes(Protocol):
     """A runtime with a service manager, which restarts nodes that ended by themselves.
 
-    It does not restart a node that was never started, or that was ended by `stop` or `kill` and not started since.
+    The service manager leaves a node alone before its first start, and from a `stop` or `kill` to the next start.
     """
 
     def supervise(self, specs: Iterable[NodeSpec], after_s: Mapping[str, float]) -> None:
@@ -197,7 +197,7 @@ class SupervisesNodes(Protocol):
 
 @runtime_checkable
 class SeesOthersActs(Protocol):
-    """A runtime whose nodes can be ended from outside the run, and which can tell that from a node's own end."""
+    """A runtime that distinguishes a node's own end from an end by the kernel or a person."""
 
     def check_nobody_interfered(self) -> None:
         """Raises NodeError if a node that should run was ended from outside the run, by the kernel or a person."""
@@ -205,7 +205,7 @@ class SeesOthersActs(Protocol):
 
 @runtime_checkable
 class LivesElsewhere(Protocol):
-    """A runtime whose nodes cannot be found as processes of this user, because an engine such as Docker's runs them."""
+    """A runtime whose nodes are run by an engine such as Docker's, so they are no processes of this user."""
 
     @staticmethod
     def require(topology: Topology) -> None:
@@ -213,10 +213,10 @@ class LivesElsewhere(Protocol):
 
     @staticmethod
     def remove_left(below: Path | None) -> list[str]:
-        """End and remove what is left of all runs that had one of these slots.
+        """End and remove everything in the engine that belongs to runs with this user's slots.
 
-        `below` limits it to runs with directories below that one. Returns the names of the nodes that still ran. If
-        this machine has no engine, the list is empty. Raises MachineError if the engine does not answer.
+        If `below` is given, only runs with directories below it count. Returns the names of the nodes that still ran,
+        and an empty list if this machine has no engine. Raises MachineError if the engine does not answer.
         """
 
 

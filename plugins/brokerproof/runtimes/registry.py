@@ -28,7 +28,7 @@ def load_runtime(name: str) -> type[Runtime]:
 
 
 def runtimes_that_can(ability: type) -> list[str]:
-    """Return the names of the runtimes with an ability, which is given as its protocol."""
+    """Return the names of the runtimes that implement `ability`, a protocol."""
     return [name for name in RUNTIMES if issubclass(load_runtime(name), ability)]
 
 
@@ -43,20 +43,20 @@ def make_all_runtimes(nodes: Path) -> Iterator[Runtime]:
 
 
 def remove_left_elsewhere(below: Path | None) -> list[str]:
-    """End and remove what runs left outside this user's processes. Returns the names of the nodes that still ran."""
+    """End and remove everything that runs left in engines. Returns the names of the nodes that still ran."""
     runtimes = (load_runtime(name) for name in RUNTIMES)
     return [name for one in runtimes if issubclass(one, LivesElsewhere) for name in one.remove_left(below)]
 
 
 def require_links(runtime: Runtime) -> EmulatesLinks:
-    """Return the same runtime, typed as one that puts links between regions. Raises RunError if it cannot."""
+    """Return `runtime`, typed as one that emulates links. Raises RunError if the runtime cannot do this."""
     if not isinstance(runtime, EmulatesLinks):
         raise RunError(f"the runtime {type(runtime).__name__} cannot {MEANINGS[EmulatesLinks]}; use another one")
     return runtime
 
 
 def require_supervision(runtime: Runtime) -> SupervisesNodes:
-    """Return the same runtime, typed as one that has a service manager. Raises RunError if it has none."""
+    """Return `runtime`, typed as one with a service manager. Raises RunError if the runtime has none."""
     if not isinstance(runtime, SupervisesNodes):
         raise RunError(f"the runtime {type(runtime).__name__} cannot {MEANINGS[SupervisesNodes]}; use another one")
     return runtime

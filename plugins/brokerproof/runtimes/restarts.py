@@ -12,7 +12,7 @@ from pathlib import Path
 class RestartStep(StrEnum):
     """What happened to a node."""
 
-    # It ended without being stopped or killed by the run.
+    # The node ended by itself: the run did not stop or kill it.
     ENDED = "ended"
     RESTARTED = "restarted"
 
@@ -37,7 +37,6 @@ class RestartRecord:
 
     @property
     def exists(self) -> bool:
-        """Whether the file was made."""
         return self._file.exists()
 
     def begin(self) -> None:

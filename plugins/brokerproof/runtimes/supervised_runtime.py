@@ -1,7 +1,7 @@
 """The common part of runtimes with a service manager: which nodes are wanted, and the locks of nodes.
 
 A node's file `wanted` exists from its start until `stop` or `kill`. A node that is wanted and does not run has ended by
-itself. A process or thread that starts or ends a node holds the lock of the node's directory meanwhile. So a fault and
+itself. While a process or thread starts or ends a node, it holds the lock of the node's directory. So a fault and
 the service manager never race.
 """
 
@@ -32,7 +32,6 @@ class SupervisedRuntime(ABC):
     look_every_s: ClassVar[float] = 0.1
 
     def __init__(self, nodes: Path) -> None:
-        """`nodes` is the directory of the run's nodes."""
         self.nodes = nodes.absolute()
 
     @abstractmethod
@@ -44,29 +43,23 @@ class SupervisedRuntime(ABC):
         """Start a node that does not run. The caller holds its lock."""
 
     def start(self, spec: NodeSpec) -> None:
-        """Start the node. If it has no data, run its `format` program first. Raises NodeError if it runs already."""
         with self._lock(spec.name):
             self._start_unless_alive(spec)
 
     def supervise(self, specs: Iterable[NodeSpec], after_s: Mapping[str, float]) -> None:
-        """Start the supervisor of the run."""
         supervised = (SupervisedNode(spec=spec, after_s=after_s[spec.name]) for spec in specs)
         Supervision(self.nodes).begin(supervised, f"{type(self).__module__}:{type(self).__qualname__}")
 
     def check_supervision(self) -> None:
-        """Raises NodeError if the supervisor does not run."""
         Supervision(self.nodes).check()
 
     def end_supervision(self) -> None:
-        """End the supervisor of the run, if it has one."""
         Supervision(self.nodes).end()
 
     def list_restart_events(self) -> list[RestartEvent]:
-        """Return the ends and restarts that the supervisor recorded."""
         return Supervision(self.nodes).list_events()
 
     def has_ended_by_itself(self, name: str) -> bool | None:
-        """Return whether the node ended without `stop` or `kill`; None if another caller starts or ends it now."""
         with self._lock(name, wait=False) as locked:
             return self._has_ended_by_itself(name) if locked else None
 

@@ -1,8 +1,8 @@
-"""The start, search and end of the supervisor, a process that plays the service managers of a run's nodes.
+"""The start, search and end of the supervisor, a process that acts as the service managers of a run's nodes.
 
 Its files are next to the nodes' directories: its plan (`supervision.json`), its record (`supervisor.json`), its log,
-and the ends and restarts that it saw (`restarts.jsonl`). It restarts nodes only while its plan exists. So removing the
-plan ends the supervision, even if the process that removed it dies at once.
+and the ends and restarts that it saw (`restarts.jsonl`). It restarts nodes only while its plan exists. So the removal
+of the plan ends the supervision, even if the process that removed the plan dies at once.
 """
 
 from __future__ import annotations
@@ -105,11 +105,9 @@ class Supervision:
         return RestartRecord(self._nodes / _EVENTS)
 
     def list_events(self) -> list[RestartEvent]:
-        """Return the ends and restarts that the supervisor saw, in the order of time."""
         return self.events.read()
 
     def read_plan(self) -> list[SupervisedNode]:
-        """Return the nodes that the supervisor watches."""
         plan = json.loads(self._plan.read_text(encoding="utf-8"))
         return [SupervisedNode(spec=_parse_spec(node["spec"]), after_s=node["after_s"]) for node in plan]
 
@@ -120,7 +118,7 @@ class Supervision:
 
 
 def find_supervisors(below: Path | None = None) -> Iterator[psutil.Process]:
-    """Yield the supervisors on this machine that this user may inspect, all or those of runs below a directory.
+    """Yield the supervisors on this machine that this user may inspect, or only those of runs below a directory.
 
     End them before the nodes that you find by marks, because supervisors would restart the nodes.
     """

@@ -61,7 +61,7 @@ class Supervisor:
         if ended is None:
             return
         if not ended:
-            # It runs, or it was stopped or killed before its restart was due.
+            # The node runs, or it was stopped or killed before its restart was due.
             self._ended_s.pop(name, None)
             return
         now_s = self._clock.monotonic_s()

@@ -34,23 +34,23 @@ class FetchesVersions(Protocol):
     """A system whose versions have to be fetched before their first run."""
 
     def fetch(self, version: str, say: Callable[[str], None]) -> None:
-        """Fetch everything to this machine that the nodes of a version need. `say` gets a sentence if it is slow.
+        """Fetch all files that the nodes of a version need. If a fetch is slow, `say` gets a sentence before it.
 
-        Raises InputError for an unknown version, MachineError if it cannot be fetched.
+        Raises InputError for an unknown version, MachineError if a file cannot be fetched.
         """
 
 
 @runtime_checkable
 class ExaminesMachine(Protocol):
-    """A system that needs things of this machine which Brokerproof itself does not need."""
+    """A system that needs more of this machine than Brokerproof itself does."""
 
     def examine(self, version: str) -> list[Finding]:
-        """Return whether this machine has everything that a version needs. Changes nothing."""
+        """Return a finding for each thing that a version needs of this machine. Changes nothing."""
 
 
 @runtime_checkable
 class ReplicatesClusters(Protocol):
-    """A system that can send what is published in one cluster to another one."""
+    """A system that can replicate messages from one cluster to another."""
 
     def list_reached(self, topology: Topology, home: str, topic: str) -> list[str]:
         """Return the clusters whose logs must hold the messages published to a topic in `home`, `home` first."""
@@ -79,19 +79,19 @@ class ReassignsTopics(Protocol):
     def reassign(self, cluster: str | None = None) -> None:
         """Take the topic from its owner, so that the cluster chooses an owner again.
 
-        `cluster` is by default the first one that is published to.
+        `cluster` defaults to the first cluster that is published to.
         """
 
 
 @runtime_checkable
 class ReadsFromDisk(Protocol):
-    """An administration of clusters that serve reads from a cache, which it can empty."""
+    """An administration that can empty the cache from which a cluster serves reads."""
 
     def unload(self, cluster: str) -> None:
         """Make the next reader of the topic in a cluster read from disks and not from a cache."""
 
 
-# The errors of an observation's methods, and their default for `cluster`, are those of `Observation`.
+# The methods of the observations below raise the errors of `Observation`'s methods and share its default of `cluster`.
 
 
 @runtime_checkable
@@ -102,10 +102,10 @@ class LocatesCopies(Protocol):
         """Return the nodes that store the newest messages of the topic."""
 
     def find_copies(self, without: Collection[str] = ()) -> list[SegmentCopies]:
-        """Return the copies of every segment of the topic, in every cluster except those `without`."""
+        """Return the copies of every segment of the topic, in every cluster that is not in `without`."""
 
     def find_parts(self, cluster: str, partition: int) -> list[tuple[Position, Position]]:
-        """Return the parts of a log in order, as (first position, position behind the last one).
+        """Return (first position, position behind the last entry) of each part of a log, in order.
 
         All entries of a part have their copies on the same nodes.
         """
@@ -113,7 +113,7 @@ class LocatesCopies(Protocol):
 
 @runtime_checkable
 class CountsMissingCopies(Protocol):
-    """An observation that knows how much of the data lacks a copy."""
+    """An observation that knows how many segments lack a copy."""
 
     def count_under_replicated(self) -> int:
         """Return how many segments lack a copy, in all clusters."""
@@ -121,7 +121,7 @@ class CountsMissingCopies(Protocol):
 
 @runtime_checkable
 class FindsCoordinators(Protocol):
-    """An observation that knows which of the nodes that coordinate a cluster leads the others."""
+    """An observation that can find the leader of a cluster's coordinating nodes."""
 
     def find_coordinators(self, cluster: str | None = None) -> Coordinators:
         """Return the node that leads the coordinating nodes of a cluster, and its followers.
@@ -135,7 +135,7 @@ class ConfirmsAcks(Protocol):
     """An observation that knows up to which position a subscription has acknowledged."""
 
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
-        """Return {partition: position before which the cluster knows every message to be acknowledged}."""
+        """Return {partition: position}. The cluster knows that every message before the position is acknowledged."""
 
 
 @runtime_checkable
@@ -145,11 +145,11 @@ class ObservesReplication(Protocol):
     def find_replication_drains(self) -> list[ReplicationDrain]:
         """Return whether replication has drained, for each (sender, receiver) of the topic.
 
-        If the sender does not answer, it has not drained.
+        If a sender does not answer, its replication counts as not drained.
         """
 
 
-# {ability: the protocol whose methods show it}. All other abilities are declared.
+# {ability: the protocol that shows it}. A system declares all other abilities.
 PROTOCOLS: Mapping[Ability, type] = {
     Ability.IMAGES: HasImages,
     Ability.REPLICATION: ReplicatesClusters,
@@ -163,7 +163,7 @@ PROTOCOLS: Mapping[Ability, type] = {
 
 
 def find_abilities(system: System) -> frozenset[Ability]:
-    """Return the abilities that a system declares, and those whose protocol it or one of its parts implements.
+    """Return the abilities that a system declares, and those whose protocol the system or one of its parts implements.
 
     A declaration does not count for an ability that has a protocol.
     """
@@ -173,7 +173,7 @@ def find_abilities(system: System) -> frozenset[Ability]:
 
 
 def require(part: object, protocol: type[T]) -> T:
-    """Return the same part, typed as one that implements the protocol. Raises RunError if it does not."""
+    """Return `part`, typed as the protocol. Raises RunError if the part does not implement the protocol."""
     if not isinstance(part, protocol):
         raise RunError(
             f"{type(part).__name__} does not implement {protocol.__name__}, which this run needs; "

@@ -15,14 +15,13 @@ from brokerproof.run.tables import AttemptOutcome
 class Position(NamedTuple):
     """Where a message is stored. Positions compare only inside one (cluster, topic, partition).
 
-    A log is a sequence of segments; if it has only one, that is segment 0. A segment is a sequence of offsets, which
-    may have gaps. Messages that share an offset have an index. The tables have them as
-    `segment`, `offset` and `batch_index`.
+    A log is a sequence of segments; a log of one segment has segment 0. Offsets inside a segment may have gaps.
+    Messages that share an offset have different indexes. The tables' columns are `segment`, `offset` and `batch_index`.
     """
 
     segment: int
     offset: int
-    # It hides `tuple.index`, which has no use for a position.
+    # This field hides `tuple.index`, which a position does not need.
     index: int | None = None  # type: ignore[assignment]
 
     def reaches(self, end: Position) -> bool:
@@ -55,7 +54,7 @@ class Received:
     redelivery_count: int
     # Microseconds since the epoch.
     published_at: int
-    # The cluster that it was published to; None if it was received there.
+    # The cluster that the message was published to; None if the message was received in that cluster.
     replicated_from: str | None
     # The client's own object, for `acknowledge`.
     handle: Any
@@ -96,7 +95,7 @@ class Reader(Protocol):
     def next_position(self) -> Position | None:
         """Return the position up to which the log was read; None before the first message.
 
-        It may be behind entries that are not messages. So it can be at the log's end although the last message is not.
+        The position may be behind entries that are not messages. So it can reach the log's end behind the last message.
         """
 
     def close(self) -> None:

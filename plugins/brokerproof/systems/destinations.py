@@ -1,4 +1,4 @@
-"""The clusters that the messages of a workload have to reach: those published to, and those replicated to."""
+"""The clusters that a workload's messages must reach, by publishing or by replication."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def list_clusters_reached(topology: Topology, workload: Workload) -> list[str]:
 
 
 def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[str, str]]:
-    """Return (home, other) for each cluster that is published to and each other one that must get its messages."""
+    """Return (home, other) for each cluster that is published to and each cluster that it must replicate to."""
     system = find_system(topology)
     topic = system.topic(workload)
     return [
@@ -36,9 +36,9 @@ def list_replication_ways(topology: Topology, workload: Workload) -> list[tuple[
 
 
 def find_replication_drains(topology: Topology, observation: Observation) -> list[ReplicationDrain]:
-    """Return whether replication has drained, for each (sender, receiver). Empty if the system replicates nothing.
+    """Return whether replication has drained, for each (sender, receiver). Empty if the system cannot replicate.
 
-    Raises RunError if the system replicates but cannot be asked for it, because an empty list would prove a drain.
+    Raises RunError if the system can replicate but not observe it, because an empty list would prove a drain.
     """
     if not isinstance(find_system(topology), ReplicatesClusters):
         return []

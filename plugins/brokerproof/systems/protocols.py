@@ -27,13 +27,13 @@ from brokerproof.systems.clients import Clients, Position
 class RoleTraits:
     """The traits of a role's nodes, in words that every system shares."""
 
-    # Clients and other servers connect to it; it can own a topic.
+    # Clients and other servers connect to the node, and it can own a topic.
     serves: bool = False
-    # It holds copies of messages.
+    # The node holds copies of messages.
     stores: bool = False
-    # It keeps the list of the cluster's nodes and of what each of them owns.
+    # The node keeps the list of the cluster's nodes and of what each of them owns.
     coordinates: bool = False
-    # It can start later than the others, because it needs no data that they wrote before its start.
+    # The node can start later than the others, because it needs no data that they wrote before its start.
     may_stand_by: bool = False
     # Default heap of a node in MiB; None if the role has no heap of a fixed size.
     heap_mb: int | None = None
@@ -41,7 +41,7 @@ class RoleTraits:
 
 @dataclass(frozen=True, kw_only=True)
 class Coordinators:
-    """The coordinating nodes of a cluster that serve now: the leader, and those that follow it."""
+    """The coordinating nodes of a cluster that serve now: the leader and its followers."""
 
     leader: str
     followers: Sequence[str]
@@ -49,7 +49,7 @@ class Coordinators:
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentCopies:
-    """The nodes with copies of a segment of a topic's log, or of a part of it: a row of the table `copies`."""
+    """A row of the table `copies`: the nodes that hold a segment of a topic's log, or a part of a segment."""
 
     cluster: str
     partition: int
@@ -88,12 +88,12 @@ class Provisioning(Protocol):
         """Return {name: spec} of every node of the topology."""
 
     def start_order(self) -> list[list[str]]:
-        """Return groups of nodes. The nodes of a group start in parallel, once the group before is ready."""
+        """Return groups of nodes. The nodes of a group start in parallel, after the previous group is ready."""
 
     def initialize(self, execute: Callable[[Program], None]) -> None:
-        """Prepare the clusters, once, after the first group has started and before the second one starts.
+        """Prepare the clusters. It is called once, between the start of the first group and that of the second.
 
-        `execute` runs a program and raises NodeError if it fails. Raises NodeError.
+        `execute` runs a program and raises NodeError if the program fails. Raises NodeError.
         """
 
     def is_healthy(self, spec: NodeSpec) -> bool:
@@ -110,51 +110,51 @@ class Administration(Protocol):
         """Make the part for one run."""
 
     def configure(self) -> list[str]:
-        """Set everything that the topology asks for. Returns the nodes that have to restart for it.
+        """Set everything that the topology asks for. Returns the nodes that must restart before their settings apply.
 
         Raises AdminError if a cluster refuses a setting.
         """
 
     def check_configuration(self) -> None:
-        """Read everything back that `configure` set. Raises AdminError, naming the settings that were not accepted."""
+        """Read the settings of `configure` back. Raises AdminError with each setting that has another value."""
 
 
 class Observation(Protocol):
     """Asks a run's clusters about themselves.
 
-    If no node answers, or an answer is not as expected, a method raises AdminError and no other exception, unless it
-    says otherwise. A broken node may answer anything. `cluster` is by default the first one that is published to.
+    A method raises AdminError if no node answers, or if an answer is not as expected: a broken node may answer
+    anything. Each method names its other exceptions. `cluster` defaults to the first cluster that is published to.
     """
 
     def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
         """Make the part for one run. It waits `patience_s` seconds for a node's answer before it asks the next one."""
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """Return the node that owns the topic now, or its first partition; None if no node owns it.
+        """Return the current owner of the topic, or of its first partition; None if no node owns it.
 
-        Raises AdminError if no node answers who owns it.
+        Raises AdminError if no node answers.
         """
 
     def list_alive(self) -> dict[str, list[str]]:
-        """Return {role: nodes that the clusters list as alive}, with every role that serves or stores."""
+        """Return {role: nodes that the clusters list as alive} for every role that serves or stores."""
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
         """Return {name: function that takes one observation}. The functions run in parallel, so none delays another.
 
-        A function raises AdminError as a method does, and its error is recorded.
+        A function raises the same errors as a method. Its error is recorded.
         """
 
     def count_published(self) -> int:
         """Return how many messages the topic's owners received from producers, in all clusters published to.
 
-        It is a counter that starts again with each owner.
+        The count starts again with each new owner.
         """
 
     def find_subscription_drains(self) -> list[SubscriptionDrain]:
         """Return whether each subscription has drained, for every partition.
 
         A subscription that moves counts on the cluster that it moves to. If a cluster does not answer, its
-        subscriptions have not drained, and `why` says so.
+        subscriptions count as not drained, and `why` has the reason.
         """
 
     def find_logs(self) -> list[TopicLog]:
@@ -174,7 +174,7 @@ class System(Protocol):
 
     @property
     def declared_abilities(self) -> frozenset[Ability]:
-        """The abilities that no method shows: those without a protocol in `systems/abilities.py`."""
+        """The abilities that the system declares, because they have no protocol in `systems/abilities.py`."""
 
     @property
     def policies(self) -> type[FrozenModel]:
@@ -190,16 +190,16 @@ class System(Protocol):
 
     @property
     def versions(self) -> Sequence[str]:
-        """The versions that can be run, at least one. The first one is for scenarios that give none."""
+        """The versions that can be run, at least one. The first one is the default of a scenario."""
 
     def validate(self, topology: Topology) -> Topology:
         """Return the topology with the defaults of its policies filled in. Its roles are checked already.
 
-        Raises InputError, its field inside the topology, if the system cannot have such clusters.
+        Raises InputError, with the field's path in the topology, if the system cannot have such clusters.
         """
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
-        """Raises InputError, its field inside the scenario, if the system cannot run the scenario on the topology."""
+        """Raises InputError, with the field's path in the scenario, if the system cannot run it on the topology."""
 
     def topic(self, workload: Workload) -> str:
         """Return the full name of the workload's topic."""

@@ -48,7 +48,7 @@ def find_system(topology: Topology) -> System:
 
 
 def parse_client_settings(system: System, workload: Workload) -> ClientSettings:
-    """Return the workload's settings of clients as the system's model. Raises InputError, its field in the scenario."""
+    """Return the workload's client settings as the system's model. Raises InputError with the path in the scenario."""
     try:
         return parse(system.client_settings, workload.client.model_dump(), file="")
     except InputError as error:
@@ -61,7 +61,6 @@ def list_abilities(run: Run) -> frozenset[Ability]:
 
 
 def name_topic(run: Run) -> str:
-    """Return the full name of the run's topic."""
     return find_system(run.topology).topic(run.scenario.workload)
 
 

@@ -46,7 +46,7 @@ def list_nodes_that(trait: Trait, topology: Topology, cluster: str) -> list[str]
 
 
 def check_roles(topology: Topology, system: System) -> None:
-    """Raises InputError, its field inside the topology, if its nodes cannot form clusters of the system."""
+    """Raises InputError, with the field's path in the topology, if its nodes cannot form clusters of the system."""
     for name, node in topology.nodes.items():
         at = topology.node_fields[name]
         if node.role not in system.roles:

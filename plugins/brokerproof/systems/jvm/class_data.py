@@ -1,7 +1,7 @@
 """Class data archives: a JVM's data about its classes, with which later JVMs of the same role start faster.
 
-It is Java's application class data sharing (JEP 310, and `VM.cds static_dump` of jcmd). An archive belongs to one Java
-and one distribution. A JVM that cannot use it starts without it.
+Java calls this application class data sharing (JEP 310, and `VM.cds static_dump` of jcmd). An archive belongs to one
+Java and one distribution. A JVM that cannot use its archive starts without it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _DUMP_TIMEOUT_S = 120.0
 
 
 def archive(name: str, *, java: Path, heap_mb: int) -> Path:
-    """Return the path of an archive, which need not exist. `name` says the system, its version and the role."""
+    """Return the path of an archive, which need not exist. `name` holds the system, its version and the role."""
     identity = f"{java.resolve()}|{(java.parents[1] / 'release').read_text(encoding='utf-8')}|{heap_mb}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return locate_cache() / "class-data" / f"{name}-{digest}.jsa"
 
 
 def dump(path: Path, *, java: Path, pid: int, timeout_s: float = _DUMP_TIMEOUT_S) -> bool:
-    """Make an archive from a running node, which goes on unchanged. Returns whether it succeeded."""
+    """Make an archive from a running node, which keeps running. Returns whether an archive was made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with stage_file(path) as unfinished:

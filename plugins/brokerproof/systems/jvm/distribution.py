@@ -26,7 +26,7 @@ class Distribution:
 
     system: str
     version: str
-    # Its coordinates in a Maven repository.
+    # The archive's coordinates in a Maven repository.
     group: str
     artifact: str
     sha512: str
@@ -36,12 +36,12 @@ class Distribution:
 
     @property
     def home(self) -> Path:
-        """The directory that it is unpacked to."""
+        """The directory that the archive is unpacked to."""
         return locate_cache() / self.directory
 
     @property
     def classpath(self) -> str:
-        """The class path: a wildcard for every jar."""
+        """The class path: one wildcard for all jars."""
         return str(self.home / "lib" / "*")
 
     def read_shipped(self, name: str) -> str:
@@ -49,9 +49,9 @@ class Distribution:
         return (self.home / "conf" / name).read_text(encoding="utf-8")
 
     def fetch(self, say: Callable[[str], None] = log.info) -> None:
-        """Fetch and unpack it, unless the cache has it. `say` gets a sentence before that.
+        """Fetch and unpack the archive, unless the cache has it. `say` gets a sentence before the fetch.
 
-        Raises MachineError if it cannot be fetched, has another checksum, or does not fit on the disk.
+        Raises MachineError if the archive cannot be fetched, has another checksum, or does not fit on the disk.
         """
         home = self.home
         if home.is_dir():
@@ -66,7 +66,7 @@ class Distribution:
                 archive.unlink()
 
     def examine(self) -> Finding:
-        """Return whether it is in the cache or can be fetched."""
+        """Return whether the distribution is in the cache or can be fetched."""
         name = f"{self.system} {self.version}"
         if self.home.is_dir():
             return Finding(name=name, ok=True, found=f"in {locate_cache()}")
@@ -75,7 +75,7 @@ class Distribution:
         base = next(iter(MavenContext().remote_repos.values()))
         folder = f"{base}/{self.group.replace('.', '/')}/{self.artifact}/{self.version}"
         try:
-            # It asks for the archive itself, because many mirrors answer 404 for a directory.
+            # The request is for the archive itself, because many mirrors answer 404 for a directory.
             url = f"{folder}/{self.artifact}-{self.version}-bin.tar.gz"
             answer = httpx.head(url, timeout=10, follow_redirects=True)
             if answer.status_code < 400:
@@ -99,7 +99,7 @@ class Distribution:
             return Path(component.artifact(classifier="bin", packaging="tar.gz").resolve())
         except (OSError, RuntimeError) as error:  # requests' exceptions are OSErrors too
             if isinstance(error, RuntimeError):
-                # The next run would take a half-written file for the whole one.
+                # The next run would use a half-written file as if it were complete.
                 shutil.rmtree(repository, ignore_errors=True)
             raise MachineError(
                 f"the distribution of {self.system} {self.version} cannot be fetched from Maven Central: {error}"

@@ -39,7 +39,7 @@ _LOG4J_ERRORS = "Configuration:\n  status: ERROR\n"
 def make_java_command(
     software: Software, *, heap_mb: int, direct_mb: int, class_data: tuple[str, ...], options: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the command of a JVM with these options; its main class follows. The JVM reads `make_java_files`."""
+    """Return the command of a JVM with these options. Its main class follows; its files come from `make_java_files`."""
     return (
         software.java,
         *class_data,
@@ -49,9 +49,9 @@ def make_java_command(
         "-Djava.net.preferIPv4Stack=true",
         "-Dlog4j2.is.webapp=false",
         "-Dlog4j.configurationFile={node}/conf/log4j2.yaml",
-        # RocksDB and Netty unpack libraries there. A node that is killed cannot remove them.
+        # RocksDB and Netty unpack libraries into this directory. A node that is killed cannot remove them.
         "-Djava.io.tmpdir={node}/tmp",
-        # It maps the local host name to the node's address, for nodes that look up their own place by that name.
+        # This file maps the machine's host name to the node's address, for nodes that look up their own region by it.
         "-Djdk.net.hosts.file={node}/conf/hosts",
         *options,
         *("-cp", software.classpath),
@@ -59,14 +59,14 @@ def make_java_command(
 
 
 def make_java_files(address: str | None, hosts: Mapping[str, str]) -> dict[str, str]:
-    """Return {path: text} of the hosts file and the log's configuration that `make_java_command` names.
+    """Return {path: text} of the hosts file and the logging configuration that `make_java_command` names.
 
-    `hosts` is {host: address}. `address` is a node's own; None for a program, which only logs errors.
+    `hosts` is {host: address}. `address` is the node's own address; None for a program, which logs errors only.
     """
     known = {"localhost": "127.0.0.1", **hosts}
     lines = [f"{each} {host}\n" for host, each in known.items()]
     if address is not None:
-        # The name of the node's address is looked up too. The first one found must be the machine's host name.
+        # Java also looks up the name of this address. It takes the first line, which must have the machine's host name.
         lines.insert(0, f"{address} {{host}}\n")
     return {"conf/hosts": "".join(lines), "conf/log4j2.yaml": _LOG4J_ERRORS if address is None else _LOG4J}
 

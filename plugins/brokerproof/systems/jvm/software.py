@@ -23,17 +23,17 @@ class Software(Protocol):
 
     @property
     def classpath(self) -> str:
-        """The class path: a wildcard for every jar."""
+        """The class path: one wildcard for all jars."""
 
     @property
     def image(self) -> str:
-        """The image that holds them; empty if they are on this machine."""
+        """The image that holds the programs; empty if the programs are on this machine."""
 
     def read_shipped(self, name: str) -> str:
         """Return the text of a file in conf/, as shipped."""
 
     def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
-        """Return the JVM's options for the class data archive of a role whose nodes have this heap, if there is one."""
+        """Return the JVM options that use the class data archive of a role with this heap; empty without an archive."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class LocalSoftware:
         return self.distribution.read_shipped(name)
 
     def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
-        """Return the option for the role's archive, if there is one. A JVM with another heap size can use it too."""
+        """Return the option for the role's archive; empty without an archive. The JVM may have another heap."""
         archive = self.find_archive(role, heap_mb)
         return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
 
@@ -76,12 +76,10 @@ class LocalSoftware:
 
 @dataclass(frozen=True)
 class ImageSoftware:
-    """An official image."""
-
     image: str
     # The distribution's directory in the image.
     home: str
-    # The function (image, path) -> text of the file at this path in the image.
+    # A function of (image, path) that returns the text of this file in the image.
     read: Callable[[str, str], str]
 
     @property
@@ -103,7 +101,7 @@ class ImageSoftware:
         return {}
 
     def list_class_data_options(self, role: str, heap_mb: int) -> tuple[str, ...]:
-        """Return no options, because containers have no archive: it fits only one Java and one distribution."""
+        """Return no options: an archive fits only one Java and one distribution, and none is made in containers."""
         return ()
 
 
@@ -112,7 +110,7 @@ def provide_software(
 ) -> LocalSoftware | ImageSoftware:
     """Return the programs of a runtime's nodes: the image, or the distribution, fetched if the cache lacks it.
 
-    Raises MachineError if it cannot be fetched.
+    Raises MachineError if the distribution cannot be fetched.
     """
     if isinstance(runtime, RunsImages):
         return ImageSoftware(image, home_in_image, runtime.read_image_file)

@@ -24,15 +24,15 @@ METADATA_PORT, BOOKIE_PORT, BROKER_PORT = 2181, 3181, 6650
 METADATA_ADMIN_PORT, METADATA_METRICS_PORT = 9990, 8000
 BOOKIE_HTTP_PORT = 8000
 BROKER_HTTP_PORT = 8080
-# A broker's port for clients in its own region. It is another one because two listeners cannot share address and port.
+# A broker's port for clients in its own region. The port differs, because two listeners cannot share address and port.
 CLIENTS_PORT = 6652
 
-# The listener and port of a broker in a container for clients on this machine; a port of the machine leads to it.
+# For clients on this machine: the listener and port of a broker in a container. A port of the machine leads to them.
 HOST_LISTENER, HOST_PORT = "host", 6653
 _HOST_BINDING = f"{HOST_LISTENER}:pulsar://0.0.0.0:{HOST_PORT}"
 
-# Roles that are found by name: {role: the port that nodes of other regions need}. Nodes of one ensemble also use its
-# two ports.
+# The roles of nodes that are found by name, {role: port for nodes of other regions}. Nodes of one ensemble also use
+# `ELECTION_PORT` and `PEER_PORT`.
 _NAMED: Mapping[str, int] = {Role.METADATA: METADATA_PORT, Role.BOOKIE: BOOKIE_PORT}
 
 
@@ -47,7 +47,7 @@ class Addressing:
 
     topology: Topology
     addresses: Mapping[str, str]
-    # {viewer, a node or a place: {node of another region: address}}
+    # {viewer: {node of another region: address}}. A viewer is a node or a place.
     views: Mapping[str, Mapping[str, str]]
     # {node: the ports of this machine that lead to its service and to its admin REST}
     host_ports: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Addressing:
 
     @cached_property
     def hosts(self) -> Mapping[str, str]:
-        """{node: host by which others know it}: its address, but its name if it is found by name across links."""
+        """{node: host}. The host is the node's address, or its name if nodes find it by name across links."""
         if not self.topology.links:
             return self.addresses
         return {
@@ -76,7 +76,7 @@ class Addressing:
         }
 
     def format_service_address(self, broker: str, region: str | None) -> str:
-        """Return `ADDRESS:PORT` of a broker for clients in a region; without one, the broker's own address."""
+        """Return `ADDRESS:PORT` of a broker for clients in a region; without a region, the broker's own address."""
         if region is None or region == self.topology.nodes[broker].region:
             return f"{self.addresses[broker]}:{BROKER_PORT}"
         return f"{self._find_address(name_clients_place(region), broker)}:{BROKER_PORT}"
@@ -89,7 +89,7 @@ class Addressing:
     def make_registration(self, cluster: str) -> dict[str, str]:
         """Return the registration of a cluster with the others: broker service URL and, across links, listener name.
 
-        All other clusters get the same one, so topology_rules.py requires their brokers to be in one region.
+        All other clusters get the same registration, so topology_rules.py requires their brokers to be in one region.
         """
         brokers = self.topology.clusters[cluster].names(role=Role.BROKER)
         regions = list_regions_replicating_to(self.topology, cluster) if self.topology.links else []
@@ -106,9 +106,9 @@ class Addressing:
         }
 
     def configure_listeners(self, broker: str) -> dict[str, str]:
-        """Return the settings by which a broker announces its addresses: one for each place.
+        """Return the settings with which a broker announces an address for each place.
 
-        A broker in a container also gets one for clients on this machine.
+        A broker in a container also announces an address for clients on this machine.
         """
         if not self.topology.links:
             if broker not in self.host_ports:

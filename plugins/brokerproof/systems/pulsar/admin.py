@@ -1,8 +1,8 @@
-"""Requests to the admin REST of Pulsar's nodes. They go from node to node until one answers.
+"""Requests to the admin REST of Pulsar's nodes. A request goes from node to node until a node answers.
 
 Paths: Pulsar's admin API v2 (`/admin/v2/…`) on brokers, BookKeeper's HTTP API (`/api/v1/…`) on bookies, the commands of
 ZooKeeper's AdminServer (`/commands/…`) on metadata stores. Every answer is checked, because a broken node may answer
-anything. An unexpected answer raises AdminError, just as no answer does.
+anything. An unexpected answer raises AdminError, and so does a missing one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Admin:
 
     def __init__(self, bases: Sequence[str], *, timeout_s: float = 10.0) -> None:
         self._bases = list(bases)
-        # A read may follow a redirect to the topic's owner. A dead loopback address refuses connections at once.
+        # 1 s is enough to connect, because a dead loopback address refuses at once. Redirects lead to the owner.
         self._http = httpx.Client(
             timeout=httpx.Timeout(timeout_s, connect=1.0),
             follow_redirects=True,
@@ -42,7 +42,7 @@ class Admin:
         return parse_json(self._send("GET", path, parameters=parameters), expected)
 
     def find(self, path: str, expected: TypeAdapter[Answer], *, absent: str, **parameters: Any) -> Answer | None:
-        """Return the JSON answer, checked against `expected`; None if it is 404 with the text `absent`.
+        """Return the JSON answer, checked against `expected`; None for status 404 with the text `absent`.
 
         Raises AdminError.
         """
@@ -62,12 +62,12 @@ class Admin:
         return response.headers
 
     def change(self, method: str, path: str, body: Any = None, *, accept: Sequence[int] = ()) -> None:
-        """Send a change. Statuses in `accept` count as success, such as 409 if it exists already. Raises AdminError."""
+        """Send a change. Statuses in `accept` count as success, such as 409 for "exists already". Raises AdminError."""
         response = self._send(method, path, body=body)
         if response.status_code not in accept:
             check_status(response)
         if response.request.method != method:
-            # The statuses 301, 302 and 303 make the client repeat it as a GET. Pulsar redirects changes with 307.
+            # After a status 301, 302 or 303, the client repeats the request as a GET. Pulsar redirects changes by 307.
             raise AdminError(f"{method} {path} was redirected to a read, so it changed nothing")
 
     def _send(
@@ -92,7 +92,7 @@ class Admin:
 
 
 def request(http: httpx.Client, method: str, url: str, **options: Any) -> httpx.Response:
-    """Return the answer of one node, with any status. Raises AdminError if there is none."""
+    """Return the answer of one node, with any status. Raises AdminError if the node gives no answer."""
     try:
         return http.request(method, url, **options)
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:

@@ -13,8 +13,6 @@ from brokerproof.systems.pulsar.topic import parse_namespace
 
 
 class PulsarAdministration:
-    """The administration of one run's clusters."""
-
     def __init__(self, run: Run) -> None:
         self.run, self.topology = run, run.topology
         self.clusters = make_clusters(run)

@@ -29,8 +29,8 @@ _HIGHEST = 2**63 - 1
 # An open topic has a ledger, so the ledger of its positions is never -1. The entry is -1 before a ledger's first entry.
 _POSITION = re.compile(r"([0-9]{1,18}):(-1|[0-9]{1,18})")
 _NODE = re.compile(r"([^\s/<>]+):[0-9]{1,5}")
-# BookKeeper's answer, with status 404, if no ledger lacks a copy. It has the same status if BookKeeper could not find
-# out, so the text is compared (`ListUnderReplicatedLedgerService`).
+# BookKeeper's answer, with status 404, if no ledger lacks a copy. BookKeeper also answers 404 if it could not find out,
+# so the text is compared (`ListUnderReplicatedLedgerService`).
 NO_UNDER_REPLICATED_LEDGERS = "No under replicated ledgers found"
 # A bundle's range of hashes, as paths of the admin REST have it.
 BUNDLE = re.compile(r"0x[0-9a-f]{8}_0x[0-9a-f]{8}")
@@ -65,7 +65,6 @@ def parse_host(node: str) -> str:
 
 
 def _parse_url_host(url: str) -> str:
-    """Return the host of a URL. Raises ValueError."""
     host = urlparse(url).hostname
     if not host:
         raise PydanticCustomError("url", "Input should be a URL with a host")
@@ -114,7 +113,7 @@ class ReplicatorStats(_CamelCaseAnswer):
     """The replication to another cluster, and from it, in a topic's stats."""
 
     replication_backlog: Count
-    # It can be negative, because the clocks of two clusters differ.
+    # The delay can be negative, because the clocks of two clusters differ.
     replication_delay_in_seconds: Number
     msg_in_count: Count
 
@@ -174,8 +173,6 @@ class Leadership(CommandDone):
 
 
 class Rack(_CamelCaseAnswer):
-    """The rack of a node."""
-
     rack: str
 
 
@@ -186,7 +183,7 @@ BROKERS = TypeAdapter(list[NodeHost], config=ConfigDict(strict=True))
 # {`HOST:PORT`: host name, or None because host names are not asked for}
 BOOKIES = TypeAdapter(dict[NodeHost, str | None], config=ConfigDict(strict=True))
 LEDGER_METADATA = TypeAdapter(dict[Count, LedgerMetadata], config=ConfigDict(strict=True))
-# If there is no such ledger, BookKeeper answers 404.
+# If no ledger lacks a copy, BookKeeper answers 404 and no list.
 UNDER_REPLICATED = TypeAdapter(Annotated[list[Count], Field(min_length=1)], config=ConfigDict(strict=True))
 COMMAND_DONE = TypeAdapter(CommandDone)
 SESSIONS = TypeAdapter(Sessions)

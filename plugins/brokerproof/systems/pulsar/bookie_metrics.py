@@ -14,7 +14,7 @@ _LINE = re.compile(r"^(?P<name>bookie_(?:WRITE|READ)_BYTES)(?:\{[^}]*\})?\s+(?P<
 def parse_bookie_counters(page: str) -> dict[SampledMetric, int]:
     """Return {metric: bytes since the bookie started}, for bytes written and read, from the text of its /metrics.
 
-    Raises AdminError if one of them is missing or is not a count.
+    Raises AdminError if a counter is missing or is no number of bytes.
     """
     counters: dict[SampledMetric, int] = {}
     for match in _LINE.finditer(page):

@@ -20,8 +20,8 @@ from brokerproof.systems.pulsar.addressing import Addressing, name_listener
 from brokerproof.systems.pulsar.client_settings import PulsarClientSettings
 from brokerproof.systems.pulsar.roles import Role
 
-# Properties of each message. They identify it even if its payload is corrupted. The home is the cluster that it was
-# published to, because the client (3.13) has no accessor for the broker's own `replicated_from`.
+# Properties of each message, which identify it even if its payload is corrupted. The home is the cluster that the
+# message was published to. The client (3.13) has no accessor for the broker's own `replicated_from`.
 _PRODUCER, _SEQ, _HOME = "bp-producer", "bp-seq", "bp-home"
 
 _TYPES = {
@@ -83,8 +83,8 @@ class PulsarClients:
     def reader(self, partition: int, start: Position | None = None) -> PulsarReader:
         name = self._topic + (f"-partition-{partition}" if partition >= 0 else "")
         first = MessageId.earliest if start is None else MessageId(partition, start.segment, start.offset, -1)
-        # The broker reads the entry of a start position even if the reader is to begin behind it, which fails behind an
-        # unreadable part (`getNonDurableSubscription` of PersistentTopic). So the reader begins with `start` itself.
+        # The broker reads the entry at a start position even for a reader that begins behind it, and fails if it is
+        # unreadable (`getNonDurableSubscription` of PersistentTopic). So the reader begins with `start` itself.
         reader = self._client.create_reader(name, first, start_message_id_inclusive=start is not None)
         return PulsarReader(reader, self._cluster, partition)
 
@@ -101,8 +101,8 @@ def make_producer_settings(client: PulsarClientSettings) -> dict[str, Any]:
         "max_pending_messages_across_partitions": 50 * client.max_pending,
         "batching_enabled": client.batches,
         "batching_max_publish_delay_ms": max(1, client.batching_delay_ms),
-        # The client counts the messages of all keys together, and refuses 1. With batches by key, each new key restarts
-        # its delay (`isFirstMessageToAdd` of its BatchMessageKeyBasedContainer), at most until this number is reached.
+        # The client counts messages of all keys together, and refuses 1. With batches by key, each new key restarts
+        # the delay (`isFirstMessageToAdd` of its BatchMessageKeyBasedContainer) until this number is reached.
         "batching_max_messages": max(2, client.batching_messages),
         "batching_type": pulsar.BatchingType.KeyBased if client.batch_by_key else pulsar.BatchingType.Default,
         "block_if_queue_full": False,
@@ -110,14 +110,12 @@ def make_producer_settings(client: PulsarClientSettings) -> dict[str, Any]:
 
 
 class PulsarProducer:
-    """One producer of Pulsar's client."""
-
     def __init__(self, name: str, cluster: str, producer: pulsar.Producer) -> None:
         self._identity = {_PRODUCER: name, _HOME: cluster}
         self._producer = producer
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
-        """Publish. `settle` must be quick: it runs on the client's I/O thread, or here after an exception."""
+        """Publish. `settle` must be quick: it runs on the client's I/O thread, or on this thread after an exception."""
 
         def answered(result: pulsar.Result, message_id: MessageId) -> None:
             settle(_settled(result, message_id))
@@ -135,8 +133,6 @@ class PulsarProducer:
 
 
 class PulsarConsumer:
-    """One consumer of Pulsar's client."""
-
     def __init__(self, consumer: pulsar.Consumer, cluster: str) -> None:
         self._consumer, self._cluster = consumer, cluster
 
@@ -154,8 +150,6 @@ class PulsarConsumer:
 
 
 class PulsarReader:
-    """One reader of Pulsar's client."""
-
     def __init__(self, reader: pulsar.Reader, cluster: str, partition: int) -> None:
         self._reader, self._cluster, self._partition = reader, cluster, partition
         self._next: Position | None = None
@@ -195,7 +189,7 @@ def _settled(result: pulsar.Result, message_id: MessageId) -> Settled:
 
 
 def _received(message: pulsar.Message, cluster: str, partition: int | None) -> Received:
-    """Return the message as `Received`. Its `replicated_from` is the home that it names, None if that is `cluster`."""
+    """Return the message as `Received`. `replicated_from` is the message's home, or None if that is `cluster`."""
     identity = message.properties()
     message_id = message.message_id()
     batch = message_id.batch_index()

@@ -111,7 +111,7 @@ class PulsarCluster:
             raise AdminError(f"{folder} in the metadata store holds something else than nodes: {error}") from None
 
     def count_published(self) -> int:
-        """Return the sum of the partitions' `msgInCounter`, less the messages replicated to here that it includes."""
+        """Return the sum of the partitions' `msgInCounter`, without the messages that replication brought here."""
         stats = [self.brokers.get(path + "/stats", answers.TOPIC_STATS) for _, path in self.partitions]
         replicated = (other.msg_in_count for one in stats for other in one.replication.values())
         return sum(one.msg_in_counter for one in stats) - sum(replicated)

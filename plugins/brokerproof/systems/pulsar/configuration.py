@@ -50,10 +50,10 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """One policy of a cluster: the requests that set it, and the values with which it is read back."""
+    """One policy of a cluster: the requests that set it, and the values that are read back."""
 
     changes: Sequence[Change]
-    # The path and the type of the answer with which it is read back.
+    # The path that is read back, and the type of its answer.
     path: str = ""
     expected: TypeAdapter[Any] = SETTINGS
     values: Sequence[Value] = ()
@@ -62,8 +62,8 @@ class Policy:
 def register(brokers: Admin, registrations: Mapping[str, Registration]) -> None:
     """Register clusters, {name: registration}, with the cluster that `brokers` belong to.
 
-    At its initialization, each cluster registered the addresses that it uses itself. This sets the addresses that the
-    others use. It is separate from `apply`, because a tenant can be allowed only clusters that are registered.
+    At its initialization, each cluster registered the addresses that it uses itself. This function sets the addresses
+    that the others use. It runs before `apply`, because a tenant can be allowed only clusters that are registered.
     """
     _set(brokers, _registrations(registrations))
 
@@ -150,7 +150,7 @@ def _find_rack(racks: Mapping[str, Mapping[str, Rack]], group: str, key: str) ->
 
 
 def _tenant(name: str, clusters: list[str]) -> Policy:
-    """Return the policy of a tenant. It is not read back: if a cluster is not allowed, its namespaces are refused."""
+    """Return the policy of a tenant. It is not read back: Pulsar refuses a namespace on a forbidden cluster."""
     body = {"adminRoles": [], "allowedClusters": clusters}
     return Policy(changes=[Change("PUT", f"/admin/v2/tenants/{name}", body, accept=(409,))])
 

@@ -14,7 +14,7 @@ from brokerproof.systems.pulsar.roles import Role
 
 
 def find_holders(cluster: PulsarCluster) -> list[str]:
-    """Return the bookies of the newest entries: the last ensemble segment of the first partition's last ledger."""
+    """Return the bookies of the newest entries, from the last ensemble segment of the first partition's last ledger."""
     path = cluster.partitions[0][1]
     ledgers = cluster.brokers.get(path + "/internalStats", answers.TOPIC_INTERNALS).ledgers
     if not ledgers:
@@ -73,7 +73,7 @@ def find_parts(cluster: PulsarCluster, partition: int) -> list[tuple[Position, P
 
 
 def count_under_replicated(cluster: PulsarCluster) -> int:
-    """Return how many ledgers auto-recovery's metadata lists."""
+    """Return the number of under-replicated ledgers in auto-recovery's metadata."""
     listed = cluster.bookies.find(
         "/api/v1/autorecovery/list_under_replicated_ledger",
         answers.UNDER_REPLICATED,

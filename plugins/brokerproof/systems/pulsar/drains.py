@@ -93,7 +93,7 @@ def find_replication_drains(cluster: PulsarCluster) -> list[ReplicationDrain]:
 
 
 def find_acknowledged(cluster: PulsarCluster, subscription: str) -> dict[int, Position]:
-    """Return {partition: position behind the cursor's mark-delete position}; only partitions with the cursor."""
+    """Return {partition: position behind the cursor's mark-delete position}, for partitions that have the cursor."""
     found: dict[int, Position] = {}
     for number, path in cluster.partitions:
         cursor = cluster.brokers.get(path + "/internalStats", TOPIC_INTERNALS).cursors.get(subscription)

@@ -9,10 +9,10 @@ from brokerproof.systems.pulsar.roles import Role
 
 # Every node listens at the election port. Only the leader listens at the peer port, to which its followers connect.
 ELECTION_PORT, PEER_PORT = 3888, 2888
-# Seconds for which a link repeats a connection to a leader that does not listen yet. Without a link, the follower is
+# Seconds during which a link retries to connect to a leader that does not listen yet. Without a link, the follower is
 # refused and tries again, five times in all, 100 ms apart (`Learner.connectToLeader`). A link accepts the follower
-# before the leader refuses. A follower that is then reset starts another election, while the leader waits for it until
-# `initLimit` ticks are over. Seen: an election of 20 s instead of 0.2 s.
+# before the leader refuses. If the follower is then reset, it starts another election, while the leader waits
+# `initLimit` ticks for it. Measured: an election of 20 s instead of 0.2 s.
 REDIAL_S = 0.5
 
 
@@ -36,8 +36,8 @@ def number(members: list[str], node: str) -> int:
 def make_settings(members: list[str], hosts: Mapping[str, str]) -> dict[str, str]:
     """Return the ensemble's settings in a member's configuration. `hosts` is {node: name or address} for all members.
 
-    A member sends its own entry to the others, and they connect to it. So across links it has to be a name, which each
-    member resolves to another address (`QuorumCnxManager.InitialMessage`).
+    A member sends its own entry to the others, and they connect to it (`QuorumCnxManager.InitialMessage`). So across
+    links the entry has to be a name, which each member resolves to another address.
     """
     return {
         "standaloneEnabled": "false",

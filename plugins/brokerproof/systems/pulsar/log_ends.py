@@ -53,7 +53,7 @@ def _last_message(cluster: PulsarCluster, path: str) -> EntryPosition | None:
 
 def _is_marker(cluster: PulsarCluster, path: str, position: EntryPosition) -> bool:
     headers = cluster.brokers.get_headers(f"{path}/ledger/{position.ledger}/entry/{position.entry}")
-    # An answer without the entry would look like a message, which has no marker's header either
+    # A message has no marker's header, so an answer without the entry would look like a message
     # (`PersistentTopicsBase`).
     if headers.get("X-Pulsar-Message-ID") != str(position):
         raise AdminError(f"the entry {position} of {path} was asked for, and something else came")

@@ -33,8 +33,8 @@ def chroot(topology: Topology, cluster: str) -> str:
 def lay_out(url: str) -> None:
     """Write the entry that describes BookKeeper's list of under-replicated ledgers, unless it exists.
 
-    A bookie writes this entry itself if it is missing. If several bookies start at the same time, only the first one
-    survives that: https://github.com/apache/pulsar/pull/26248, repaired in Pulsar 4.2 and in later releases of 4.0.
+    A bookie writes this entry itself if it is missing. If several bookies try to at the same time, all but the first
+    exit: https://github.com/apache/pulsar/pull/26248, repaired in Pulsar 4.2 and in later releases of 4.0.
 
     `url` is `HOST:PORT,…` of the metadata store, with the cluster's chroot if it has one. Raises NodeError if the store
     does not answer or refuses.

@@ -145,7 +145,7 @@ def make_initialization(layout: Layout, cluster_name: str) -> Program:
 
 
 def make_health_url(spec: NodeSpec) -> str:
-    """Return the URL of a node's health endpoint. If the node is healthy, GET answers 200; JSON then has no error."""
+    """Return the URL of a node's health endpoint. A healthy node answers 200 to a GET; a JSON answer has no error."""
     return _HEALTH[spec.role].format(spec.address)
 
 
@@ -188,7 +188,7 @@ def _make_metadata_spec(layout: Layout, cluster_name: str, name: str, node: Node
             **_make_files(layout, name, "zookeeper.conf", settings),
             **({"conf/myid": f"{ensemble.number(members, name)}\n"} if members else {}),
         },
-        # ZooKeeper reads its number from its data directory, which a fault may wipe. So `format` copies it there.
+        # ZooKeeper reads its number from its data directory, which a fault may wipe. So `format` copies the file there.
         format=("cp", "{node}/conf/myid", "{node}/data/myid") if members else None,
         **_watch(node.role, address, layout.topology.heap_mb[Role.METADATA], direct_mb=64),
         ports=(
@@ -203,7 +203,7 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
     address = layout.addresses[name]
     settings: dict[str, object] = {
         "bookiePort": BOOKIE_PORT,
-        # Without these two and `advertisedAddress`, the bookie listens on every address. A container's are its own.
+        # Without these two and `advertisedAddress`, a bookie listens on all addresses. In a container that is harmless.
         **({"listeningInterface": "lo", "allowLoopback": "true"} if ip_address(address).is_loopback else {}),
         "advertisedAddress": layout.addressing.hosts[name],
         "journalDirectory": "{node}/data/journal",
@@ -230,7 +230,7 @@ def _make_bookie_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         "numJournalCallbackThreads": 2,
     }
     if parse_policies(cluster).placement.repair is RepairPlacement.REGION_AWARE:
-        # As shipped, auto-recovery does not know regions and puts a copy anywhere. With these three it looks them up.
+        # As shipped, auto-recovery puts a copy anywhere. With these three settings it looks up the regions.
         settings |= {
             "ensemblePlacementPolicy": _REGION_AWARE,
             "reppDnsResolverClass": "org.apache.pulsar.bookie.rackawareness.BookieRackAffinityMapping",
@@ -277,7 +277,7 @@ def _make_broker_spec(layout: Layout, cluster_name: str, name: str, node: Node) 
         "configurationMetadataStoreUrl": f"zk:{layout.configuration_url(cluster_name)}",
         "clusterName": cluster_name,
         "advertisedAddress": address,
-        # A port that the engine publishes leads to an address of the container that the engine chooses.
+        # The engine chooses the container's address behind a published port, so the broker binds to all addresses.
         "bindAddress": "0.0.0.0" if layout.addressing.publish(name) else address,
         "brokerServicePort": BROKER_PORT,
         "webServicePort": BROKER_HTTP_PORT,

@@ -1,4 +1,4 @@
-"""The observation of Pulsar's clusters. Each method asks all of them, or one."""
+"""The observation of Pulsar's clusters. Each method asks one cluster or all of them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ from brokerproof.systems.pulsar.samplers import ClusterSamplers
 
 
 class PulsarObservation:
-    """The observation of one run's clusters."""
-
     def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
         self.run, self.topology = run, run.topology
         self.clusters = make_clusters(run, patience_s=patience_s)
@@ -45,7 +43,7 @@ class PulsarObservation:
         return [self.clusters[name] for name in list_clusters_reached(self.topology, self.run.scenario.workload)]
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """Return the owner from the lookup service. It assigns the topic if no broker owns it, so it is never None."""
+        """Return the owner, never None: the lookup service assigns the topic if no broker owns it."""
         return self._find_cluster(cluster).find_owner()
 
     def find_holders(self, cluster: str | None = None) -> list[str]:

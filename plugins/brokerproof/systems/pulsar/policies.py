@@ -14,7 +14,7 @@ from brokerproof.systems.pulsar.roles import Role
 
 
 class Persistence(FrozenModel):
-    """How many bookies a ledger has, how many copies an entry has, and how many of these its ack needs."""
+    """How many bookies a ledger has, how many copies an entry has, and how many of these copies its ack needs."""
 
     ensemble: int = Field(2, ge=1)
     write_quorum: int = Field(2, ge=1)
@@ -88,7 +88,7 @@ class ClusterPolicies(FrozenModel):
 
 
 def parse_policies(cluster: Cluster) -> ClusterPolicies:
-    """Return a cluster's policies. Raises InputError, its field inside the cluster."""
+    """Return a cluster's policies. Raises InputError, with the field's path in the cluster."""
     return parse(ClusterPolicies, cluster.policies, file="")
 
 

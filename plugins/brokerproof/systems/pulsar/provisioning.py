@@ -22,8 +22,6 @@ from brokerproof.systems.pulsar.software import provide_software
 
 
 class PulsarProvisioning:
-    """The provisioning of one run."""
-
     def __init__(self, run: Run) -> None:
         self.run, self.topology = run, run.topology
         self._addressing = Addressing.from_run(run)
@@ -62,9 +60,9 @@ class PulsarProvisioning:
         ]
 
     def initialize(self, execute: Callable[[Program], None]) -> None:
-        """Write the metadata of the clusters, one by one, because in a shared store they change the same namespaces.
+        """Write the metadata of the clusters one by one, because in a shared store they change the same namespaces.
 
-        It also writes the entry for which bookies that start at the same time would otherwise race.
+        Also write the entry that bookies would otherwise race to write when they start (`metadata_store.lay_out`).
         """
         for name in self.topology.clusters:
             execute(nodes.make_initialization(self.layout, name))

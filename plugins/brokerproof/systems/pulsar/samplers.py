@@ -1,4 +1,4 @@
-"""The samplers of a Pulsar cluster, which observe it while a run goes on."""
+"""The samplers of a Pulsar cluster, which observe the cluster during a run."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class ClusterSamplers:
     def _sample_owners(self) -> list[Sample]:
         """Return the owners of the next partitions in turn, at most `_MOST_LOOKUPS`.
 
-        After `patience_s` seconds, which frozen brokers can cost, it asks for no further partition. If no broker names
-        a partition's owner, its sample has no value.
+        Frozen brokers answer slowly, so no further partition is asked for after `patience_s` seconds. If no broker
+        names a partition's owner, its sample has no value.
         """
         rows, source = [], self._make_topic_source()
         late_at = time.monotonic() + self._cluster.patience_s

@@ -18,5 +18,4 @@ def parse_namespace(topic: str) -> str:
 
 
 def make_admin_path(topic: str) -> str:
-    """Return the topic's path in the admin REST."""
     return f"/admin/v2/persistent/{topic.removeprefix(_SCHEME)}"

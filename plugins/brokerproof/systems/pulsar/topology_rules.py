@@ -20,7 +20,7 @@ _STORE_PREFIX = "zk"
 def validate(topology: Topology) -> Topology:
     """Return the topology with all defaults of its policies.
 
-    Raises InputError, its field inside the topology, if Pulsar cannot run it.
+    Raises InputError, with the field's path in the topology, if Pulsar cannot run it.
     """
     policies: dict[str, ClusterPolicies] = {}
     for name, cluster in topology.clusters.items():
@@ -80,7 +80,7 @@ def _check_region(cluster: Cluster, region: str, field: str) -> None:
 def _check_replication(topology: Topology, policies: Mapping[str, ClusterPolicies], cluster: str) -> None:
     """Raises InputError if a replicated namespace is missing in the other cluster.
 
-    In a shared metadata store both clusters have one namespace, so they must also describe it equally.
+    A shared metadata store has one namespace for both clusters, so both must describe it equally.
     """
     for name, here in policies[cluster].namespaces.items():
         at = f"clusters.{cluster}.namespaces.{name}.replicated_to"
