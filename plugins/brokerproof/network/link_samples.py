@@ -1,4 +1,4 @@
-"""Samples of the link process's measurements. Each call begins a new interval, so only one process may take them."""
+"""Samples of the link process's measurements. Each call begins a new interval, so only one process may call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TRAFFIC = (
 def sample_links(network: Network) -> list[Sample]:
     """Return samples of the traffic between each pair of regions, of the delay that the link added, and of its load.
 
-    `added_…_ms` is the delay beyond the one that was ordered. It is left out if no chunk was timed since the last call.
+    `added_…_ms` is the delay beyond the one that was set. If no chunk was timed since the last call, it is left out.
     """
     metrics = network.metrics()
     values: dict[tuple[str, str], float] = {
