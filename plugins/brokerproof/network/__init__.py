@@ -3,8 +3,9 @@
 `systems`, `runtimes`, `faults`, `lifecycle` and `monitor` may import the package, but not its modules. The package must
 not know a messaging system, a role of a node or a kind of fault.
 
-If a node or client (the viewer) connects to a node of another region (the target), its hosts file maps the target's name to
-an address of the link process. The link process passes everything on. It differs from a wire as follows:
+A viewer is a node or client that connects to a target, a node of another region. The viewer's hosts file maps the
+target's name to an address of the link process. The link process passes everything on. It differs from a wire as
+follows:
 
 - Delay, jitter: a chunk is written when it is due, never earlier. Chunks keep their order, so the delay of a dense
   stream tends to delay + jitter.
