@@ -22,7 +22,7 @@ _TICK_S = 0.01
 
 
 def run_courses(courses: Iterable[Course[Any]], clock: Clock) -> None:
-    """Run courses until all have ended. The first exception of a course or a condition closes all of them."""
+    """Run courses until all have ended. The first exception of a course or a condition closes all courses."""
     waiting: dict[Course[Any], Condition] = dict.fromkeys(courses, lambda: True)
     try:
         while waiting:
@@ -71,10 +71,10 @@ class CourseWaits:
         return future.result()
 
     def poll(self, ask: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float) -> Course[T]:
-        """Call `ask` on another thread until its answer counts as true, `every_s` seconds apart. Returns the answer.
+        """Call `ask` on another thread, `every_s` seconds apart, until its answer counts as true. Returns the answer.
 
-        Raises DeadlineError after `timeout_s` seconds, even if `ask` has not returned. `what` completes its sentence
-        "waited N s for …". Exceptions of `ask` are raised.
+        Raises DeadlineError after `timeout_s` seconds, even if `ask` has not returned. `what` completes the error's
+        sentence "waited N s for …". Exceptions of `ask` are raised.
         """
         deadline = self._clock.monotonic_s() + timeout_s
         while True:
