@@ -45,9 +45,9 @@ class DeliverySeries(StrictModel):
 
 
 class SampleSeries(StrictModel):
-    """One sampled metric of one source, with the names of observations.py: the last value of each step.
+    """One sampled metric of one source, with the names of observations.py.
 
-    For a counter it is the increase per second, for a list its length.
+    The value of a step is that of its last sample, the increase per second of a counter, or the length of a list.
     """
 
     source: str

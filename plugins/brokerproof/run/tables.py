@@ -112,7 +112,7 @@ COPIES = pa.schema(
         ("state", pa.string()),
         ("holders", pa.list_(pa.string())),
         ("regions", pa.list_(pa.string())),
-        # The regions that the segment has to span: those with a node that could take a copy at that moment.
+        # The regions that the segment has to span: each had a node that could take a copy at that moment.
         ("regions_required", pa.list_(pa.string())),
     ]
 )
@@ -164,7 +164,6 @@ ANOMALIES = pa.schema(
 
 
 def _make_schema(model: type[BaseModel]) -> pa.Schema:
-    """Return the schema of a table whose rows are a model."""
     return pa.schema([(name, _arrow_type(field.annotation)) for name, field in model.model_fields.items()])
 
 
