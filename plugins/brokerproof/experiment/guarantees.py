@@ -78,7 +78,7 @@ class AnomalyFacts:
 
     # The suite that judges it.
     suite: Suite
-    # Completes the sentence "such a message …".
+    # The words that complete the sentence "such a message …".
     meaning: str
     # A sentence that is true of a run without the anomaly. It is the description of the suite's expectation.
     demand: str
@@ -88,9 +88,9 @@ class AnomalyFacts:
     needs_order: bool = False
     # The anomaly is not applicable to a messaging system without this ability.
     needs: Ability | None = None
-    # The outcomes that such a message can have. It has none, and no home, if it was never published.
+    # The outcomes that such a message can have. A message that was never published has no outcome and no home.
     outcomes: tuple[str, ...] = ("acked", "failed", "unknown")
-    # Whether it can be found at a subscription. If not, it is only found in logs.
+    # Whether it can be found at a subscription. All other anomalies are found only in logs.
     at_subscriptions: bool = False
 
 
