@@ -52,7 +52,7 @@ class PairMetrics(FrozenModel):
     receiver: str
     bytes: int
     held_bytes: int
-    # Connections that the sender's region opened to the receiver's. `refused` are those whose target did not accept.
+    # Connections that the sender's region opened to the receiver's. `refused` counts those whose target did not accept.
     open: int
     opened: int
     refused: int

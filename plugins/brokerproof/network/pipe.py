@@ -22,7 +22,7 @@ _READ_BYTES = len(_BUFFER)
 # If the direction has a rate limiter, reads are smaller, so that one connection does not fill the queue.
 _READ_BYTES_BEFORE_LIMITER = 65_536
 _MOST_BEFORE_LINE = 131_072
-# A chunk takes about 150 bytes in addition to its content. This limits the memory that many tiny chunks take.
+# Reading pauses at this number of chunks, because each takes about 150 bytes in addition to its content.
 _MOST_CHUNKS = 16_384
 # One of every 8 chunks that are passed on without delay is timed.
 _SAMPLE_EVERY = 8

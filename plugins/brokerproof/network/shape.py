@@ -1,4 +1,4 @@
-"""The effects of the network on traffic: the shape of a pair of regions, and conditions that worsen it for a while."""
+"""The effects of the network on traffic: a shape per pair of regions, and conditions that worsen it for a while."""
 
 from __future__ import annotations
 
