@@ -1,7 +1,7 @@
 """Courses: sequences of events that advance in turns on one thread.
 
-A course is a generator. It yields conditions, and goes on once the last condition is true. Work that takes long runs on
-another thread, and the course waits for its end. So one thread owns the state of all courses, and no course delays
+A course is a generator. It yields conditions, and goes on once the last one is true. Long work runs on another thread,
+and the course waits for the end of that work. So one thread owns the state of all courses, and no course delays
 another. A test with its own clock and pool gets the same order every time.
 """
 
@@ -87,5 +87,5 @@ class CourseWaits:
             yield self._make_condition(None, self._clock.monotonic_s() + every_s)
 
     def _make_condition(self, future: Future[Any] | None, moment_s: float) -> Condition:
-        """Return the condition that `future`, if given, has ended or the monotonic clock has reached `moment_s`."""
+        """Return a condition: `future` is given and has ended, or the monotonic clock has reached `moment_s`."""
         return lambda: (future is not None and future.done()) or self._clock.monotonic_s() >= moment_s

@@ -14,7 +14,7 @@ _TIMEOUT_S = 180.0
 
 # The load counts as steady after `STEADY_S` seconds in a row at `STEADY_SHARE` of the target rate.
 STEADY_S, STEADY_SHARE = 3, 0.9
-# The beginning of the problem of a run whose load is too high. The history searches for it.
+# The first words of the problem that a run records if its load is too high. The history searches for them.
 NEVER_HELD = "the topic never held"
 # A rate has stalled if it has not grown by the factor `_GROWTH` in `_STALLED_S` seconds. A cluster is slow for half a
 # minute after its start, while its programs are compiled.
@@ -37,7 +37,7 @@ class SteadyLoad:
         self._last: tuple[float, int] | None = None
         self._held = 0
         self._best, self._best_s = 0.0, started_s
-        # How busy this machine's processors were, in percent, for each sample with messages.
+        # The utilization of this machine's processors, in percent, for each sample with messages.
         self._utilization: list[float] = []
         self._max_pending = max_pending
         # The number of samples with messages, and of such samples in which a producer waited for answers.
@@ -46,8 +46,8 @@ class SteadyLoad:
     def add(self, count: int, now_s: float, utilization: float, *, pending: int) -> float | None:
         """Add a sample. Returns the rate in messages a second; None for the first sample or if `count` began again.
 
-        `count` is the topic's counter of messages. `utilization` is how busy the processors were, in percent. `pending`
-        is the largest number of pending messages of a producer.
+        `count` is the topic's counter of messages. `utilization` is that of the processors, in percent. `pending` is
+        the largest number of pending messages of a producer.
         """
         self._now_s = now_s
         last, self._last = self._last, (now_s, count)

@@ -62,7 +62,7 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
 
 
 class TargetFinder:
-    """Finds the targets of faults when they are due, and remembers earlier answers in case no node answers then."""
+    """Finds the targets of faults when they are due, and remembers earlier answers for the case of no answer."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

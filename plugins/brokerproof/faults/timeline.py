@@ -60,7 +60,7 @@ class Timeline:
     ) -> None:
         """`link` is the network between the regions; None if the topology has no links. `pool` runs slow work.
 
-        `measure_utilization` returns how busy this machine's processors were since the last call, in percent.
+        `measure_utilization` returns the utilization of this machine's processors since the last call, in percent.
         """
         self._faults = run.scenario.faults
         # A fault needs at most two threads: one for its own work, and one for the copies before it.
@@ -183,7 +183,7 @@ class Timeline:
         return self._find_moment(min(earliest, fault.at_s))
 
     def _inject(self, fault: Fault, targets: list[str], heal_at: int | None) -> Course[None]:
-        """Inject a fault, and wait for its effect until `heal_at` at most."""
+        """Inject a fault, and wait for its effect, at most until `heal_at`."""
         stage, kind = self._stage, FAULT_KINDS[fault.kind]
         around = self._injections.make_surroundings(fault)
         self._injections.targets[fault.name] = targets
