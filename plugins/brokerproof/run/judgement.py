@@ -56,7 +56,7 @@ class SuiteJudgement(StrictModel):
 
 
 class Judgement(Record):
-    """The judgement of a run."""
+    """The verdicts on a run and its suites, with the counts and the measurements."""
 
     verdict: Verdict
     why: str

@@ -1,4 +1,4 @@
-"""The samples that are taken while a run goes on: the names that systems, links, the monitor and judging share.
+"""The names of the samples that are taken while a run goes on. Systems, links, the monitor and judging share them.
 
 A sample is a row of the table `observations`. Its source is `KIND:NAME`, or `link` for the process that carries all
 links. Its metric is a name of `SampledMetric`, or `METRIC:SUBJECT` if the source has several values of it.
@@ -17,14 +17,12 @@ INTERVAL_S = 0.5
 
 
 class Source(StrEnum):
-    """The kinds of source."""
-
     CLUSTER = "cluster"
     TOPIC = "topic"
     NODE = "node"
     # The traffic from one region to another, `REGION>OTHER`; without a name, the process that carries all links.
     LINK = "link"
-    # The service manager that restarts a node after it ended by itself; its name is the node's.
+    # The service manager that restarts a node after it ended by itself; the source has the node's name.
     SERVICE_MANAGER = "service_manager"
     # A sampler that got no answer.
     SAMPLER = "sampler"
@@ -73,8 +71,8 @@ class SampledMetric(StrEnum):
     CPU_S = "cpu_s"
     LONGEST_TURN_MS = "longest_turn_ms"
 
-    # Of a service manager, one sample per event: its node ended by itself, or was restarted. The value is how often
-    # this has happened so far.
+    # Of a service manager, one sample per event: its node ended by itself, or was restarted. The value is
+    # the number of these events so far.
     ENDED = "ended"
     RESTARTED = "restarted"
 

@@ -23,7 +23,7 @@ class Durations(StrictModel):
     # The part of `total` that the scenario's phases take, and the rest of it.
     phases: float
     overhead: float | None
-    # By step, None if the step's record cannot be read; and by part of judging.
+    # `steps` is by step, with None if the step's record cannot be read. `judging` is by part of judging.
     steps: dict[str, float | None]
     judging: dict[str, float]
 

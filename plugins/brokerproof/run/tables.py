@@ -132,7 +132,7 @@ MESSAGES = pa.schema(
         ("scheduled_at", _TIME),
         ("sent_at", _TIME),
         ("settled_at", _TIME),
-        # The number of distinct positions: in a log, those that store it; at a subscription, those that delivered it.
+        # The number of different positions that store the message in a log, or that delivered it to a subscription.
         ("copies", pa.int32()),
         ("deliveries", pa.int32()),
         ("first_received_at", _TIME),
