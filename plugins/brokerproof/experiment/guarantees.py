@@ -13,7 +13,7 @@ from brokerproof.experiment.abilities import Ability
 
 
 class Guarantee(StrEnum):
-    """What a scenario's configuration promises."""
+    """The promise of a scenario's configuration."""
 
     AT_MOST_ONCE = "at_most_once"
     AT_LEAST_ONCE = "at_least_once"
@@ -76,13 +76,11 @@ class Anomaly(StrEnum):
 class AnomalyFacts:
     """All facts about one anomaly, except the query that finds it: `sql/anomalies/NAME.sql` of the judging package."""
 
-    # The suite that judges it.
     suite: Suite
     # The words that complete the sentence "such a message …".
     meaning: str
     # A sentence that is true of a run without the anomaly. It is the description of the suite's expectation.
     demand: str
-    # The guarantees that forbid it.
     illegal_under: frozenset[Guarantee]
     # Whether it is illegal only for subscriptions that keep the order of each key.
     needs_order: bool = False

@@ -115,7 +115,7 @@ def _without(content: Mapping[str, Any], names: Collection[str]) -> dict[str, An
 
 
 def _count_found(content: Any, names: Sequence[str]) -> int:
-    """Return how many leading names of a dotted path exist in `content`."""
+    """Return the number of leading names of a dotted path that exist in `content`."""
     for count, name in enumerate(names):
         if isinstance(content, list) and name in map(str, range(len(content))):
             content = content[int(name)]

@@ -12,8 +12,8 @@ from enum import StrEnum
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.guarantees import Suite
 
-# By unit, the smallest change that counts when runs are compared. Without this limit, noise would mark a run as worse
-# than identical earlier runs.
+# By unit, the smallest change that counts when runs are compared. After runs with equal values, mere noise would
+# otherwise mark a run as worse.
 MINIMUM_CHANGE: Mapping[str, float] = {"s": 1.0, "ms": 5.0, "messages": 1.0, "segments": 1.0, "share": 0.05}
 
 # A rate is held if at least this share of the steady phase's schedule was acked.
@@ -31,7 +31,6 @@ class Worse(StrEnum):
 class Metric:
     """All facts about one metric, except how it is measured."""
 
-    # The suite that judges it.
     suite: Suite
     # One of `MINIMUM_CHANGE`.
     unit: str
