@@ -1,4 +1,4 @@
-"""Samples of the link's measurements. Each call of `sample_links` begins a new interval, so only one process may call."""
+"""Samples of the link's measurements. Each call begins a new interval, so only one process may call `sample_links`."""
 
 from __future__ import annotations
 
