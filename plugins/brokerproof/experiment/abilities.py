@@ -1,10 +1,10 @@
 """Abilities: things that some messaging systems can do and others cannot.
 
 Metrics, anomalies and kinds of faults name the ability that they need. `systems/abilities.py` finds the abilities that
-a system shows by its methods. The system declares the others.
+a system proves by its methods. The system declares its other abilities.
 
-A metric or an anomaly whose ability the system lacks is neither waited for nor measured. Every report shows it as "not
-applicable", never as `passed`. A scenario that names it is refused before the run.
+If the system lacks the ability of a metric or an anomaly, no step waits for it or measures it. Every report shows it as
+"not applicable", never as `passed`. A scenario that names it is refused before the run.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from enum import StrEnum
 
 
 class Ability(StrEnum):
-    """One thing that some systems can do and others cannot."""
-
     POSITIONS = "positions"
     COPIES = "copies"
     COORDINATORS = "coordinators"

@@ -13,7 +13,7 @@ from brokerproof.experiment.abilities import Ability
 
 
 class Guarantee(StrEnum):
-    """What a scenario's configuration promises."""
+    """The promise of a scenario's configuration."""
 
     AT_MOST_ONCE = "at_most_once"
     AT_LEAST_ONCE = "at_least_once"
@@ -76,21 +76,19 @@ class Anomaly(StrEnum):
 class AnomalyFacts:
     """All facts about one anomaly, except the query that finds it: `sql/anomalies/NAME.sql` of the judging package."""
 
-    # The suite that judges it.
     suite: Suite
-    # Completes the sentence "such a message …".
+    # The words that complete the sentence "such a message …".
     meaning: str
     # A sentence that is true of a run without the anomaly. It is the description of the suite's expectation.
     demand: str
-    # The guarantees that forbid it.
     illegal_under: frozenset[Guarantee]
     # Whether it is illegal only for subscriptions that keep the order of each key.
     needs_order: bool = False
     # The anomaly is not applicable to a messaging system without this ability.
     needs: Ability | None = None
-    # The outcomes that such a message can have. It has none, and no home, if it was never published.
+    # The outcomes that such a message can have. A message that was never published has no outcome and no home.
     outcomes: tuple[str, ...] = ("acked", "failed", "unknown")
-    # Whether it can be found at a subscription. If not, it is only found in logs.
+    # Whether it can be found at a subscription. All other anomalies are found only in logs.
     at_subscriptions: bool = False
 
 

@@ -1,7 +1,7 @@
 """YAML files that extend another file and state only the difference.
 
-`extends: NAME` names the file NAME.yaml in one of the directories that are searched. The extending file's content is
-laid over that of NAME. Mappings are merged key by key, at any depth. A list or a plain value replaces the value of
+`extends: NAME` names the file NAME.yaml in one of the searched directories. The content of the extending file is laid
+over the content of NAME. Mappings are merged key by key, at any depth. A list or a plain value replaces the value of
 NAME, and `null` removes the key. NAME may extend a third file.
 """
 
@@ -35,13 +35,13 @@ class LayeredFile:
     layers: tuple[Layer, ...]
 
     def file_of(self, field: str) -> Path:
-        """Return the file that states a field (a dotted path), or else the nearest field above it."""
+        """Return the file that states a field (a dotted path). If no file does, the nearest field above counts."""
         names = field.split(".")
         return max(self.layers, key=lambda layer: _count_found(layer.content, names)).path
 
 
 def read_layered_file(path: Path, directories: Directories, *, own: Collection[str] = ()) -> LayeredFile:
-    """Return the file at `path` merged with those that it extends. Files do not pass on their `own` fields."""
+    """Return the file at `path` merged with those that it extends. Fields in `own` come only from the file itself."""
     layers = _read_layers(path, directories, own)
     content: dict[str, Any] = {}
     for layer in reversed(layers):
@@ -50,7 +50,7 @@ def read_layered_file(path: Path, directories: Directories, *, own: Collection[s
 
 
 def extend_field(content: Mapping[str, Any], field: str, directories: Directories, *, file: Path) -> dict[str, Any]:
-    """Return `content`, read from `file`, with `field` laid over the file of `directories` that it extends, if any."""
+    """Return the `content` of `file`. If `field` extends a file of `directories`, the field is laid over that file."""
     value = content.get(field)
     if not isinstance(value, Mapping) or value.get(_EXTENDS) is None:
         return dict(content)
@@ -115,7 +115,7 @@ def _without(content: Mapping[str, Any], names: Collection[str]) -> dict[str, An
 
 
 def _count_found(content: Any, names: Sequence[str]) -> int:
-    """Return how many leading names of a dotted path exist in `content`."""
+    """Return the number of leading names of a dotted path that exist in `content`."""
     for count, name in enumerate(names):
         if isinstance(content, list) and name in map(str, range(len(content))):
             content = content[int(name)]

@@ -12,8 +12,8 @@ from enum import StrEnum
 from brokerproof.experiment.abilities import Ability
 from brokerproof.experiment.guarantees import Suite
 
-# By unit, the smallest change that counts when runs are compared. Without it, noise would mark a run after identical
-# ones.
+# By unit, the smallest change that counts when runs are compared. After runs with equal values, mere noise would
+# otherwise mark a run as worse.
 MINIMUM_CHANGE: Mapping[str, float] = {"s": 1.0, "ms": 5.0, "messages": 1.0, "segments": 1.0, "share": 0.05}
 
 # A rate is held if at least this share of the steady phase's schedule was acked.
@@ -31,7 +31,6 @@ class Worse(StrEnum):
 class Metric:
     """All facts about one metric, except how it is measured."""
 
-    # The suite that judges it.
     suite: Suite
     # One of `MINIMUM_CHANGE`.
     unit: str
@@ -50,12 +49,12 @@ class Metric:
     required: bool = False
     # The metric is not applicable to a messaging system without this ability.
     needs: Ability | None = None
-    # Whether it is a time after a fault that can be observed only until the load ends.
+    # Whether it is a time after a fault that can be measured only while the load lasts.
     ends_with_load: bool = False
 
     @property
     def is_per_fault(self) -> bool:
-        """Whether it has one value per fault, or one per fault that destroys data."""
+        """Whether it has one value per fault, or one value per fault that destroys data."""
         return self.subject in ("fault", "destroying fault")
 
 

@@ -1,4 +1,4 @@
-"""How people read numbers and times: with only the digits that are meaningful."""
+"""Numbers and times as text for people, with only the digits that are meaningful."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOTHING = "–"
 def format_value(value: float | None, unit: str = "", *, sign: str = "") -> str:
     """Return a value with three significant digits, or without decimals if it is whole or at least 100; None is `–`.
 
-    `sign` is `+` if a positive value has its sign, too.
+    With `+` as `sign`, a positive value is written with its sign, too.
     """
     if value is None:
         return NOTHING
@@ -25,7 +25,7 @@ def format_value(value: float | None, unit: str = "", *, sign: str = "") -> str:
 def format_exactly(value: float | str, unit: str = "") -> str:
     """Return a value with six significant digits, so that a value that just breaks its bound does not look equal to it.
 
-    The value may be a word such as `Infinity`, because JSON has no number for it.
+    The value may be a word such as `Infinity`, because JSON has no such number.
     """
     number = float(value)
     return f"{f'{number:,.0f}' if number.is_integer() else f'{number:,.6g}'} {unit}".rstrip()

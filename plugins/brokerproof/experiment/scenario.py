@@ -76,7 +76,7 @@ class ExpectedOutcome(FrozenModel):
 
 
 class Loosened(FrozenModel):
-    """The messages for which an anomaly is legal: those that match every field given."""
+    """The messages for which an anomaly is legal: each message that matches every given field."""
 
     outcome: Literal["acked", "failed", "unknown"] | None = Field(None, description="what came of the attempts")
     home: str | None = Field(None, description="the cluster that it was published to")
@@ -97,7 +97,7 @@ class ExpectedOwner(FrozenModel):
 
 
 class RegressionRule(FrozenModel):
-    """When a run of the scenario counts as worse than the comparable runs before it."""
+    """The rule by which a run of the scenario counts as worse than comparable earlier runs."""
 
     tolerance: float = Field(
         0.1, ge=0, le=10, description="share of the usual value by which a measurement may always be worse"
@@ -273,7 +273,7 @@ class Scenario(FrozenModel):
         return self
 
     def bound(self, metric: str, subject: str) -> Bound | None:
-        """Return the bound of `metric/subject`, or else that of the whole metric, or None."""
+        """Return the bound of `metric/subject`. If there is none, return the bound of the whole metric, or None."""
         return self.bounds.get(f"{metric}/{subject}") or self.bounds.get(metric)
 
 

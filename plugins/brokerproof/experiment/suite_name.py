@@ -12,7 +12,7 @@ from brokerproof.experiment.yaml_models import IDENTIFIER
 
 SuiteName = Annotated[str, Field(pattern=IDENTIFIER)]
 
-# The tasks of a run's DAG that are not suites. Each suite is a task too, so these names are taken.
+# The tasks of a run's DAG that are not suites. Each suite is a task too, so no suite can have one of these names.
 STEPS = (
     *("reserve", "provision", "configure", "load", "consume", "break_it", "read_back"),
     *("verify", "release", "record", "verdict"),

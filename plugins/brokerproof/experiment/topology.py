@@ -22,9 +22,9 @@ _NAME = r"^[a-z][a-z0-9-]*$"
 
 
 class Restart(FrozenModel):
-    """How a service manager restarts a node that ended by itself. `restart: false` means no service manager.
+    """How a service manager restarts a node: `after_s` seconds after each time that the node ended by itself.
 
-    It restarts the node after each such end, `after_s` seconds later.
+    `restart: false` means no service manager.
     """
 
     after_s: float | None = Field(
@@ -113,7 +113,7 @@ class Topology(FrozenModel):
 
     @model_validator(mode="after")
     def _give_nodes_their_roles_restart(self) -> Self:
-        # The default is filled in here, so that the parameters of a run show for each node the restart in force.
+        # The default is filled in here, so that the parameters of a run show the restart in force for each node.
         for nodes in (self.shared_metadata, *(cluster.nodes for cluster in self.clusters.values())):
             for name, node in nodes.items():
                 if node.restart is None and node.role in self.restart:
@@ -169,7 +169,7 @@ class Topology(FrozenModel):
 
     @cached_property
     def node_fields(self) -> Mapping[str, str]:
-        """By node, the dotted path of the field that describes it in the file."""
+        """By node, the dotted path of the field that describes the node in the file."""
         own = {
             name: f"clusters.{cluster_name}.nodes.{name}"
             for cluster_name, cluster in self.clusters.items()
@@ -181,8 +181,8 @@ class Topology(FrozenModel):
     def places(self) -> Mapping[str, str]:
         """By name, the region of each place from which connections lead to other regions.
 
-        `servers-REGION` are the region's serving nodes when they connect to other serving nodes. `clients-REGION` are
-        the workload's clients in the region.
+        `servers-REGION` is the place of the region's serving nodes for connections to other serving nodes.
+        `clients-REGION` is the place of the workload's clients in the region.
         """
         return {place(region): region for region in self.regions for place in (name_servers_place, name_clients_place)}
 
@@ -194,7 +194,7 @@ class Topology(FrozenModel):
 
     @cached_property
     def restarted_after_s(self) -> Mapping[str, float]:
-        """By node, the seconds until its service manager restarts it. Nodes without one are left out."""
+        """By node, the seconds until its service manager restarts it. Nodes without a service manager are left out."""
         return {
             name: node.restart.after_s
             for name, node in self.nodes.items()
@@ -220,7 +220,6 @@ def name_servers_place(region: str) -> str:
 
 
 def name_clients_place(region: str) -> str:
-    """Return the place of a region's clients."""
     return f"clients-{region}"
 
 

@@ -18,7 +18,7 @@ class Verdict(StrEnum):
 
     @property
     def severity(self) -> int:
-        """From 0 for `not_applicable` to 4 for `failed`, in the order above."""
+        """The verdict's rank in the order above, from 0 for `not_applicable` to 4 for `failed`."""
         return list(Verdict).index(self)
 
 

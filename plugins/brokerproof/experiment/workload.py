@@ -26,7 +26,7 @@ class ClientSettings(FrozenModel):
 
     @property
     def mixed_keys_remedy(self) -> str | None:
-        """How to keep messages of different keys in different batches. None if they never share a batch."""
+        """The remedy that keeps different keys in different batches. None if different keys never share a batch."""
         return None
 
 

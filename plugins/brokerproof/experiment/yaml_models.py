@@ -17,8 +17,8 @@ from brokerproof.errors import InputError, shorten
 # The pattern for the names of scenarios, faults, subscriptions and suites. They become names of files and subjects of
 # measurements.
 IDENTIFIER = r"^[a-z][a-z0-9_]*$"
-# Deeper texts do not go through libyaml, whose loader could overflow the stack and end the process. Valid files are far
-# below this depth.
+# Texts that are nested deeper are not read by libyaml, whose loader could overflow the stack and end the process. Valid
+# files are far below this depth.
 _DEEPEST = 100
 
 
@@ -45,7 +45,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise InputError("lists and mappings are nested too deep", file=str(path), remedy="mend the syntax") from None
     except (OSError, ValueError) as error:
-        # Not UTF-8, or a number of more than 4,300 digits.
+        # A ValueError means that the file is not UTF-8, or has a number of more than 4,300 digits.
         raise InputError(f"cannot be read: {error}", file=str(path), remedy="mend the file") from None
     if not isinstance(content, dict):
         raise InputError("holds no mapping", file=str(path), remedy="start with fields like `title: …`")
@@ -82,7 +82,7 @@ def parse(model: type[Model], content: Mapping[str, Any], *, file: str) -> Model
         return model.model_validate(content)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        # A misspelt field is both unknown and missing under its right name. The unknown name helps the user more.
+        # A misspelt field causes two errors: an unknown field, and a missing one. The unknown name helps the user more.
         unknown = (each for each in errors if each["type"] == "extra_forbidden")
         first: Mapping[str, Any] = dict(next(unknown, errors[0]))
         field = ".".join(str(part) for part in first["loc"])
@@ -121,14 +121,14 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 
 
 def suggest_file(name: str, directories: Directories) -> str:
-    """Return a remedy for an unknown file: the most similar name, or how to include the shipped file."""
+    """Return a remedy for an unknown file: the most similar name, or the way to include the shipped file."""
     if directories.has_left_out(name):
         return f"it is a shipped one: let {directories.variable} end with `:`"
     return suggest_name(name, directories.list_files())
 
 
 def _copy(value: Any) -> Any:
-    """Return a copy in which no two places share a value. In YAML an anchor and its aliases share one."""
+    """Return a copy in which no two places share a value, as an anchor of YAML and its aliases do."""
     if isinstance(value, Mapping):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
@@ -197,7 +197,7 @@ def _field_names(model: type[BaseModel], location: tuple[Any, ...]) -> list[str]
 def check_fields(fields: Iterable[str], known: frozenset[str], path: str, field: str) -> None:
     """Raises InputError for the first unknown name in `fields`, which are below `field` in the file `path`.
 
-    Without it, a misspelt field would silently have no effect.
+    Without this check, a misspelt field would silently have no effect.
     """
     for name in fields:
         if name not in known:

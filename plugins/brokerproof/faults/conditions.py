@@ -50,9 +50,9 @@ def _make_unhealthy_condition(stage: Stage, nodes: list[str], for_s: float) -> C
 
 
 def _is_rereplicated(stage: Stage, nodes: list[str]) -> bool:
-    """Return whether no segment has a dead one of these nodes among its holders, and no segment lacks a copy.
+    """Return whether no segment is held by a dead node of `nodes`, and no segment lacks a copy.
 
-    It checks both, because a system may notice a dead node only when its session ends, 30 s later.
+    Both are checked, because a system may notice a dead node only when its session ends, 30 s later.
     """
     observation = stage.observation
     dead = {name for name in nodes if not stage.runtime.is_alive(name)}

@@ -1,7 +1,7 @@
 """Courses: sequences of events that advance in turns on one thread.
 
-A course is a generator. It yields conditions, and goes on once the last condition is true. Work that takes long runs on
-another thread, and the course waits for its end. So one thread owns the state of all courses, and no course delays
+A course is a generator. It yields conditions, and goes on once the last one is true. Long work runs on another thread,
+and the course waits for the end of that work. So one thread owns the state of all courses, and no course delays
 another. A test with its own clock and pool gets the same order every time.
 """
 
@@ -22,7 +22,7 @@ _TICK_S = 0.01
 
 
 def run_courses(courses: Iterable[Course[Any]], clock: Clock) -> None:
-    """Run courses until all have ended. The first exception of a course or a condition closes all of them."""
+    """Run courses until all have ended. The first exception of a course or a condition closes all courses."""
     waiting: dict[Course[Any], Condition] = dict.fromkeys(courses, lambda: True)
     try:
         while waiting:
@@ -71,10 +71,10 @@ class CourseWaits:
         return future.result()
 
     def poll(self, ask: Callable[[], T | None], *, timeout_s: float, what: str, every_s: float) -> Course[T]:
-        """Call `ask` on another thread until its answer counts as true, `every_s` seconds apart. Returns the answer.
+        """Call `ask` on another thread, `every_s` seconds apart, until its answer counts as true. Returns the answer.
 
-        Raises DeadlineError after `timeout_s` seconds, even if `ask` has not returned. `what` completes its sentence
-        "waited N s for …". Exceptions of `ask` are raised.
+        Raises DeadlineError after `timeout_s` seconds, even if `ask` has not returned. `what` completes the error's
+        sentence "waited N s for …". Exceptions of `ask` are raised.
         """
         deadline = self._clock.monotonic_s() + timeout_s
         while True:
@@ -87,5 +87,5 @@ class CourseWaits:
             yield self._make_condition(None, self._clock.monotonic_s() + every_s)
 
     def _make_condition(self, future: Future[Any] | None, moment_s: float) -> Condition:
-        """Return the condition that `future`, if given, has ended or the monotonic clock has reached `moment_s`."""
+        """Return a condition: `future` is given and has ended, or the monotonic clock has reached `moment_s`."""
         return lambda: (future is not None and future.done()) or self._clock.monotonic_s() >= moment_s

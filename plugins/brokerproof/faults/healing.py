@@ -22,7 +22,7 @@ from brokerproof.systems.abilities import CountsMissingCopies, find_abilities
 log = logging.getLogger(__name__)
 
 _HEAL_TIMEOUT_S = 120.0
-# Seconds of a turn at the end, in which a fault that is undone waits for its nodes to be healthy.
+# At the end, healed faults take turns to wait until their nodes are healthy. A turn lasts at most this many seconds.
 _TURN_S = 10.0
 
 
@@ -65,8 +65,8 @@ class Healing:
     def undo(self) -> list[Exception]:
         """Heal the injected faults that are not permanent, the last one first. Returns the errors of faults not undone.
 
-        All faults are healed before it waits for any recovery, because a node may need nodes of another fault, for
-        example for a majority. After an exception of any type, the other faults are still healed.
+        All faults are healed before the wait for recoveries begins, because a node may need nodes of another fault,
+        for example for a majority. After an exception of any type, the other faults are still healed.
         """
         errors: list[Exception] = []
         healing: list[Fault] = []
@@ -95,8 +95,8 @@ class Healing:
     def _await_recoveries(self, faults: Sequence[Fault], note: Callable[[Fault, Exception], None]) -> None:
         """Wait until the nodes of healed faults are healthy, and call `note` for each fault whose nodes are not.
 
-        The faults take turns. A turn also restarts nodes of its fault that ended by themselves, and nodes of another
-        fault may need these.
+        The faults take turns. A turn also restarts nodes of its fault that ended by themselves, because nodes of
+        another fault may need them.
         """
         begun_s, waiting = self._stage.clock.monotonic_s(), list(faults)
         while waiting:
@@ -115,9 +115,9 @@ class Healing:
                 waiting.remove(fault)
 
     def settle(self) -> list[Exception]:
-        """Wait until no copy is missing, if missing copies can come back, and record where the copies are.
+        """Check that the network between the regions and the service manager still run, and wait for missing copies.
 
-        It also checks that the network between the regions and the service manager still run. Returns all errors.
+        It waits only if missing copies can come back. Then it records where the copies are. Returns all errors.
         """
         errors: list[Exception] = []
 
@@ -172,5 +172,5 @@ class Healing:
 
 
 def _describe(error: Exception) -> str:
-    """Return an error's message; if it is not a BrokerproofError, with its type."""
+    """Return an error's message, with its type unless it is a BrokerproofError."""
     return str(error) if isinstance(error, BrokerproofError) else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""The faults that were injected: their targets, how far each has come, and the nodes that they keep down."""
+"""The faults that were injected: their targets, the states that they reached, and the nodes that they keep down."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from brokerproof.run.tables import FaultState
 
 
 class Injections:
-    """Writes every change of a fault's state, and knows the present state of each fault."""
+    """Writes every change of a fault's state, and remembers the states that each fault has reached."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         # {fault: its targets}
         self.targets: dict[str, list[str]] = {}
-        # Each fault counts in every state that it has reached.
+        # {state: the faults that have reached it}. A fault stays in its earlier states.
         self._reached: dict[FaultState, set[str]] = {state: set() for state in FaultState}
 
     def has_reached(self, fault: str, state: FaultState) -> bool:
         return fault in self._reached[state]
 
     def record(self, fault: Fault, state: FaultState, evidence: str) -> None:
-        """Write the change of a fault to a state, in the table `faults` and for people who watch."""
+        """Write a fault's change to a state in the table `faults` and in the live status."""
         content = {
             "fault": fault.name,
             "kind": fault.kind,
@@ -36,7 +36,7 @@ class Injections:
         self._reached[state].add(fault.name)
 
     def list_targets_in_force(self, *but: str) -> list[list[str]]:
-        """Return the targets of each fault that keeps nodes down and has not recovered, except the faults `but`."""
+        """Return the targets of each fault that keeps nodes down and has not recovered, without the faults `but`."""
         scenario = self._stage.run.scenario
         kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
         harmful = {name for name in list_harmful_faults(scenario) if not kinds[name].leaves_nodes}
@@ -46,8 +46,8 @@ class Injections:
     def list_kept_down(self, fault: Fault) -> frozenset[str]:
         """Return the nodes that other faults keep down.
 
-        A fault whose healing has begun keeps no node down, even if its nodes are not healthy yet. Otherwise two faults
-        that are healed at about the same time would each leave the node's start to the other.
+        A fault whose healing has begun keeps no node down, even if its nodes are not healthy yet. Otherwise, if two
+        faults of one node were healed at about the same time, each would leave the node's start to the other.
         """
         others = self.list_targets_in_force(fault.name, *self._reached[FaultState.HEALING])
         return frozenset(name for names in others for name in names)

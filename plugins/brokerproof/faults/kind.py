@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-# The number of targets that are asked at the same time. Each needs a thread, which mostly waits.
+# The largest number of targets that are asked at the same time. Each needs a thread, which mostly waits.
 _ASKED_AT_ONCE = 64
 
 
@@ -56,7 +56,7 @@ class Surroundings:
     def ask_each(self, names: Sequence[str], ask: Callable[[str], Answer]) -> dict[str, Answer]:
         """Return {target: answer of `ask`}. Targets are asked in parallel, because an answer may take a whole time-out.
 
-        If `ask` raises exceptions, that of the first such target in the order of `names` is raised.
+        If `ask` raises for several targets, the exception of the first one in the order of `names` is raised.
         """
         with ThreadPoolExecutor(max_workers=max(1, min(_ASKED_AT_ONCE, len(names)))) as pool:
             return dict(zip(names, pool.map(ask, names), strict=True))
@@ -72,7 +72,7 @@ class Surroundings:
                 raise
 
     def supervise(self, names: Collection[str]) -> None:
-        """Restart nodes that ended by themselves and have no service manager, as one would do in production.
+        """Restart nodes that ended by themselves and have no service manager, as an operator would do.
 
         A node may end because it considers its session with its cluster lost (seen 45 s after a cut).
         """
@@ -84,14 +84,12 @@ class Surroundings:
 
 
 class FaultKind(ABC):
-    """One kind of fault."""
-
     name: ClassVar[str]
     # The words for its targets in reports, as in "eu was destroyed".
     done: ClassVar[str]
     # Whether it helps the cluster to recover from an earlier fault. It is then a part of that fault's recovery.
     helps: ClassVar[bool] = False
-    # Whether its nodes no longer run.
+    # Whether its nodes do not run until it is healed.
     ends_nodes: ClassVar[bool] = False
     # Whether it wipes the data of its nodes.
     destroys: ClassVar[bool] = False
@@ -102,13 +100,13 @@ class FaultKind(ABC):
     # Whether its nodes go on serving, so that the cluster has no failure to detect. The nodes of other kinds count as
     # down until they are healed: other faults neither start them nor wait for their health.
     leaves_nodes: ClassVar[bool] = False
-    # The ability that it needs of the messaging system.
+    # The ability that the messaging system must have for this kind.
     needs: ClassVar[Ability | None] = None
-    # The ability that it needs of the runtime, which is a protocol.
+    # The protocol that the runtime must implement for this kind.
     needs_of_runtime: ClassVar[type | None] = None
 
     def check(self, fault: Fault, topology: Topology) -> None:
-        """Raises InputError, its field inside the fault, if this kind does not support the fault's settings."""
+        """Raises InputError, with a field of the fault, if this kind does not support the fault's settings."""
         if fault.link is not None:
             raise InputError(
                 f"`{self.name}` is done to nodes, not to the link between them", field="link", remedy="leave it out"

@@ -1,8 +1,8 @@
 """The kinds of fault that act on the link: on the traffic between the targets and the nodes of other regions.
 
-If the targets include all nodes of a region, the fault also acts on the region's clients. If they include all serving
-nodes of a region, it also acts on the connections that these open to serving nodes of other regions. For these
-connections, all serving nodes of a region share one address, so a fault of one of them does not act on them.
+If the targets include all nodes of a region, the fault also acts on the region's clients. If the targets include all
+serving nodes of a region, the fault also acts on the connections that they open to serving nodes of other regions. For
+these connections, the serving nodes of a region share one address, so a fault of only some of the nodes spares them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from brokerproof.experiment.topology import Topology
     from brokerproof.network import Network
 
-# Seconds in which a cut link must let in no connection and no byte. A loopback address connects in microseconds.
+# Seconds in which a cut link must pass no connection and no byte. A loopback address connects in microseconds.
 _PROBE_S = 0.05
 
 
@@ -81,7 +81,7 @@ class LinkFaultKind(FaultKind):
                 raise InputError(f"is not what `{self.name}` changes", field=f"link.{field}", remedy="leave it out")
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
-        """Return evidence that the cluster lists all affected nodes as alive, and each answers that it is healthy.
+        """Return evidence that the cluster lists all affected nodes as alive, and that each reports itself healthy.
 
         The node's own answer is not enough: a node whose session has ended reports itself healthy until it notices.
         """
@@ -98,7 +98,7 @@ class LinkFaultKind(FaultKind):
 
 
 class _LastingLinkFaultKind(LinkFaultKind):
-    """The base of the link's kinds that last until they are healed: a condition of the link with the fault's name."""
+    """The base of the kinds that last until healed. Each puts a condition with the fault's name on the link."""
 
     @abstractmethod
     def condition(self, fault: Fault, traffic: Traffic) -> Condition:
@@ -227,7 +227,7 @@ def select_traffic(around: Surroundings, targets: Sequence[str]) -> Traffic:
 def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]:
     """Return the targets and their places.
 
-    The place of a region's serving nodes is added if all of them are targets, that of its clients if all nodes are.
+    If all serving nodes of a region are targets, their place is added. If all its nodes are, its clients' place is too.
     """
     names = set(targets)
     for region in {spec.region for spec in around.specs.values()}:
@@ -241,7 +241,7 @@ def _add_client_places(around: Surroundings, targets: Sequence[str]) -> set[str]
 
 
 def _try_connection(link: Network, traffic: Traffic) -> tuple[str, bool]:
-    """Try a new connection on one of the traffic's routes. Returns (address, whether the route let it in)."""
+    """Try a new connection on one of the traffic's routes. Returns (address, whether the link accepted it)."""
     route = next(
         route
         for route in link.routes()

@@ -141,7 +141,7 @@ class Unload(FaultKind):
             )
 
     def inject(self, around: Surroundings, targets: Sequence[str]) -> None:
-        """Take the topic from its owner. Raises AdminError without the system's answer that the owner has closed it."""
+        """Take the topic from its owner. Raises AdminError if the system does not confirm that the owner closed it."""
         require(around.administration, ReassignsTopics).reassign()
 
     def find_evidence(self, around: Surroundings, targets: Sequence[str]) -> str | None:

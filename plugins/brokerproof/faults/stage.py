@@ -36,12 +36,10 @@ class Stage:
 
     @property
     def topology(self) -> Topology:
-        """The run's topology."""
         return self.run.topology
 
     @cached_property
     def system(self) -> System:
-        """The run's messaging system."""
         return find_system(self.run.topology)
 
     @cached_property

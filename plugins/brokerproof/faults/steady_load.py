@@ -1,4 +1,4 @@
-"""The wait until the topic holds the target rate before the steady phase, and the reason if it does not."""
+"""The wait for the target rate before the steady phase, and the reason if the topic does not hold that rate."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from brokerproof.run.records import LoadEnd, StepProblem, read_record
 
 _TIMEOUT_S = 180.0
 
-# The load counts as steady after this many seconds in a row at this share of the target rate.
+# The load counts as steady after `STEADY_S` seconds in a row at `STEADY_SHARE` of the target rate.
 STEADY_S, STEADY_SHARE = 3, 0.9
-# The beginning of the problem of a run whose load is too high. The history searches for it.
+# The first words of the problem that a run records if its load is too high. The history searches for them.
 NEVER_HELD = "the topic never held"
-# A rate has stalled if it has not grown by this factor in these seconds. A cluster is slow for half a minute after its
-# start, while its programs are compiled.
+# A rate has stalled if it has not grown by the factor `_GROWTH` in `_STALLED_S` seconds. A cluster is slow for half a
+# minute after its start, while its programs are compiled.
 _GROWTH, _STALLED_S = 1.05, 45.0
-# The processors limit the rate if they are busy to this percentage.
+# The processors limit the rate if they are busy for at least this percentage of the time.
 _BUSY = 90.0
 # Waiting for answers limits the rate if a producer waits in more than this share of the samples.
 _OFTEN = 0.5
@@ -37,17 +37,17 @@ class SteadyLoad:
         self._last: tuple[float, int] | None = None
         self._held = 0
         self._best, self._best_s = 0.0, started_s
-        # How busy this machine's processors were, in percent, for each sample with messages.
+        # The utilization of this machine's processors, in percent, for each sample with messages.
         self._utilization: list[float] = []
         self._max_pending = max_pending
-        # The number of samples with messages, and of those in which a producer waited for answers.
+        # The number of samples with messages, and of such samples in which a producer waited for answers.
         self._samples, self._waits = 0, 0
 
     def add(self, count: int, now_s: float, utilization: float, *, pending: int) -> float | None:
         """Add a sample. Returns the rate in messages a second; None for the first sample or if `count` began again.
 
-        `count` is the topic's counter of messages. `utilization` is how busy the processors were, in percent. `pending`
-        is the largest number of pending messages of a producer.
+        `count` is the topic's counter of messages. `utilization` is that of the processors, in percent. `pending` is
+        the largest number of pending messages of a producer.
         """
         self._now_s = now_s
         last, self._last = self._last, (now_s, count)
@@ -71,11 +71,11 @@ class SteadyLoad:
 
     @property
     def has_stalled(self) -> bool:
-        """Whether messages come below the target rate, and the rate has not grown for `_STALLED_S` seconds."""
+        """Whether messages arrive below the target rate, and the rate has not grown for `_STALLED_S` seconds."""
         return self._best > 0 and self._held == 0 and self._now_s - self._best_s > _STALLED_S
 
     def describe_shortfall(self) -> str:
-        """Return a message: the best rate instead of the target, the reason, and the remedy."""
+        """Return a sentence with the best rate that was reached, the reason why it was not higher, and the remedy."""
         after_s = self._now_s - self._started_s
         what = f"{NEVER_HELD} {self._target:.0f} messages/s for {STEADY_S} s in {after_s:.0f} s"
         if not self._utilization:
@@ -84,7 +84,7 @@ class SteadyLoad:
         if busy >= _BUSY:
             why, remedy = f"this machine can do no more: its processors were {busy:.0f} % busy", "lower workload.rate"
         elif self._waits > _OFTEN * self._samples:
-            # The rate is pending messages divided by the time of an answer. Which of the two limits it is unknown.
+            # The rate is the number of pending messages divided by the time of an answer. Either may be the cause.
             why = (
                 f"its producers waited for answers with {self._max_pending} messages unanswered each, with this "
                 f"machine's processors {busy:.0f} % busy"
@@ -107,7 +107,7 @@ def await_steady_load(stage: Stage, measure_utilization: Callable[[], float]) ->
         try:
             count = stage.observation.count_published()
         except AdminError:
-            return False  # its first producer creates the topic
+            return False  # The topic does not exist before its first producer.
         pending = max((each.get("pending", 0) for each in read_every_live_status(stage.run).values()), default=0)
         rate = load.add(count, stage.clock.monotonic_s(), measure_utilization(), pending=pending)
         if rate is not None:

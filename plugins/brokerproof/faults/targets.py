@@ -1,4 +1,4 @@
-"""The targets of a fault: the nodes that it may act on, and those that it acts on now."""
+"""The targets of a fault: the nodes that it may act on, and the nodes that it acts on if it is injected now."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from brokerproof.systems.protocols import Observation
 from brokerproof.systems.registry import find_system
 from brokerproof.systems.roles import coordinates, list_nodes_that, serves, stores
 
-# Seconds to wait for an answer about who owns or holds the topic. After the first number, the targets that were known
-# last are used. If none were ever known, the fault is given up after the second number.
+# Seconds to wait for an answer about the targets. After `_PATIENCE_S`, the targets that were known last are used. If
+# none were ever known, the fault is given up after `_TIMEOUT_S`.
 _PATIENCE_S, _TIMEOUT_S = 5.0, 60.0
 
 
 def list_possible_targets(targets: Targets, topology: Topology) -> list[str]:
-    """Return the names of the nodes that a fault may act on, as far as the topology tells.
+    """Return the names of all nodes that the topology allows a fault to act on.
 
-    Which of them owns the topic, holds its newest messages or leads the others is known only while the cluster runs.
+    Only a running cluster knows which of them owns the topic, holds its newest messages or leads the others.
     """
     system = find_system(topology)
     if targets.asks_who_leads:
@@ -62,7 +62,7 @@ def resolve_targets(targets: Targets, topology: Topology, observation: Observati
 
 
 class TargetFinder:
-    """Finds the targets of faults when they are due, and remembers earlier answers in case no node answers then."""
+    """Finds the targets of faults when they are due, and remembers earlier answers for the case of no answer."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -77,8 +77,8 @@ class TargetFinder:
     def find(self, fault: Fault) -> Course[list[str]]:
         """Return the targets of a fault that is due.
 
-        If no node answers in time, they are those known last, which a record and a problem say. Raises DeadlineError if
-        none were ever known.
+        If no node answers in time, it returns the targets known last, and writes a record and a problem about that.
+        Raises DeadlineError if none were ever known.
         """
         stage = self._stage
         if fault.targets.now is None:
@@ -110,7 +110,7 @@ class TargetFinder:
         return targets
 
     def _ask(self, fault: Fault) -> str | None:
-        """Note the targets of a fault as they are now. Returns None, or the reason if there are none."""
+        """Note the present targets of a fault. Returns None, or the reason if there are none."""
         try:
             targets = resolve_targets(fault.targets, self._stage.topology, self._stage.observation)
         except (AdminError, RunError) as error:

@@ -38,14 +38,12 @@ log = logging.getLogger(__name__)
 _EFFECT_TIMEOUT_S = 60.0
 # An injection or healing begins to act within this many seconds of its time.
 _ACT_S = 1.0
-# Seconds that injections and healings under way have to end after the timeline failed, before they are undone. A
+# After the timeline failed, injections and healings under way have this many seconds to end before the undo begins. A
 # graceful stop takes up to 30 s.
 _BEGUN_TIMEOUT_S = 40.0
 
 
 class Timeline:
-    """One execution of the timeline."""
-
     def __init__(
         self,
         run: Run,
@@ -62,10 +60,10 @@ class Timeline:
     ) -> None:
         """`link` is the network between the regions; None if the topology has no links. `pool` runs slow work.
 
-        `measure_utilization` returns how busy this machine's processors were since the last call, in percent.
+        `measure_utilization` returns the utilization of this machine's processors since the last call, in percent.
         """
         self._faults = run.scenario.faults
-        # Each fault does one thing at a time, and may also wait for the copies before it.
+        # A fault needs at most two threads: one for its own work, and one for the copies before it.
         self._pool = pool or ThreadPoolExecutor(max_workers=2 * len(self._faults) + 2)
         self._stage = Stage(
             run=run,
@@ -87,9 +85,9 @@ class Timeline:
     def execute(self) -> None:
         """Wait until the load is steady, inject and heal the faults on time, and wait until the cluster has settled.
 
-        state/phase_times.json is written once the times of the phases are known, because the load ends by them. If an
-        error occurs before the undo, state/early_end.json makes load and consumers end. In every case the faults are
-        undone and state/faults_undone.json is written. Then the first error is raised.
+        The load learns its end from state/phase_times.json, which is written once the load is steady. If an error
+        occurs before the undo, state/early_end.json makes load and consumers end. In every case the faults are undone
+        and state/faults_undone.json is written. Then the first error is raised.
         """
         stage, undone, errors = self._stage, False, list[Exception]()
         try:
@@ -118,14 +116,14 @@ class Timeline:
             raise errors[0]
 
     def _end_early(self, error: BaseException) -> None:
-        """Make load and consumers end. Wait for injections and healings under way, which undoing must not overtake."""
+        """Make load and consumers end. Wait for injections and healings under way, so that no undo overtakes them."""
         stage = self._stage
         stage.problems.append(f"{type(error).__name__}: {error}")
         write_record(stage.run, EarlyEnd(why=f"break_it failed: {error}", at=stage.clock.now_us()))
         wait(stage.waits.unfinished, timeout=_BEGUN_TIMEOUT_S)
 
     def _await_steady_phase(self) -> PhaseTimes:
-        """Wait until the load is steady. Returns the times of the phases, whose record tells the load when to end."""
+        """Wait until the load is steady. Records the times of the phases and returns them."""
         self._stage.show(phase="warm-up")
         await_steady_load(self._stage, self._measure_utilization)
         start, phases = self._stage.clock.now_us(), self._stage.run.scenario.phases
@@ -154,7 +152,7 @@ class Timeline:
         return self._times.impact_at + int(at_s * 1e6)
 
     def _run(self, fault: Fault) -> Course[None]:
-        """Take one fault from its injection to its recovery; only to its effect if it has no time of healing."""
+        """Take one fault from its injection to its recovery, or to its effect if it has no time of healing."""
         waits = self._stage.waits
         yield from self._targets.remember(fault)
         yield from waits.wait_until(self._find_lead(fault))
@@ -178,14 +176,14 @@ class Timeline:
                 log.warning("%s", error)
 
     def _find_lead(self, fault: Fault) -> int:
-        """Return when to ask where the copies are before a fault: early enough, but after earlier events have acted."""
+        """Return when to ask for the copies before a fault: `LEAD_S` earlier, but after earlier events have acted."""
         others = [one for one in self._faults if one is not fault]
         events = [at for one in others for at in (one.at_s, one.heal_at_s) if at is not None and at < fault.at_s]
         earliest = max([fault.at_s - LEAD_S, *(at + _ACT_S for at in events)])
         return self._find_moment(min(earliest, fault.at_s))
 
     def _inject(self, fault: Fault, targets: list[str], heal_at: int | None) -> Course[None]:
-        """Inject a fault, and wait for its effect until `heal_at` at most."""
+        """Inject a fault, and wait for its effect, at most until `heal_at`."""
         stage, kind = self._stage, FAULT_KINDS[fault.kind]
         around = self._injections.make_surroundings(fault)
         self._injections.targets[fault.name] = targets

@@ -1,4 +1,4 @@
-"""Where the copies of the topic's data are: asked before each fault and at the end, and recorded."""
+"""The places of the copies of the topic's data, recorded before each fault and at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from brokerproof.systems.protocols import SegmentCopies
 from brokerproof.systems.registry import name_topic
 from brokerproof.systems.roles import list_nodes_that, serves, stores
 
-# Seconds before a fault at which the places of all copies are asked for. The answer takes up to 12 s while 2 cores also
+# Seconds before a fault at which the timeline asks where all copies are. The answer takes up to 12 s while 2 cores also
 # carry the load.
 LEAD_S = 15.0
 
@@ -38,7 +38,7 @@ class CopiesRecorder:
         self._asked: dict[float, Future[Copies]] = {}
 
     def begin(self, fault: Fault) -> Future[Copies]:
-        """Ask for the copies before a fault, once for all faults of the same time."""
+        """Ask for the copies before a fault, unless another fault of the same time has asked already."""
         if fault.at_s not in self._asked:
             self._asked[fault.at_s] = self.ask()
         return self._asked[fault.at_s]
@@ -54,7 +54,7 @@ class CopiesRecorder:
         yield lambda: copies.done() or clock.now_us() >= late_at
 
     def keep(self, fault: Fault, copies: Future[Copies]) -> None:
-        """Record where the copies were before a fault. A later answer is not used: the fault may have changed it."""
+        """Record where the copies were before a fault. A later answer is not used, as it may show the fault."""
         if not copies.done():
             problem = f"where the copies were before {fault.name} was not known in time and is not recorded"
             self._stage.problems.append(problem)
@@ -81,7 +81,7 @@ class CopiesRecorder:
         ]
 
     def _find(self, without: Collection[str] = ()) -> Copies:
-        """Return the copies in every cluster except `without`. Empty if the system does not locate copies."""
+        """Return the copies in every cluster except `without`; none if the system does not locate copies."""
         at, stage = self._stage.clock.now_us(), self._stage
         if not isinstance(stage.observation, LocatesCopies):
             return Copies(segments=[], at=at)

@@ -1,7 +1,7 @@
 """The link process: `python -m brokerproof.network DIRECTORY`, where DIRECTORY contains link.json.
 
-In a container, DIRECTORY also contains control.json with the address for requests, and the process first takes the
-addresses that it listens on.
+In a container, DIRECTORY also contains control.json with the address for requests. The process then first gives
+itself the addresses that it listens on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brokerproof.network.poller import Poller
 
 
 def main(directory: Path) -> int:
-    """Serve all routes until the process is ended. If it cannot start, it returns the exit status."""
+    """Serve all routes until the process is killed. If it cannot start, return its exit status."""
     file = directory / PLAN_FILE
     plan = parse(Plan, json.loads(file.read_text(encoding="utf-8")), file=str(file))
     # The poller is made before the thousands of listeners, because select needs a file descriptor below 1024.
@@ -48,7 +48,7 @@ def main(directory: Path) -> int:
 
 
 def _find_control(directory: Path, plan: Plan) -> PathOfControl | AddressOfControl:
-    """Return the control socket. In a container, take the routes' addresses first. Raises MachineError if it fails."""
+    """Return where to listen for requests. In a container, first take the routes' addresses. Raises MachineError."""
     file = directory / CONTROL_FILE
     if not file.exists():
         return choose_path(directory)

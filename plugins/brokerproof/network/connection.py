@@ -21,7 +21,7 @@ _REDIAL_EVERY_S = 0.02
 
 
 class Connection:
-    """A viewer's socket, and the target's, which is opened when the emulated SYN has arrived."""
+    """The sockets of a viewer and of a target. The target's socket is opened when the emulated SYN arrives."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Connection:
         self._target: End | None = None
         self._dialing: socket.socket | None = None
         self._is_closed = False
-        # The SYN would have arrived during a cut, and is sent again when the route heals.
+        # Whether the SYN was lost in a cut. It is then sent again when the route heals.
         self._syn_lost = False
         self._finished: set[Pipe] = set()
 
@@ -130,7 +130,7 @@ class Connection:
         self._back.open(self._target_opens_at)
 
     def _refuse(self) -> None:
-        """Put a RST for the viewer on its way, because the target cannot be connected to."""
+        """Put a RST for the viewer on its way, because the target accepts no connection."""
         self._there.direction.meter.refused += 1
         if self._dialing is not None:
             self._poller.close(self._dialing)

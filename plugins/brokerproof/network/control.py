@@ -51,7 +51,7 @@ class RemovalRequest(FrozenModel):
 
 
 class Control:
-    """Answers the requests about a network that contain the secret of its address."""
+    """Answers requests about a network. Each request has to contain the secret of the control address."""
 
     def __init__(self, address: PathOfControl | AddressOfControl, network: EmulatedNetwork, poller: Poller) -> None:
         """Begin to listen at `address`. Raises OSError if it cannot be used."""

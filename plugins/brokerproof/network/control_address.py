@@ -1,7 +1,7 @@
 """The location of a link process's control socket: a path on this machine, or an address with a secret.
 
-A link process on this machine has a unix socket, which only its user may open. One in a container has an address that
-other programs can reach too, so every request must contain the secret that the run shares with the link process.
+A link process on this machine has a unix socket, which only its user may open. A link process in a container has an
+address that other programs can reach too. So every request must contain the secret that the run shares with it.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class AddressOfControl(FrozenModel):
 def choose_path(directory: Path) -> PathOfControl:
     """Return the control socket of the link process with this directory.
 
-    It is in the directory itself. If that path is too long for a unix socket, it is in a private directory of this user
-    below the system's temporary one, with a name made from the path. Raises MachineError if neither can be used.
+    The socket is in the directory itself. If that path is too long for a unix socket, the socket is in a private
+    directory of this user below the system's temporary directory. Raises MachineError if neither path can be used.
     """
     path = directory / "control.sock"
     if len(os.fsencode(path)) <= _LONGEST_PATH:

@@ -21,10 +21,7 @@ Regions = tuple[str, str]
 
 
 class Effect(FrozenModel):
-    """The evidence that a request took effect: since when, and on how many connections and listeners.
-
-    `at` is in microseconds since the epoch.
-    """
+    """The evidence that a request took effect: its time (µs), and the number of connections and listeners."""
 
     at: int
     connections: int
@@ -47,19 +44,19 @@ class State(FrozenModel):
 class PairMetrics(FrozenModel):
     """Traffic from one region to another.
 
-    `bytes`, `opened` and `refused` count since the start. `held_bytes` and `open` are current. `added` is of the
-    interval.
+    `bytes`, `opened` and `refused` count since the start. `held_bytes` and `open` are current. `added` covers
+    the interval.
     """
 
     sender: str
     receiver: str
     bytes: int
     held_bytes: int
-    # Connections that the sender's region opened to the receiver's. `refused` are those whose target did not accept.
+    # Connections that the sender's region opened to the receiver's. `refused` counts those whose target did not accept.
     open: int
     opened: int
     refused: int
-    # The delay that the emulation added to the ordered one.
+    # The delay beyond the one that was set.
     added: AddedDelay
 
 
@@ -69,7 +66,7 @@ class Metrics(FrozenModel):
     at: int
     # CPU seconds of the link process since its start.
     cpu_s: float
-    # The longest time in the interval that a socket had to wait while others were served.
+    # The longest time in the interval that a socket had to wait for its turn.
     longest_turn_ms: float
     pairs: list[PairMetrics]
 
@@ -148,7 +145,7 @@ class EmulatedNetwork:
         return self._effects[id]
 
     def count_bytes(self, senders: list[str], receivers: list[str], both_ways: bool) -> int:
-        """Return how many bytes from the senders reached the receivers since the start; begins no new interval."""
+        """Return the number of bytes that reached the receivers from the senders since the start."""
         self._check(senders, receivers, both_ways)
         return sum(
             direction.bytes_delivered
@@ -202,7 +199,7 @@ class EmulatedNetwork:
         return direction
 
     def _apply(self) -> None:
-        """Apply the shapes and conditions to every direction, and reshape the listeners of those that changed."""
+        """Apply the shapes and conditions to every direction. Reshape the listeners of directions that changed."""
         was_cut: dict[RouteDirection, bool] = {}
         for direction in self._directions:
             conditions = [

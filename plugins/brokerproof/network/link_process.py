@@ -20,7 +20,7 @@ from brokerproof.network.plan import Plan
 from brokerproof.network.routes import Route
 from brokerproof.network.shape import Condition
 
-# The name in the link process's mark, and of its directory, which is next to those of the nodes.
+# The name of the link process in its mark, and the name of its directory next to those of the nodes.
 NAME = "link"
 PLAN_FILE = "link.json"
 READY_FILE = "ready.json"
@@ -33,10 +33,7 @@ _START_TIMEOUT_S = 30.0
 
 
 class LinkClient:
-    """Sends requests to the link process of a run.
-
-    Every method raises InputError if the request is invalid, and NodeError if the process does not answer.
-    """
+    """Sends requests to the link process of a run. Its methods are those of `Network`, with the same errors."""
 
     def __init__(self, nodes: Path) -> None:
         """`nodes` is the directory of the run's nodes. Raises RunError if no link process was started."""
@@ -51,38 +48,28 @@ class LinkClient:
         self._control = _parse_control(ready["control"])
 
     def ping(self) -> int:
-        """Return the pid of the process that answers."""
         return int(self._ask("ping")["pid"])
 
     def routes(self) -> list[Route]:
         return [parse(Route, route, file="answer of the link process") for route in self._ask("routes")]
 
     def state(self) -> State:
-        """Return the conditions in force, and their effects."""
         return parse(State, self._ask("state"), file="answer of the link process")
 
     def metrics(self) -> Metrics:
-        """Return the measurements and begin a new interval. Their interval began at the last call by any process."""
         return parse(Metrics, self._ask("metrics"), file="answer of the link process")
 
     def add(self, condition: Condition) -> Effect:
-        """Put a condition in force. Returns since when, and how many connections and listeners it concerns."""
         return self._effect("condition add", condition.model_dump())
 
     def remove(self, condition_id: str) -> Effect:
-        """End a condition. Returns since when it has ended, and how many connections and listeners it concerned."""
         return self._effect("condition remove", {"id": condition_id})
 
     def reset(self, name: str, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> Effect:
-        """Reset every connection between one of the senders and one of the receivers.
-
-        The state keeps the effect under `name`.
-        """
         content = {"id": name, "senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
         return self._effect("reset", content)
 
     def count_bytes(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
-        """Return how many bytes from the senders reached the receivers since the link was started."""
         content = {"senders": list(senders), "receivers": list(receivers), "both_ways": both_ways}
         return int(self._ask("count bytes", content))
 
@@ -137,8 +124,8 @@ def record_link_process(nodes: Path, pid: int, control: PathOfControl | AddressO
 def start_link_process(nodes: Path, plan: Plan) -> LinkClient:
     """Start the link process of a run, in a session of its own, and wait until all its listeners are bound.
 
-    It outlives its starter and is found by its mark. Raises MachineError if an address is taken, NodeError if it runs
-    already or does not start.
+    The process outlives its starter. Raises MachineError if an address is taken, NodeError if the process runs already
+    or does not start.
     """
     nodes = nodes.absolute()
     directory = nodes / NAME

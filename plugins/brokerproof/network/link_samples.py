@@ -1,4 +1,4 @@
-"""Samples of the link process's measurements. Each call begins a new interval, so only one process may take them."""
+"""Samples of the link's measurements. Each call begins a new interval, so only one process may call `sample_links`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TRAFFIC = (
 
 
 def sample_links(network: Network) -> list[Sample]:
-    """Return samples of the traffic between each pair of regions, of the delay that the link added, and of its load.
+    """Return samples of the traffic from region to region, of the delay that the link added, and of the link's load.
 
-    `added_…_ms` is the delay beyond the one that was ordered. It is left out if no chunk was timed since the last call.
+    `added_…_ms` is the delay beyond the one that was set. If no chunk was timed since the last call, it is left out.
     """
     metrics = network.metrics()
     values: dict[tuple[str, str], float] = {

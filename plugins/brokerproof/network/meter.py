@@ -1,4 +1,4 @@
-"""Counters of the traffic from one region to another, and of the delay that the emulation itself adds."""
+"""Measurements of the traffic from one region to another, and of the delay that the emulation itself adds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BUCKETS = 4 * 33
 
 
 class AddedDelay(FrozenModel):
-    """The delay beyond the ordered one with which the chunks of an interval were delivered."""
+    """The lateness of the chunks that were delivered in an interval: the delay beyond the one that was set."""
 
     count: int
     p50_ms: float
@@ -26,7 +26,6 @@ class Histogram:
         self._max_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one duration."""
         microseconds = int(seconds * 1_000_000)
         bits = microseconds.bit_length()
         bucket = microseconds if bits < 3 else bits * 4 + (microseconds >> (bits - 3) & 3) - 8
@@ -36,7 +35,7 @@ class Histogram:
             self._max_s = seconds
 
     def take(self) -> AddedDelay:
-        """Return the durations since the last call, and set the counts to zero."""
+        """Return the quantiles of the durations since the last call, and set the counts to zero."""
         added = AddedDelay(
             count=self._count, p50_ms=self._quantile_ms(0.5), p99_ms=self._quantile_ms(0.99), max_ms=self._max_s * 1000
         )
@@ -61,7 +60,7 @@ def _upper_microseconds(bucket: int) -> int:
 
 
 class Meter:
-    """Counters of one ordered pair of regions."""
+    """Counters of the traffic from one region to another."""
 
     def __init__(self) -> None:
         self.bytes = 0

@@ -1,4 +1,4 @@
-"""Addresses that a link process in a container gives to itself, because the engine gives it only one per network.
+"""The addresses of a link process in a container. It adds them itself, because the engine gives it one per network.
 
 The process needs the capability NET_ADMIN in its own network namespace, and the program `ip` of iproute2.
 """

@@ -19,10 +19,10 @@ from brokerproof.network.route_direction import RouteDirection
 _BUFFER = bytearray(262_144)
 _VIEW = memoryview(_BUFFER)
 _READ_BYTES = len(_BUFFER)
-# A read is smaller if bytes wait for a rate limiter, so that one connection does not fill the queue.
+# If the direction has a rate limiter, reads are smaller, so that one connection does not fill the queue.
 _READ_BYTES_BEFORE_LIMITER = 65_536
 _MOST_BEFORE_LINE = 131_072
-# A chunk takes about 150 bytes in addition to its content. This limits the memory that many tiny chunks take.
+# Reading pauses at this number of chunks, because each takes about 150 bytes in addition to its content.
 _MOST_CHUNKS = 16_384
 # One of every 8 chunks that are passed on without delay is timed.
 _SAMPLE_EVERY = 8
@@ -43,7 +43,7 @@ class End:
 
     def __init__(self, sock: socket.socket, poller: Poller, *, incoming: Pipe, outgoing: Pipe) -> None:
         self.sock, self.incoming, self.outgoing = sock, incoming, outgoing
-        # A write failed because the peer is gone, so the end of its bytes counts as a reset.
+        # Whether a write failed because the peer is gone. The end of its bytes then counts as a reset.
         self.broken = False
         self._fd = sock.fileno()
         self._poller = poller
@@ -105,11 +105,11 @@ class Pipe:
         # No item departs before this time (monotonic seconds); 0 once it has passed.
         self._opens_at = 0.0
         self._open = False
-        # Reading is paused, because too many bytes or chunks are held.
+        # Whether reading is paused, because too many bytes or chunks are held.
         self._full = False
-        # Reading has ended, because the source has.
+        # Whether the source has ended.
         self._ended = False
-        # Reading and writing have ended: the sink's peer is gone, or the connection is closed.
+        # Whether the sink's peer is gone or the connection is closed. The pipe then neither reads nor writes.
         self._dead = False
         # Whether the sink takes no bytes for now, and when it last began to take bytes again (monotonic seconds).
         self._blocked = False
@@ -149,7 +149,7 @@ class Pipe:
             self._enter(bytes(_VIEW[sent:size]), size - sent)
 
     def end(self, ending: Ending) -> None:
-        """Send the ending behind all bytes, because the source has ended."""
+        """Send the source's ending behind all its bytes."""
         self._ended = True
         self._update_reading()
         if self._dead:
@@ -161,8 +161,8 @@ class Pipe:
     def take_turn(self, most: int, now: float) -> bool:
         """Send the next item, at most `most` bytes. Returns whether more items wait for the rate limiter."""
         segment, size = self._take(most)
-        # A pipe waits only for its slowest limiter. It also occupies the faster ones, so that the senders at each of
-        # these together do not exceed its bandwidth.
+        # A pipe waits only for its slowest limiter. It also occupies the faster ones, so that all senders at
+        # a faster limiter together do not exceed its bandwidth.
         self._depart(segment, max(limiter.send(size, now) for limiter in self.direction.limiters))
         if not self._entering:
             self.limiter = None
@@ -217,7 +217,7 @@ class Pipe:
         self._update_reading()
 
     def held_bytes(self) -> int:
-        """Return the number of bytes that are held here, and during a cut also of those unread in the kernel."""
+        """Return the number of held bytes. During a cut, it includes the bytes that are unread in the kernel."""
         unread = self.source.unread_bytes() if self._open and self.direction.cut and not self._dead else 0
         return self.held + unread
 
@@ -243,7 +243,7 @@ class Pipe:
         self._update_reading()
 
     def _wait_for_turn(self, now: float) -> None:
-        """Queue at the slowest rate limiter. If there is none any more, all items depart at once."""
+        """Queue at the slowest rate limiter. If the direction has none any more, let all items depart at once."""
         if self.direction.cut or not self._entering:
             return
         if self.direction.limiters:
@@ -260,7 +260,7 @@ class Pipe:
             self.limiter = None
 
     def _send_again(self, now: float) -> None:
-        """Send the items again that were due during the cut. The order of all items stays the same."""
+        """Send the items that were due during the cut again. All items keep their order."""
         again = deque[tuple[float, Item]]()
         earliest = 0.0
         for due, item in self._under_way:
@@ -300,7 +300,7 @@ class Pipe:
             self.held -= sent
             if sent == len(item):
                 under_way.popleft()
-                # Time in which the receiver did not read does not count as added by the emulation.
+                # The emulation did not add the time in which the receiver did not read.
                 direction.meter.added_delays.add(time.monotonic() - max(due, self._unblocked_at))
             else:
                 under_way[0] = (due, memoryview(item)[sent:])
@@ -328,10 +328,7 @@ class Pipe:
         self._on_end(ending)
 
     def _give_sink_up(self) -> None:
-        """End this direction, because the sink's peer is gone. Its RST travels the other way.
-
-        The source is not read until the RST arrives.
-        """
+        """End this direction, because the sink's peer is gone. Its RST travels the other way to the source."""
         sink = self.sink
         self.close()
         self._update_reading()
@@ -340,9 +337,11 @@ class Pipe:
         sink.incoming.end_by_reset()
 
     def end_by_reset(self) -> None:
-        """End by RST if the source is not read, because a write to it has shown that its peer is gone."""
+        """End by RST, because a write to the source has shown that its peer is gone.
+
+        If the pipe still reads, the next read from the source has the same effect.
+        """
         if self._ended or self._dead:
-            # Otherwise the next read from the source shows it.
             self.end(Ending.RST)
 
     def _update_reading(self) -> None:
@@ -361,5 +360,5 @@ class Pipe:
         self.source.listen_for(IN, wanted)
 
     def _limit(self) -> int:
-        """Return how many held bytes stop reading. It is 1 if bytes are held only while the sink is blocked."""
+        """Return the number of held bytes that stops reading: 1 if bytes are held only while the sink is blocked."""
         return 1 if self.direction.direct else self._most_held

@@ -3,9 +3,9 @@
 Measured with a delay of 20 ms on a virtual machine: no chunk is early, half of them are late by 0.26 ms or more, one in
 a hundred by 0.45 ms or more.
 
-asyncio does not fit. Its timers and those of uvloop are rounded to whole milliseconds, and uvloop's may fire early. Its
-transports close a socket at the first error, and read a FIN before it is due. It is not faster either: measured for
-round trips of 200 bytes, plain epoll took 21 µs, uvloop 20 to 21 µs, and asyncio 24 µs.
+asyncio does not fit. Its timers and those of uvloop are rounded to whole milliseconds, and uvloop's may fire early.
+The transports of asyncio close a socket at the first error, and read a FIN before it is due. Neither library is faster:
+for round trips of 200 bytes, plain epoll took 21 µs, uvloop 20 to 21 µs, and asyncio 24 µs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 IN = select.EPOLLIN
 OUT = select.EPOLLOUT
-# A tiny bandwidth leads to waits beyond the largest time that select accepts, so each wait is at most this long.
+# The longest single wait. A tiny bandwidth leads to longer waits, which select would not accept.
 _LONGEST_WAIT_S = 3600.0
 
 
@@ -59,12 +59,11 @@ class Poller:
         heapq.heappush(self._timers, (when, self._timers_made, callback))
 
     def close(self, sock: socket.socket) -> None:
-        """Forget the socket now and close it at the end of the turn, so that no new socket gets its number before."""
+        """Forget the socket now, and close it at the end of the turn. Until then, no new socket can get its number."""
         self.watch(sock.fileno(), 0, _ignore)
         self._closing.append(sock)
 
     def run(self) -> None:
-        """Handle events forever."""
         while True:
             self.turn()
 
@@ -75,7 +74,7 @@ class Poller:
             events = self._epoll.poll()
         else:
             wait = timers[0][0] - time.monotonic()
-            # epoll only waits whole milliseconds, but select on the epoll waits microseconds.
+            # epoll can wait only whole milliseconds, but select on the epoll can wait microseconds.
             if wait > 0:
                 select.select([self._epoll], [], [], min(wait, _LONGEST_WAIT_S))
             events = self._epoll.poll(0)

@@ -19,20 +19,19 @@ class Network(Protocol):
     def ping(self) -> int:
         """Return the pid of the process that answers."""
 
-    def routes(self) -> list[Route]:
-        """Return all routes."""
+    def routes(self) -> list[Route]: ...
 
     def state(self) -> State:
         """Return the conditions in force, and their effects."""
 
     def metrics(self) -> Metrics:
-        """Return the measurements and begin a new interval. Their interval began at the last call by any process."""
+        """Return the measurements of the interval that began at the last call by any process, and begin a new one."""
 
     def add(self, condition: Condition) -> Effect:
-        """Put a condition in force. Returns since when, and how many connections and listeners it concerns."""
+        """Put a condition in force. Returns the time, and the number of connections and listeners that it concerns."""
 
     def remove(self, condition_id: str) -> Effect:
-        """End a condition. Returns since when it has ended, and how many connections and listeners it concerned."""
+        """End a condition. Returns the time, and the number of connections and listeners that it concerned."""
 
     def reset(self, name: str, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> Effect:
         """Reset every connection between one of the senders and one of the receivers.
@@ -41,4 +40,4 @@ class Network(Protocol):
         """
 
     def count_bytes(self, senders: Sequence[str], receivers: Sequence[str], *, both_ways: bool) -> int:
-        """Return how many bytes from the senders reached the receivers since the network was started."""
+        """Return the number of bytes that reached the receivers from the senders since the network was started."""

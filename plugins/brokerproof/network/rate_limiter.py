@@ -8,8 +8,8 @@ from typing import Protocol
 
 from brokerproof.network.poller import Poller
 
-# A turn is given up to this many seconds before its segment leaves, with the segment's exact time. So the poller wakes
-# up once per 2 ms, not once per segment.
+# A sender gets its turn up to this many seconds before its segment leaves, and the time of leaving stays exact. So the
+# poller wakes up once per 2 ms, not once per segment.
 _AHEAD_S = 0.002
 
 
@@ -33,13 +33,11 @@ class RateLimiter:
         self._wake_up_is_set = False
 
     def join(self, sender: Sender) -> None:
-        """Add a sender to the queue."""
         self._waiting.append(sender)
         if not self._wake_up_is_set:
             self._serve()
 
     def leave(self, sender: Sender) -> None:
-        """Remove a sender from the queue, if it is there."""
         if sender in self._waiting:
             self._waiting.remove(sender)
 

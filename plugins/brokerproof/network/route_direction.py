@@ -33,7 +33,7 @@ class RouteDirection:
         return True
 
     def next_delay_s(self) -> float:
-        """Return the delay of the next chunk in seconds: the ordered one, or a random one if there is jitter."""
+        """Return the delay of the next chunk in seconds, which is random if the direction has jitter."""
         if not self.jitter_s:
             return self.delay_s
         return self.delay_s + random.uniform(-self.jitter_s, self.jitter_s)

@@ -1,4 +1,4 @@
-"""The effects of the network on traffic: the shape of a pair of regions, and conditions that worsen it for a while."""
+"""The effects of the network on traffic: a shape per pair of regions, and conditions that worsen it for a while."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Shape(LinkQuality):
 class Condition(LinkQuality):
     """A disturbance of the traffic between nodes; it lasts until it is removed by its id.
 
-    Conditions add to the shape: delays and jitters are summed, the smallest bandwidth counts, one cut is enough.
+    Conditions add to the shape: delays and jitters are summed, the smallest bandwidth counts, one cut stops everything.
     """
 
     id: str = Field(min_length=1)
@@ -39,7 +39,7 @@ class Condition(LinkQuality):
         return self
 
     def holds(self, sender: str, receiver: str) -> bool:
-        """Return whether the condition applies to traffic from one node to the other."""
+        """Return whether the condition applies to the traffic from `sender` to `receiver`."""
         return matches(self.senders, self.receivers, self.both_ways, sender, receiver)
 
 

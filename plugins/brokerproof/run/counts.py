@@ -32,7 +32,7 @@ TOTALS = tuple(Totals.model_fields)
 class Counts(Totals):
     """The totals, and the number of anomalies by kind, legal and illegal ones apart. Kinds that are left out have 0."""
 
-    # Not in `Totals`, because the history has a column for each total and none for this count.
+    # Not in `Totals`, because the history has a column for each total but not for this count.
     not_sent: Count | None = Field(
         None,
         description="messages that a full `max_pending` held back until the end; null if they were not recorded",

@@ -40,7 +40,7 @@ RUN_REPORT = "report/report.html"
 
 @dataclass(frozen=True)
 class Run:
-    """One run, identified by the location of its directory."""
+    """One run. The location of its directory identifies it."""
 
     directory: str
 
@@ -71,7 +71,7 @@ class Run:
         return parse_strictly(RunFacts, load_object(text, file=file), file=file)
 
     def with_facts(self, **changes: Any) -> Run:
-        """Return this run as if run.json had other values. Nothing is written."""
+        """Return this run as if run.json had these values. No file changes."""
         changed = copy(self)
         vars(changed)["facts"] = self.facts.model_copy(update=changes)
         return changed

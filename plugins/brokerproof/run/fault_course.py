@@ -15,12 +15,12 @@ from brokerproof.run.tables import FaultState
 class FaultCourse(StrictModel):
     """One fault, with the time (microseconds) at which each state began; None for a state that it did not reach.
 
-    A state that has several rows began with the first one; `recovered` counts from the last one.
+    If a state has several rows, it began at the first one, except that `recovered` began at the last one.
     """
 
     fault: str
     kind: str
-    # Those of the last row that names any.
+    # The targets in the last row that has any.
     targets: tuple[str, ...] = ()
     injected_at: Moment | None = None
     effective_at: Moment | None = None

@@ -28,8 +28,8 @@ class Check(StrictModel):
     # Why it does not apply to the run's messaging system; empty if it applies.
     why: str = ""
     rows: Count
-    # Rows that break it, rows that the evidence does not decide, and rows that it finds but that the guarantee or the
-    # scenario allows.
+    # Rows that break it, rows that the evidence does not decide, and rows that would break it but are allowed by the
+    # guarantee or the scenario.
     unexpected: Count
     undecided: Count
     legal: Count
@@ -38,7 +38,7 @@ class Check(StrictModel):
 
 
 class SuiteJudgement(StrictModel):
-    """A suite's verdict, and how many of its applicable expectations are in its file and were evaluated."""
+    """A suite's verdict. Of its applicable expectations, its file has `written`, and `evaluated` were evaluated."""
 
     verdict: Verdict
     why: str
@@ -56,7 +56,7 @@ class SuiteJudgement(StrictModel):
 
 
 class Judgement(Record):
-    """The judgement of a run."""
+    """The verdicts on a run and its suites, with the counts and the measurements."""
 
     verdict: Verdict
     why: str
@@ -64,13 +64,13 @@ class Judgement(Record):
     problems: tuple[str, ...]
     # Sentences about how the run was judged, for the reader of the verdict.
     notes: tuple[str, ...] = ()
-    # The five suites, and those of users.
+    # The five suites, and the users' own suites.
     suites: dict[SuiteName, SuiteJudgement]
     counts: Counts
     # By fault and metric, from the measurements.
     recovery: dict[str, dict[str, FiniteOrNone]]
     measurements: tuple[Measurement, ...]
-    # Wall time of each step of judging.
+    # Seconds of wall time of each step of judging.
     seconds: dict[str, float]
 
     @property
@@ -94,9 +94,9 @@ class JudgingFailure(Record):
 
 
 def write_judgement(run: Run, judged: Judgement | JudgingFailure) -> None:
-    """Write a judgement, or why there is none, in place of an earlier one. Raises MachineError if it cannot."""
+    """Write a judgement, or why there is none, in place of an earlier one. Raises MachineError if that fails."""
     write_record(run, judged)
-    # A failure counts before a judgement, so a process that is killed here leaves no judgement that has been replaced.
+    # If the process is killed here, both records exist. Readers prefer the failure, so they use no replaced judgement.
     remove_record(run, JudgingFailure if isinstance(judged, Judgement) else Judgement)
 
 

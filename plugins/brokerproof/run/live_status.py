@@ -25,7 +25,7 @@ class LiveStatus:
         self._content: dict[str, Any] = {}
 
     def show(self, *, fault: dict[str, Any] | None = None, **content: Any) -> None:
-        """Write these values. Earlier values under other names stay. `fault` replaces the fault of the same name."""
+        """Write these values. Earlier values with other names stay. `fault` replaces the fault of the same name."""
         self._content |= content
         if fault is not None:
             others = [one for one in self._content.get("faults", []) if one["fault"] != fault["fault"]]

@@ -1,4 +1,4 @@
-"""The samples that are taken while a run goes on: the names that systems, links, the monitor and judging share.
+"""The names of the samples that are taken while a run goes on. Systems, links, the monitor and judging share them.
 
 A sample is a row of the table `observations`. Its source is `KIND:NAME`, or `link` for the process that carries all
 links. Its metric is a name of `SampledMetric`, or `METRIC:SUBJECT` if the source has several values of it.
@@ -17,20 +17,17 @@ INTERVAL_S = 0.5
 
 
 class Source(StrEnum):
-    """The kinds of source."""
-
     CLUSTER = "cluster"
     TOPIC = "topic"
     NODE = "node"
     # The traffic from one region to another, `REGION>OTHER`; without a name, the process that carries all links.
     LINK = "link"
-    # The service manager that restarts a node after it ended by itself; its name is the node's.
+    # The service manager that restarts a node after it ended by itself; the source has the node's name.
     SERVICE_MANAGER = "service_manager"
     # A sampler that got no answer.
     SAMPLER = "sampler"
 
     def join_name(self, name: str) -> str:
-        """Return the source of this kind with this name."""
         return f"{self}:{name}"
 
 
@@ -45,12 +42,12 @@ class SampledMetric(StrEnum):
     # Of a topic, by partition if it has any: the node that serves it, empty if no node serves it, null if no node
     # answered the question.
     OWNER = "owner"
-    # The messages that the topic's owners have taken in since they own it.
+    # The messages that the topic's owners have taken in since they became its owners.
     PUBLISHED = "published"
-    # By subscription.
+    # Of a topic, by subscription.
     BACKLOG = "backlog"
     DELIVERED = "delivered"
-    # By way, `CLUSTER>OTHER`.
+    # Of a topic, by way of replication, `CLUSTER>OTHER`.
     REPLICATION_BACKLOG = "replication_backlog"
     REPLICATION_DELAY_S = "replication_delay_s"
 
@@ -64,7 +61,7 @@ class SampledMetric(StrEnum):
     OPEN = "open"
     OPENED = "opened"
     REFUSED = "refused"
-    # Of a link, since the previous sample: how often a delay was timed, and the time above the delay that was ordered.
+    # Of a link, since the previous sample: how often a delay was timed, and the delay beyond the one that was set.
     TIMED = "timed"
     ADDED_P50_MS = "added_p50_ms"
     ADDED_P99_MS = "added_p99_ms"
@@ -74,8 +71,8 @@ class SampledMetric(StrEnum):
     CPU_S = "cpu_s"
     LONGEST_TURN_MS = "longest_turn_ms"
 
-    # Of a service manager, one sample per event: its node ended by itself, or was restarted. The value is how often
-    # this has happened so far.
+    # Of a service manager, one sample per event: its node ended by itself, or was restarted. The value is
+    # the number of these events so far.
     ENDED = "ended"
     RESTARTED = "restarted"
 
@@ -92,7 +89,7 @@ class SampledMetric(StrEnum):
 
 
 class SeriesKind(StrEnum):
-    """What the series of a metric shows of its samples."""
+    """How the series of a metric is made from its samples."""
 
     # The value at a moment.
     LEVEL = "level"
@@ -131,7 +128,7 @@ CURVES: Mapping[SampledMetric, Curve] = {
 class Sample:
     """One sampled value of `source`. `at` is when the answer arrived, in microseconds.
 
-    The value is None if there was no answer. This is recorded only if the previous value must not count as still valid.
+    The value is None if there was no answer. That is recorded only if the previous value must no longer be used.
     """
 
     at: int
@@ -145,7 +142,7 @@ class Sample:
 
 
 def make_topic_source(topic: str, cluster: str | None = None) -> str:
-    """Return the source of a topic. `cluster` is given if the run has several, because each may hold the topic."""
+    """Return the source of a topic. `cluster` is given if the run has several clusters, as each may hold the topic."""
     return Source.TOPIC.join_name(topic if cluster is None else f"{topic}@{cluster}")
 
 

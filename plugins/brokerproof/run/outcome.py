@@ -23,7 +23,7 @@ class Durations(StrictModel):
     # The part of `total` that the scenario's phases take, and the rest of it.
     phases: float
     overhead: float | None
-    # Of each step, None if its record cannot be read, and of each part of judging.
+    # `steps` is by step, with None if the step's record cannot be read. `judging` is by part of judging.
     steps: dict[str, float | None]
     judging: dict[str, float]
 
@@ -58,7 +58,7 @@ def make_unknown_outcome(run_id: str, scenario: str, run_dir: object, why: str) 
 
 
 class Outcome(BriefOutcome, Record):
-    """The result of a run, and whether and why it is what its scenario expects."""
+    """The result of a run, and the reason why it is or is not the result that its scenario expects."""
 
     topology: str
     runtime: str
@@ -84,5 +84,5 @@ class Outcome(BriefOutcome, Record):
 
     @property
     def sentences(self) -> str:
-        """Whether the outcome is the expected one and the reasons for the verdict, and then the story of the run."""
+        """The sentences for people: whether the outcome is as expected and why, and then the story of the run."""
         return f"{self.why} {self.story}".strip()

@@ -82,7 +82,7 @@ def record_keys(run: Run, kind: type[Record]) -> list[str]:
     filesystem, root = fsspec.url_to_fs(run.path("state"))
     if not filesystem.exists(root):
         return []
-    # Listed, not globbed: a run's id may contain characters that are special in a glob pattern.
+    # No glob pattern is used, because a run's id may contain characters that are special in a pattern.
     names = (path.rsplit("/", 1)[-1] for path in filesystem.ls(root, detail=False))
     prefix, suffix = name_file(kind, "*").split("*")
     return sorted(
@@ -152,7 +152,7 @@ class ObservationsWritten(Record):
 
 
 class NotificationAttempt(Record):
-    """Whether one notifier sent the run's result. A notifier that did is not used again for this run."""
+    """Whether one notifier sent the run's result. A notifier that sent it is not used again for this run."""
 
     KEY = "rule"
 
@@ -161,7 +161,7 @@ class NotificationAttempt(Record):
     # The notifier's class.
     notifier: str
     sent: bool
-    # The type of the error. Its text may contain a secret, so only the task's log has it.
+    # The type of the error. The error's text may contain a secret, so only the task's log has it.
     problem: str | None
     at: Moment
 
@@ -182,7 +182,7 @@ class WallClockNote(Record):
 
     # The name of a client in the run's directory, or the monitor's.
     process: str
-    # The boot whose CLOCK_MONOTONIC the process reads, and the other boots on which earlier processes did its work.
+    # The boot whose CLOCK_MONOTONIC the process reads, and the other boots of earlier processes that did its work.
     boot_id: str
     earlier_boot_ids: tuple[str, ...] = ()
     at: Moment
@@ -308,8 +308,8 @@ class ProducerEnd(Record):
     acked: int | None
     failed: int | None
     unknown: int | None
-    # The messages that a full `max_pending` held back until the end, the number of the producer's process, and the
-    # number of segments that it wrote of its record.
+    # The number of messages that a full `max_pending` held back until the end, the sequence number of the producer's
+    # process, and the number of segments of its record.
     not_sent: int | None = None
     epoch: int | None = None
     segments: int | None = None
@@ -349,9 +349,9 @@ class ConsumerEnd(Record):
 
     task: int
     consumer: str
-    # Also None if the consumer had to end while a call of the system's client did not return: its count was not final.
+    # Also None if the consumer had to end before a call of the system's client returned, so the count was not final.
     delivered: int | None
-    # The number of its process, and the number of segments that it wrote of its record.
+    # The sequence number of the consumer's process, and the number of segments of its record.
     epoch: int | None = None
     segments: int | None = None
     # The times (from, to) in which the consumer's process did nothing.
@@ -399,18 +399,18 @@ class SubscriptionDrains(Record):
 
 
 class EpochRead(StrictModel):
-    """What was read of the record of one epoch, which is one process of a client."""
+    """The part of a client's record that one epoch wrote. An epoch is one process of the client."""
 
     epoch: int
     segments: int
-    # Rows of the client's table that come from this epoch, including those of attempts without an outcome.
+    # Rows of the client's table that come from this epoch. Attempts without an outcome are included.
     rows: int
     # The numbers of segments that are missing although later ones exist.
     missing: tuple[int, ...]
 
 
 class ClientRecordRead(Record):
-    """What was read of a client's own record to make its table. Sealing the table removes that record."""
+    """The parts of a client's own record from which its table was made. Sealing the table removes that record."""
 
     KEY = "client"
 

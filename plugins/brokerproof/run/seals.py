@@ -44,8 +44,7 @@ WRITERS: Mapping[str, tuple[str, type[Record]]] = {
     "copies": ("break_it", FaultsUndone),
     "observations": ("the monitor", ObservationsWritten),
 }
-# By table: the record that shows that its writer has begun. Without it, a writer that was killed before its first row
-# would leave no trace.
+# By table: the record that proves that the table's writer has begun, even if it was killed before its first row.
 _BEGUN: Mapping[str, type[Record]] = {
     "faults": TimelineProcess,
     "copies": TimelineProcess,
@@ -65,7 +64,7 @@ def seal_tables(run: Run, *tables: str) -> None:
 class SealCheck:
     """The tables that differ from their seals or have none (`broken`), and a sentence for each problem.
 
-    A table whose writer never began is broken but has no sentence, because other records tell what happened to its job.
+    A table whose writer never began is broken but has no sentence, because other records explain its job's failure.
     """
 
     broken: frozenset[str]
@@ -73,7 +72,7 @@ class SealCheck:
 
 
 def check_seals(run: Run, tables: Iterable[str] = tuple(WRITERS), *, checksums: bool = True) -> SealCheck:
-    """Compare recorded tables with their seals. A run that was recorded before there were seals has no broken table.
+    """Compare recorded tables with their seals. A run without seals, from before they existed, has no broken table.
 
     Without `checksums`, only the names, sizes and rows of files are compared, which reads only the files' footers.
     """
@@ -154,7 +153,7 @@ def _read_blocks(file: IO[bytes]) -> Iterable[bytes]:
 
 
 def _count_rows(file: IO[bytes]) -> int:
-    """Return the number of rows in the footer, 0 without a footer. Such a file also has another size or checksum."""
+    """Return the number of rows in the footer; 0 if it cannot be read. Such a file also differs in size or checksum."""
     try:
         return int(pq.read_metadata(file).num_rows)
     except (pa.ArrowException, OSError):

@@ -1,6 +1,6 @@
 """The course of a run over time, in steps of equal length, for the charts of its page. `verify` computes it once.
 
-It is not used for judging. All series of a run have the same steps: step `n` begins `n * step_s` seconds after `start`.
+Judging does not use it. All series of a run have the same steps: step `n` begins `n * step_s` seconds after `start`.
 A value is None if the step has no measured value.
 """
 
@@ -45,9 +45,9 @@ class DeliverySeries(StrictModel):
 
 
 class SampleSeries(StrictModel):
-    """One sampled metric of one source, with the names of observations.py: the last value of each step.
+    """One sampled metric of one source, with the names of observations.py.
 
-    For a counter it is the increase per second, for a list its length.
+    The value of a step is that of its last sample, the increase per second of a counter, or the length of a list.
     """
 
     source: str

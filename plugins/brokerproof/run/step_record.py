@@ -16,7 +16,7 @@ from brokerproof.run.time_axis import follow_time_axis
 def record_step(run: Run, step: str) -> Iterator[None]:
     """Write the step's `StepSeconds` and, if the block raises, its `StepProblem`.
 
-    The problem of an earlier try is removed first. From then on, this process follows the run's time axis.
+    Before the block, this process begins to follow the run's time axis, and the problem of an earlier try is removed.
     """
     with suppress(RunError):
         # If run.json cannot be read, a step that needs it raises the error itself.

@@ -21,7 +21,7 @@ Strict = TypeVar("Strict", bound=StrictModel)
 
 
 def load_object(text: str, *, file: str) -> dict[str, Any]:
-    """Return the object in a JSON text. Raises RunError, which names `file`, if there is none."""
+    """Return the object in a JSON text. Raises RunError, which names `file`, if the text is not a JSON object."""
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -34,7 +34,7 @@ def load_object(text: str, *, file: str) -> dict[str, Any]:
 def parse_strictly(model: type[Strict], content: Mapping[str, Any], *, file: str) -> Strict:
     """Return the JSON object `content` as a model. Raises RunError, which names `file` and the first wrong field."""
     try:
-        # From JSON text, because only then a strict model accepts an array for a tuple and a string for an enum.
+        # A strict model accepts an array for a tuple and a string for an enum only if it reads JSON text.
         return model.model_validate_json(json.dumps(content))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

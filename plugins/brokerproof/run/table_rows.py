@@ -19,10 +19,10 @@ from brokerproof.errors import RunError
 from brokerproof.run.directory import Run
 from brokerproof.run.tables import SCHEMAS
 
-# One thread: a look-up reads little, and the machine may have a running cluster.
+# One thread is enough, because a look-up reads little, and the machine may also run a cluster.
 _CONFIG: Mapping[str, Any] = {"threads": "1", "memory_limit": "512MB"}
 _BATCH_ROWS = 10_000
-# A limit, because a message that is delivered again and again may have any number of rows.
+# The limit on collected rows. A message that is delivered again and again may have any number of rows.
 _MOST_ROWS = 10_000
 
 
@@ -79,11 +79,10 @@ def query_files(
     *,
     problems: list[str] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a query, which is made for each file of a table.
+    """Run a query on each file of a table, and yield its rows.
 
-    The query calls the file `recorded` and a value of `values` by `$` and its name.
-
-    Raises RunError for a file that cannot be read. With `problems`, it adds a sentence there and reads the other files.
+    In the query, `recorded` is the file, and `$NAME` is the value of that name in `values`. Raises RunError if a file
+    cannot be read. If `problems` is given, a sentence is added to it instead, and the other files are read.
     """
     # Imported here, because DuckDB imports pandas, which takes half a second. Parsing of DAG files does not need it.
     import duckdb

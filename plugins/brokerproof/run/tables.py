@@ -112,7 +112,7 @@ COPIES = pa.schema(
         ("state", pa.string()),
         ("holders", pa.list_(pa.string())),
         ("regions", pa.list_(pa.string())),
-        # The regions that the segment has to span: those with a node that could take a copy at that moment.
+        # The regions that the segment has to span: each had a node that could take a copy at that moment.
         ("regions_required", pa.list_(pa.string())),
     ]
 )
@@ -132,7 +132,7 @@ MESSAGES = pa.schema(
         ("scheduled_at", _TIME),
         ("sent_at", _TIME),
         ("settled_at", _TIME),
-        # The number of distinct positions: in a log, those that store it; at a subscription, those that delivered it.
+        # The number of different positions that store the message in a log, or that delivered it to a subscription.
         ("copies", pa.int32()),
         ("deliveries", pa.int32()),
         ("first_received_at", _TIME),
@@ -164,7 +164,6 @@ ANOMALIES = pa.schema(
 
 
 def _make_schema(model: type[BaseModel]) -> pa.Schema:
-    """Return the schema of a table whose rows are a model."""
     return pa.schema([(name, _arrow_type(field.annotation)) for name, field in model.model_fields.items()])
 
 

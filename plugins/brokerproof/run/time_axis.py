@@ -1,4 +1,4 @@
-"""The time axis of a run: how a process takes its times from it, and how its wall clock is compared with it."""
+"""The time axis of a run: a process takes its times from the axis, and notes how its wall clock differs from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brokerproof.run.records import WallClockNote, WallClockStep, read_record, w
 # The name of the monitor in its wall-clock notes. Clients use their own names.
 MONITOR = "monitor"
 _NOTE_EVERY_S = 1.0
-# A smaller move between two notes is no step: a clock that is corrected gradually moves by less.
+# A smaller move between two notes is no step, because a clock that is corrected gradually moves by less.
 _STEP_US = 100_000
 
 
@@ -63,7 +63,7 @@ class WallClockNotes:
     """Writes the wall-clock notes of one process. Each note replaces the last one and has all steps so far."""
 
     def __init__(self, run: Run, process: str, time: clock.Clock = clock.SYSTEM_CLOCK) -> None:
-        """`process` may be the name of an earlier process whose work is repeated. Its steps and its boots are kept.
+        """If an earlier process of the same name did this work before, its steps and its boots are kept.
 
         Raises RunError if the earlier process's note is damaged.
         """

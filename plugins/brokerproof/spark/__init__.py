@@ -1,4 +1,4 @@
-"""The use of spark-submit: the configuration of a job, its submission, its temporary files, a faster start.
+"""The use of spark-submit: the configuration of a job, its submission, its temporary files, and its faster start.
 
-`orchestration` and `commands` may import it. It must not import PySpark, which only the jobs import.
+`orchestration` and `commands` may import this package. It must not import PySpark, which only the jobs import.
 """

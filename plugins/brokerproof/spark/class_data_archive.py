@@ -1,7 +1,7 @@
-"""Spark's class data archive: Java reads Spark's classes from it, so that a job starts in half the time.
+"""Spark's class data archive: Java reads Spark's classes from the archive, so that a job starts in half the time.
 
-It uses Java's application class data sharing (JEP 310, JEP 350). The archive is in the virtual environment, because it
-only fits the jars and the Java that are installed there. `make setup` dumps it (class_data_dump.py).
+This is Java's application class data sharing (JEP 310, JEP 350). The archive is in the virtual environment, because it
+fits only the jars and the Java that are installed there. `make setup` makes it with class_data_dump.py.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ def locate_archive() -> Path:
 
 
 def list_java_options() -> list[str]:
-    """Return the options that make a JVM use the archive, if there is one.
+    """Return the options that make a JVM use the archive; none if it does not exist.
 
-    A JVM that the archive does not fit starts without it, and prints no warning.
+    If the archive does not fit a JVM, the JVM starts without it and prints no warning.
     """
     path = locate_archive()
     return [f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:disable"] if path.exists() else []

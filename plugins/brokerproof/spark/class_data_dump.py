@@ -1,4 +1,4 @@
-"""Dumps Spark's class data archive: `python -m brokerproof.spark.class_data_dump` runs a job of a few rows for it."""
+"""Makes Spark's class data archive: `python -m brokerproof.spark.class_data_dump` runs a job of a few rows for it."""
 
 from __future__ import annotations
 

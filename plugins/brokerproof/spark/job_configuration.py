@@ -12,10 +12,10 @@ from brokerproof.settings import Settings
 from brokerproof.spark.class_data_archive import list_java_options
 from brokerproof.suites.suite_names import list_suites
 
-# Below this number of messages, the JVM's second compiler takes more time than it saves. Measured: without it, an
-# almost empty job takes 11 s of CPU instead of 18.
+# Below this number of messages, the JVM's second compiler takes more time than it saves. Measured: without that
+# compiler, an almost empty job takes 11 s of CPU instead of 18 s.
 _FEW_MESSAGES = 3_000_000
-# With the first compiler only, the code cache would have 48 MiB, and the code that Spark generates would fill it.
+# With the first compiler only, the code cache has 48 MiB by default, and the code that Spark generates would fill it.
 _FEW_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1", "-XX:ReservedCodeCacheSize=240m")
 
 
@@ -56,7 +56,7 @@ def build_spark_conf(settings: Settings, temporary: Path, *, local: bool, messag
 
 
 def build_spark_environment(settings: Settings, temporary: Path, *, local: bool) -> dict[str, str]:
-    """Return the environment of Spark's programs: this Python, the Java that was installed with it, the project's code.
+    """Return the environment of Spark's programs: this Python, the Java installed with it, and the project's code.
 
     `temporary` is the directory for the files that only the job itself reads. With `local`, the job listens only on
     this machine's loopback.
@@ -81,8 +81,8 @@ def build_spark_environment(settings: Settings, temporary: Path, *, local: bool)
 def list_verify_options(expectations: Directories) -> list[str]:
     """Return the options of `verify`: the directories of suites, and the names of the users' suites.
 
-    A named suite is `unknown` if its file is gone by then. The shipped directory is last, because `verify` takes each
-    suite from the first directory that has it.
+    If the file of a named suite is gone when `verify` runs, the suite is `unknown`. The shipped directory is last,
+    because `verify` takes each suite from the first directory that has it.
     """
     in_order = sorted(expectations.paths, key=lambda path: path == expectations.shipped)
     options = [option for path in in_order for option in ("--expectations", str(path))]

@@ -1,11 +1,11 @@
-"""The last exception that the output of a Spark job names."""
+"""The last exception in the output of a Spark job."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
-# `some.module.SomeError: a sentence`: the last line of a traceback in Python, and the first one, or a cause, in Java.
+# `some.module.SomeError: a sentence` is the last line of a traceback in Python. In Java it is the first one or a cause.
 _EXCEPTION = re.compile(
     r"^(?P<wraps>Caused by: )?(?P<module>(?:[A-Za-z_]\w*\.)*)"
     r"(?P<name>[A-Z]\w*(?:Error|Exception|Interrupt)): (?P<message>.+)"
@@ -15,8 +15,8 @@ _EXCEPTION = re.compile(
 class LastException:
     """Remembers the last exception in `sentence`, which is empty if the output contains none.
 
-    An exception of this project is kept even if exceptions of Spark follow it, because Spark raises those while it ends
-    the other tasks. If Java printed the cause of an exception, `sentence` includes it, also when the exception is
+    An exception of this project is kept even if exceptions of Spark follow, because Spark raises those while it ends
+    the other tasks. If Java printed the cause of an exception, `sentence` includes the cause, even if the exception is
     printed again without it.
     """
 

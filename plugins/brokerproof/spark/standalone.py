@@ -1,7 +1,7 @@
 """A process of a Spark cluster: `python -m brokerproof.spark.standalone master` or `… worker spark://HOST:7077`.
 
-The process becomes Spark's own program, with the same Java and the same modules as the jobs, so that a worker can load
-the code that a job sends to it.
+The process becomes Spark's own program. It has the same Java and the same modules as the jobs, so that a worker can
+load the code that a job sends to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def build_command(arguments: Sequence[str]) -> list[str]:
 def main() -> None:
     """Replace this process by Spark's program."""
     command = build_command(sys.argv[1:])
-    # Not in the directory of the jobs' temporary files, which may be shared with other machines.
+    # The directory of the jobs' temporary files is not used, because other machines may share it.
     temporary = Path(tempfile.gettempdir()) / "brokerproof-spark"
     temporary.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **build_spark_environment(from_environment(), temporary, local=False)}

@@ -22,7 +22,7 @@ def submit_locally(
     conf: Mapping[str, str] = MappingProxyType({}),
     log: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run a job and wait for it. Raises RunError with the last exception in the job's output if it fails.
+    """Run a job and wait for it. If it fails, raises RunError with the last exception in the job's output.
 
     `conf` is added to the configuration of every job. `log` gets each line of the job's output.
     """
