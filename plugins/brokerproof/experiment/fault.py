@@ -34,10 +34,10 @@ class Targets(FrozenModel):
     @model_validator(mode="after")
     def _check_selection(self) -> Self:
         if not (self.nodes or self.cluster or self.region or self.role or self.now):
-            raise InputError("choose no node", remedy="give nodes, cluster, region, role or now")
+            raise InputError("select no node", remedy="give nodes, cluster, region, role or now")
         if self.nodes and (self.cluster or self.region or self.role or self.now):
             raise InputError(
-                "name nodes and select them too", remedy="give either `nodes` or cluster, region, role and now"
+                "both name nodes and select them", remedy="give either `nodes` or cluster, region, role and now"
             )
         return self
 

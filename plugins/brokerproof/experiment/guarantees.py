@@ -132,10 +132,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     Anomaly.UNPROVEN: AnomalyFacts(
         suite=Suite.COMPLETENESS,
         meaning="would be missing, but the log was not read to its end or nothing proves the drain",
-        demand=(
-            "Nothing is unproven: every log was read to its end and every drain is proven, "
-            "so that what is missing is known to be."
-        ),
+        demand=("No message is unproven: every log was read to its end, and every drain is proven."),
         illegal_under=_NEVER,
         at_subscriptions=True,
     ),
@@ -197,7 +194,7 @@ _FACTS: Mapping[Anomaly, AnomalyFacts] = {
     Anomaly.DELIVERED_TWICE: AnomalyFacts(
         suite=Suite.UNIQUENESS,
         meaning="was delivered again from the same position before an earlier delivery's ack was confirmed",
-        demand=("No message is delivered twice where the guarantee forbids it, before an ack of it was confirmed."),
+        demand=("No message is delivered again before an earlier ack is confirmed, if the scenario forbids it."),
         illegal_under=_NEVER,
         needs=Ability.POSITIONS,
         at_subscriptions=True,

@@ -272,7 +272,7 @@ METRICS: Mapping[str, Metric] = {
         suite=Suite.RECOVERY,
         unit="ms",
         subject="way and phase",
-        meaning="99th percentile of the time from ack to there",
+        meaning="99th percentile of the time from ack to delivery elsewhere",
         demand="The 99th percentile of the replication lag is within the scenario's bounds.",
         needs=Ability.REPLICATION,
     ),

@@ -51,9 +51,9 @@ class Bound(FrozenModel):
     @model_validator(mode="after")
     def _check_limits(self) -> Self:
         if self.min is None and self.max is None:
-            raise InputError("bounds nothing", remedy="give `min`, `max` or both")
+            raise InputError("has no bound", remedy="give `min`, `max` or both")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise InputError("holds no value", remedy="min <= max")
+            raise InputError("has a `min` above its `max`", remedy="min <= max")
         return self
 
 
@@ -161,8 +161,8 @@ class Scenario(FrozenModel):
     faults: list[Fault] = Field(default_factory=list)
     destroyed: list[str] = Field(
         default_factory=list,
-        description="clusters whose disks a fault destroys: messages that are missing there or never left there are "
-        "counted and legal, and `rpo_messages` must have a maximum, for those that no cluster holds any more",
+        description="clusters whose disks a fault destroys. Messages that are missing there, or that never left "
+        "there, are counted and legal. `rpo_messages` must have a maximum for messages that no cluster holds any more",
     )
     owner: ExpectedOwner = ExpectedOwner()
     late_after_s: float = Field(

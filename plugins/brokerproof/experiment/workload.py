@@ -40,7 +40,7 @@ class Client(ClientSettings):
 class Move(FrozenModel):
     """The move of a subscription's consumers from their cluster to another one after a fault."""
 
-    to: str = Field(description="cluster that they subscribe on then, under the same name")
+    to: str = Field(description="cluster on which they then subscribe, under the same name")
     after: str = Field(description="name of a fault; they move after its effect")
     after_s: float = Field(5, ge=0, description="seconds from the effect of that fault until they move")
 

@@ -75,10 +75,10 @@ class LinkFaultKind(FaultKind):
             )
         given = on.model_dump(include={"delay_ms", "jitter_ms", "bandwidth_mbit"}, exclude_none=True)
         if self.changes and self.changes not in given:
-            raise InputError(f"`{self.name}` does not say how much", field=f"link.{self.changes}", remedy="add it")
+            raise InputError(f"`{self.name}` needs a value for it", field=f"link.{self.changes}", remedy="add it")
         for field in given:
             if field != self.changes and field not in self.takes:
-                raise InputError(f"is not what `{self.name}` changes", field=f"link.{field}", remedy="leave it out")
+                raise InputError(f"`{self.name}` does not change it", field=f"link.{field}", remedy="leave it out")
 
     def find_recovery(self, around: Surroundings, targets: Sequence[str]) -> str | None:
         """Return evidence that the cluster lists all affected nodes as alive, and that each reports itself healthy.

@@ -89,11 +89,11 @@ class SteadyLoad:
                 f"its producers waited for answers with {self._max_pending} messages unanswered each, with this "
                 f"machine's processors {busy:.0f} % busy"
             )
-            remedy = "raise workload.client.max_pending, and lower workload.rate where that changes nothing"
+            remedy = "raise workload.client.max_pending; if that changes nothing, lower workload.rate"
         else:
             why = f"the cluster takes in no more, with this machine's processors {busy:.0f} % busy"
             remedy = "lower workload.rate"
-        return f"{what}; the most was {self._best:.0f}/s, and {why}; {remedy}"
+        return f"{what}; the best rate was {self._best:.0f}/s, and {why}; {remedy}"
 
 
 def await_steady_load(stage: Stage, measure_utilization: Callable[[], float]) -> None:

@@ -87,4 +87,6 @@ def _unfinished_name(name: str) -> str:
 
 def _describe_failure(location: str, error: OSError) -> MachineError:
     reason = error.strerror or str(error)
-    return MachineError(f"{location} cannot be written: {reason}; make room, or let the directory be written to")
+    return MachineError(
+        f"{location} cannot be written: {reason}; free space on the disk, or allow this user to write to the directory"
+    )

@@ -151,7 +151,7 @@ def end_processes(processes: Iterable[psutil.Process]) -> list[str]:
         send_signal(process, signal.SIGKILL)
     _, left = psutil.wait_procs(list(ended), timeout=_END_TIMEOUT_S)
     if still := [process.pid for process in left if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]:
-        raise MachineError(f"processes {still} did not end after SIGKILL; see what the kernel says of them")
+        raise MachineError(f"processes {still} did not end after SIGKILL; look into the kernel's log (`dmesg`)")
     return list(ended.values())
 
 

@@ -21,8 +21,8 @@ class Plan(FrozenModel):
     buffer_mib: float = Field(
         8,
         gt=0,
-        description="most that is under way in one direction of one connection, which limits its throughput: 8 MiB at "
-        "50 ms one way let 1.3 Gbit/s through",
+        description="largest amount of data under way in one direction of one connection. It limits the throughput: "
+        "8 MiB at 50 ms one way let 1.3 Gbit/s through",
     )
 
     @model_validator(mode="after")

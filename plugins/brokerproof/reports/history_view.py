@@ -166,14 +166,14 @@ def print_difference(difference: RunDifference, console: Console) -> None:
     console.print(Text.assemble("a ", (difference.a, "bold"), "\nb ", (difference.b, "bold")), soft_wrap=True)
     if not difference.comparable:
         console.print("The two runs do not compare: the different settings may be the reason for different results.")
-    for title, changes in (("set otherwise", difference.settings), ("versions", difference.versions)):
+    for title, changes in (("different settings", difference.settings), ("versions", difference.versions)):
         table = _make_table(title, "a", "b")
         for change in changes:
             values = ("not set" if value is None else escape(str(value)) for value in (change.a, change.b))
             table.add_row(escape(change.field), *values)
         if table.row_count:
             console.print("", table, sep="\n")
-    table = _make_table("came out otherwise", "a", "b", "b - a", "", "more than noise?", "because")
+    table = _make_table("different results", "a", "b", "b - a", "", "more than noise?", "because")
     for word in difference.words:
         answer = _format_answer(word.larger_than_noise)
         table.add_row(escape(word.name), word.a or NOTHING, word.b or NOTHING, "", "", answer, escape(word.why))
@@ -190,7 +190,7 @@ def print_difference(difference: RunDifference, console: Console) -> None:
     if table.row_count:
         console.print("", table, sep="\n")
     else:
-        console.print("\nNothing came out otherwise.")
+        console.print("\nAll results are equal.")
 
 
 def _make_table(*columns: str) -> Table:

@@ -51,7 +51,7 @@ def print_outcome(outcome: BriefOutcome, problems: Mapping[str, str], console: C
         if whole.latency:
             console.print(_tabulate_latencies(whole.latency, "publish latency, p50 and p99 in ms"))
             if whole.link:
-                title = "of it the link's own, beyond its delay, p50 and p99 in ms"
+                title = "added by the link beyond its delay, p50 and p99 in ms"
                 console.print(_tabulate_latencies(whole.link, title))
             line(f"picture: {whole.run_dir}/{PICTURE}")
         steps = (f"{step} {took:.0f}" for step, took in whole.seconds.steps.items() if took is not None)

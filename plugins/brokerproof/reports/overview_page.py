@@ -50,7 +50,7 @@ def _write_headline(last: Sequence[TrendRun]) -> str:
     if not last:
         return "No run is recorded yet."
     wrong, worse = sum(not run.met for run in last), sum(bool(run.worse) for run in last)
-    slower = f" In {worse} something is worse than before." if worse else ""
+    slower = f" {worse} of them got worse in some measurement." if worse else ""
     if len(last) == 1:
         return f"The last run was {'not ' if wrong else ''}as expected.{slower}"
     if not wrong:

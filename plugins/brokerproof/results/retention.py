@@ -154,7 +154,7 @@ class _Pruner:
         """Return a sentence if there is evidence that the run is or may be active, else None."""
         filesystem, root = fsspec.url_to_fs(run.directory)
         if "file" in filesystem.protocol and any(place.is_relative_to(root) for place in self._active):
-            return "it goes on: its slot of this machine is held, or a process of this machine belongs to it"
+            return "it is active: its slot on this machine is held, or a process of this machine belongs to it"
         if is_resumed:
             # The interrupted deletion itself may have written a file.
             return None
@@ -164,9 +164,9 @@ class _Pruner:
             with suppress(FileNotFoundError, NotImplementedError):
                 times.append(filesystem.modified(file))
         if times and clock.to_utc(self._now) - max(times) < QUIET:
-            return f"it may go on: a file of it was written at {max(times):%Y-%m-%d %H:%M} UTC"
+            return f"it may be active: one of its files was written at {max(times):%Y-%m-%d %H:%M} UTC"
         if not times and read_record(run, RunReleased) is None:
-            return "it may go on: no record says that it ended, and the times of its files are not known"
+            return "it may be active: there is no record of its end, and the times of its files are not known"
         return None
 
 

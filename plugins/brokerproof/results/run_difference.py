@@ -125,9 +125,9 @@ def _list_words(a: RecordedRun, b: RecordedRun, groups: Sequence[Sequence[Record
         if not known:
             larger, why = None, _explain_too_few(groups)
         elif mixed := next((values for values in known if set(pair) <= set(values)), None):
-            larger, why = False, f"{len(mixed)} comparable runs before came to both"
+            larger, why = False, f"{len(mixed)} comparable earlier runs had both results"
         else:
-            larger, why = True, f"{max(map(len, known))} comparable runs before did not come to both"
+            larger, why = True, f"{max(map(len, known))} comparable earlier runs did not have both results"
         yield WordDifference(name=name, a=pair[0], b=pair[1], larger_than_noise=larger, why=why)
 
 

@@ -175,7 +175,7 @@ def _summarize(
         return summary.model_copy(update=found | {"why": f"no minimum change is set for the unit `{unit}`"})
     noise = _compute_noise(unit, values, reference, rule.find_tolerance(metric))
     larger = abs(difference) >= noise
-    why = f"{len(reference)} and {len(values)} judged runs tell differences from {format_value(noise, unit)} on"
+    why = f"with {len(reference)} and {len(values)} judged runs, {format_value(noise, unit)} or more is not noise"
     return summary.model_copy(update=found | {"larger_than_noise": larger, "why": why})
 
 

@@ -29,8 +29,8 @@ _WORDS = {
     Anomaly.DELIVERED_TWICE: "delivered twice",
     Anomaly.REDELIVERED_AFTER_ACK: "delivered again after their ack",
     Anomaly.DELIVERED_FROM_TWO_POSITIONS: "delivered from two positions",
-    Anomaly.POSITION_CONFLICT: "at a position of another one",
-    Anomaly.POSITION_MISMATCH: "stored elsewhere than their acks said",
+    Anomaly.POSITION_CONFLICT: "at the position of another message",
+    Anomaly.POSITION_MISMATCH: "stored at another position than their acks named",
 }
 
 

@@ -36,13 +36,13 @@ class Measurement(StrictModel):
     maximum: FiniteOrNone = Field(description="the bound from above that is in force")
     evidence: str = Field(description="what the value rests on, or why there is none")
     doubt: str | None = Field(
-        None, description="why no bound of the value is claimed, of a fault whose targets were known only from before"
+        None, description="why no bound is claimed: the fault's targets were known only from an earlier answer"
     )
     at_least: FiniteOrNone = Field(
-        None, description="what it is at least: the wait for its end was cut off, or clients themselves added to it"
+        None, description="lower limit of the value, if the wait for its end was cut off or clients added to it"
     )
     at_most: FiniteOrNone = Field(
-        None, description="what it is at most, because clients themselves added to it; null for an exact value"
+        None, description="upper limit of the value, if clients added to it; null for an exact value"
     )
     cut_off_by: str | None = Field(
         None,

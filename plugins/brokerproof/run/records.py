@@ -385,7 +385,7 @@ class SubscriptionDrain(StrictModel):
     drained: bool
     backlog: int | None = Field(None, description="messages not acknowledged; null if no node answered")
     end: Behind | None = Field(None, description="the end of the log up to which this is known; null if it is of all")
-    why: str = Field(description="what says so")
+    why: str = Field(description="the evidence")
 
 
 class SubscriptionDrains(Record):
@@ -433,7 +433,7 @@ class ReplicationDrain(StrictModel):
     ends: dict[int, Behind] = Field(
         default_factory=dict, description="by partition, the end of the sender's log up to which this is known"
     )
-    why: str = Field(description="what says so")
+    why: str = Field(description="the evidence")
 
 
 class ReplicationDrains(Record):

@@ -162,7 +162,7 @@ class ContainerRuntime(SupervisedRuntime):
     def wipe(self, spec: NodeSpec) -> None:
         """Remove the container and its volumes, and make new ones."""
         if self.is_alive(spec.name):
-            raise NodeError(f"node {spec.name} still runs; its data is not wiped under it")
+            raise NodeError(f"node {spec.name} still runs, so its data was not wiped; stop it first")
         client = self._in_engine.client
         with translate_engine_errors(f"the volumes of node {spec.name} cannot be wiped"):
             engine.remove_container(client, self._in_engine.name(spec.name))
@@ -394,7 +394,7 @@ class ContainerRuntime(SupervisedRuntime):
             if status == 0:
                 return ""
             last_lines = client.logs(container, tail=15).decode(errors="replace")
-            return f"it ended with status {status} and says\n{last_lines}"
+            return f"it ended with status {status}; its last lines are\n{last_lines}"
 
     def _end(self, container: Mapping[str, Any]) -> None:
         """Kill and remove a container. If it is a node, save its log first."""

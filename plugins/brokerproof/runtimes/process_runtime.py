@@ -120,7 +120,7 @@ class ProcessRuntime(SupervisedRuntime):
     def wipe(self, spec: NodeSpec) -> None:
         with self._lock(spec.name):
             if self.is_alive(spec.name):
-                raise NodeError(f"node {spec.name} still runs; its data is not wiped under it")
+                raise NodeError(f"node {spec.name} still runs, so its data was not wiped; stop it first")
             for folder in spec.data:
                 data = self.directory(spec.name) / folder
                 shutil.rmtree(data)
@@ -225,7 +225,7 @@ class ProcessRuntime(SupervisedRuntime):
         if result.returncode == 0:
             return ""
         last_lines = "\n".join((result.stdout + result.stderr).splitlines()[-15:])
-        return f"it ended with status {result.returncode} and says\n{last_lines}"
+        return f"it ended with status {result.returncode}; its last lines are\n{last_lines}"
 
     def _run_for(self, spec: NodeSpec, command: Sequence[str], purpose: str) -> None:
         environment = _environment(spec.environment)

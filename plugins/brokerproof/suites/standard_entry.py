@@ -124,7 +124,7 @@ def _read_kwargs(
             raise InputError(problem, file=path, field=f"{field}.{name}", remedy="correct the value")
     if standard.any_of and not any(name in kwargs for name in standard.any_of):
         names = " or ".join(f"`{name}`" for name in standard.any_of)
-        raise InputError("bounds nothing, so that it always holds", file=path, field=field, remedy=f"give {names}")
+        raise InputError("has no bound, so it always holds", file=path, field=field, remedy=f"give {names}")
     return kwargs
 
 

@@ -101,7 +101,7 @@ def read_suite(directories: Sequence[str], suite: str) -> SuiteFile:
         raise InputError(f"is {name}, not `{suite}`", file=path, field="name", remedy="name the suite")
     entries = content.get("expectations")
     if not isinstance(entries, list) or not entries:
-        raise InputError("holds no expectation", file=path, field="expectations", remedy="write one a rule")
+        raise InputError("holds no expectation", file=path, field="expectations", remedy="write one for each rule")
     expectations = [_read_entry(entry, path, f"expectations.{index}") for index, entry in enumerate(entries)]
     own = [expectation.name for expectation in expectations if expectation.standard is None]
     _check_subjects(own, suite, path)
@@ -120,7 +120,7 @@ def _number_names(expectations: Sequence[WrittenExpectation], path: str) -> tupl
         earlier = [other for other in expectations[:index] if other.name == written.name]
         if any(other.content == written.content for other in earlier):
             raise InputError(
-                f"`{written.name}` is asked twice", file=path, field=f"expectations.{index}", remedy="keep one"
+                f"`{written.name}` is written twice", file=path, field=f"expectations.{index}", remedy="keep one"
             )
         numbered.append(replace(written, name=f"{written.name} #{len(earlier) + 1}") if earlier else written)
     return tuple(numbered)
@@ -142,7 +142,7 @@ def _read_json(path: str) -> Mapping[str, Any]:
         with fsspec.open(path, "r", encoding="utf-8") as file:
             content = json.load(file)
     except FileNotFoundError:
-        raise InputError("no such file", file=path, remedy="restore it; nothing can be judged without") from None
+        raise InputError("no such file", file=path, remedy="restore it; no run can be judged without it") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"not valid JSON: {error}", file=path, remedy="mend the syntax") from None
     except (OSError, RecursionError, ValueError) as error:

@@ -569,7 +569,7 @@ def test_a_load_that_stays_below_its_rate_is_given_up_at_once_with_the_reason(
         LiveStatus(run, f"load-{producer}").show(pending=pending * producer)
     time = SimulatedClock()
     began = time.monotonic_s()
-    sentence = rf"never held 900 messages/s for 3 s in 4\d s; the most was 700/s, and {why}"
+    sentence = rf"never held 900 messages/s for 3 s in 4\d s; the best rate was 700/s, and {why}"
     with pytest.raises(DeadlineError, match=sentence):
         execute(run, nodes, clock=time, busy=busy)
     assert time.monotonic_s() - began < 60

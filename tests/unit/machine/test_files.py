@@ -65,7 +65,7 @@ def test_a_block_that_fails_leaves_the_old_content_and_nothing_else(tmp_path: Pa
 
 def test_a_file_that_cannot_be_written_is_reported_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(MachineError, match=r"file/a cannot be written: Not a directory; make room"):
+    with pytest.raises(MachineError, match=r"file/a cannot be written: Not a directory; free space"):
         write_whole(tmp_path / "file" / "a", "x")
 
 
@@ -97,7 +97,7 @@ def test_an_object_that_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> No
             file.write("hal")
             raise error
 
-    with pytest.raises(MachineError, match="a cannot be written: it is so; make room"):
+    with pytest.raises(MachineError, match="a cannot be written: it is so; free space"):
         fail(OSError("it is so"))
     with pytest.raises(ValueError, match="in the middle"):
         fail(ValueError("in the middle"))

@@ -79,7 +79,7 @@ def test_a_broken_suite_of_a_user_has_a_remedy(
     assert (found.ok, found.found, found.remedy) == (
         False,
         f"{tmp_path}/mine/mine.json: holds no expectation",
-        "write one a rule",
+        "write one for each rule",
     )
 
 

@@ -27,7 +27,7 @@ from brokerproof.run.records import TablesDeletion, read_record
 from brokerproof.settings import from_environment
 
 DAY_US = 86_400_000_000
-GOES_ON = "it goes on: its slot of this machine is held, or a process of this machine belongs to it"
+GOES_ON = "it is active: its slot on this machine is held, or a process of this machine belongs to it"
 
 
 class Killed(BaseException):
@@ -203,7 +203,7 @@ def test_a_run_that_wrote_something_within_a_day_is_left(make_run, tmp_path):
     file = Path(run.directory, "progress.json")
     file.write_text("another machine samples")
     [left] = prune(tmp_path, keep(runs=90))
-    assert left.why.startswith("it may go on: a file of it was written at ")
+    assert left.why.startswith("it may be active: one of its files was written at ")
 
     then = time.time() - QUIET.total_seconds() - 60
     os.utime(file, (then, then))
@@ -372,7 +372,7 @@ def test_a_run_on_another_filesystem_is_left_while_it_writes_and_deleted_later(r
     with open_history() as history:
         history.record(remote)
         [left] = prune_remote(keep(tables=30), days=0)
-        assert left.why.startswith("it may go on: a file of it was written at ")
+        assert left.why.startswith("it may be active: one of its files was written at ")
 
         [deletion] = prune_remote(keep(tables=30), days=2)
         assert (deletion.part, deletion.size > 0) == ("tables", True)

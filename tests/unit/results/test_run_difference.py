@@ -148,7 +148,7 @@ def test_the_difference_is_printed(record, noise):
 def test_two_equal_runs_are_printed_as_such(record):
     out = io.StringIO()
     print_difference(compare_two_runs(record(), record(), []), Console(file=out, width=100, color_system=None))
-    assert "Nothing came out otherwise." in out.getvalue()
+    assert "All results are equal." in out.getvalue()
 
 
 @pytest.fixture

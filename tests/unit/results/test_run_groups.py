@@ -72,7 +72,7 @@ def test_a_group_is_compared_with_the_largest(record):
 
     assert (largest.difference, largest.larger_than_noise) == (None, None)
     assert (newer.difference, newer.larger_than_noise, newer.worse) == (24.25, True, True)
-    assert newer.why.startswith("6 and 5 judged runs tell differences from ")
+    assert newer.why.startswith("with 6 and 5 judged runs, ")
     # One run is no group.
     assert (newest.larger_than_noise, newest.worse) == (None, True)
     assert newest.why == f"the noise is not known: 1 judged runs in one group, {ENOUGH_TO_SUSPECT} needed"

@@ -68,7 +68,7 @@ def test_what_cannot_be_recorded_is_reported_and_leaves_nothing_behind(
     said, kept, files = on_a_full_disk(namespace, tmp_path, act)
     assert said.startswith("MachineError ")
     assert name in said
-    assert "cannot be written: No space left on device; make room" in said
+    assert "cannot be written: No space left on device; free space" in said
     assert kept == "at=7"
     assert files == "['filler', 'state/run_released.json']"
 

@@ -150,7 +150,7 @@ def test_a_program_runs_beside_the_nodes_with_its_files_and_nothing_of_the_start
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("print('no such store'); exit(3)", "status 3 and says\nno such store"),
+        ("print('no such store'); exit(3)", "status 3; its last lines are\nno such store"),
         ("while True: pass", "did not end in 1 s"),
     ],
 )

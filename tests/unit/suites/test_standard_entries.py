@@ -113,7 +113,7 @@ SQL = "unexpected_rows_expectation"
             "kwargs.column: `stored` has no column `sequ` (did you mean `seq`?)",
         ),
         (make_entry(BETWEEN["type"], column=["seq"], min_value=0), "kwargs.column: `stored` has no column"),
-        (make_entry(BETWEEN["type"], column="seq"), "kwargs: bounds nothing, so that it always holds"),
+        (make_entry(BETWEEN["type"], column="seq"), "kwargs: has no bound, so it always holds"),
         (make_entry(BETWEEN["type"], column="seq", min_value=True), "kwargs.min_value: is no number and no text: True"),
         (
             make_entry(BETWEEN["type"], column="seq", min_value={"$PARAMETER": "low"}),
@@ -167,7 +167,7 @@ def test_a_mistake_is_one_sentence_with_its_field(tmp_path: Path, entry: Any, se
 
 
 def test_the_same_is_not_asked_twice(tmp_path: Path) -> None:
-    assert refuse(tmp_path, BETWEEN, BETWEEN).problem.endswith("is asked twice")
+    assert refuse(tmp_path, BETWEEN, BETWEEN).problem.endswith("is written twice")
 
 
 def test_an_own_kind_in_a_users_suite_is_as_strict_as_in_the_shipped_one(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def _check_table(run: Run, table: str, with_checksums: bool) -> list[str]:
     is_missing = bool(checked.broken) if run.facts.sealed else not run.list_files(table)
     if is_missing and not checked.problems:
         # If the job never began, check_seals returns no problem, because other records report it.
-        return [f"The table {table} is missing: {WRITERS[table][0]} left none."]
+        return [f"The table {table} is missing: {WRITERS[table][0]} did not write it."]
     return list(checked.problems)
 
 

@@ -56,5 +56,5 @@ def _is_marker(cluster: PulsarCluster, path: str, position: EntryPosition) -> bo
     # A message has no marker's header, so an answer without the entry would look like a message
     # (`PersistentTopicsBase`).
     if headers.get("X-Pulsar-Message-ID") != str(position):
-        raise AdminError(f"the entry {position} of {path} was asked for, and something else came")
+        raise AdminError(f"the broker was asked for entry {position} of {path} and answered with another one")
     return "X-Pulsar-marker-type" in headers

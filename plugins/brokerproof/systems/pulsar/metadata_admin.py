@@ -47,7 +47,7 @@ class MetadataAdmin:
         leaders = [name for name, leading in leads.items() if leading]
         if len(leaders) > 1:
             # All but one of them have not noticed yet that they lost their followers.
-            raise AdminError(f"{' and '.join(leaders)} of the metadata store say both that they lead")
+            raise AdminError(f"several nodes of the metadata store answer that they lead: {', '.join(leaders)}")
         if not leaders:
             raise AdminError("; ".join(["no node of the metadata store says that it leads", *problems]))
         return Coordinators(leader=leaders[0], followers=[name for name, leading in leads.items() if not leading])

@@ -35,7 +35,9 @@ class IsolationPolicy(FrozenModel):
 
     primary: str = Field(description="region whose brokers own the topics")
     secondary: str | None = Field(None, description="region whose brokers take over")
-    min_limit: int = Field(1, ge=0, description="fewest primary brokers before the secondary ones take over")
+    min_limit: int = Field(
+        1, ge=0, description="the secondary brokers take over if fewer primary brokers than this are alive"
+    )
     usage_threshold: int = Field(100, ge=0, le=100, description="percent of load before the secondary ones help")
 
 

@@ -369,7 +369,7 @@ def test_a_missing_table_is_said_and_nothing_is_concluded_from_it(
 
     life = read_message_life(run, "p1", 1)
 
-    assert life.problems == (f"The table {table} is missing: {job} left none.",)
+    assert life.problems == (f"The table {table} is missing: {job} did not write it.",)
     assert denied not in life.sentence
     assert life.sentence.endswith("; judging names nothing wrong with it, but the evidence about it is not whole.")
 
@@ -385,7 +385,7 @@ def test_a_table_without_a_whole_file_is_missing(tmp_path: Path, sealed: bool) -
     remove_record(run, LogsRead)
 
     assert read_message_life(judge_well(run), "p1", 1).problems == (
-        "The table stored is missing: read_back left none.",
+        "The table stored is missing: read_back did not write it.",
     )
 
 
@@ -622,7 +622,7 @@ def test_nothing_is_refused_where_nothing_says_what_was_published(tmp_path: Path
     life = read_message_life(run, "p9", 6)
 
     assert life.events == ()
-    assert life.problems[0] == "The table publishes is missing: load left none."
+    assert life.problems[0] == "The table publishes is missing: load did not write it."
     assert life.sentence.startswith("p9/6 was published in a way that is not known, was found in no log, ")
 
 

@@ -287,7 +287,7 @@ def test_who_is_away_or_does_not_serve_follows_nobody(run: Run) -> None:
         (dict.fromkeys(("eu", "us"), leads(False)), "no node of the metadata store says that it leads"),
         (dict.fromkeys(("eu", "us"), NOT_SERVING), "not currently serving requests"),
         # One that was frozen, until it notices.
-        (dict.fromkeys(("eu", "us"), leads(True)), f"{EU} and {US} of the metadata store say both that they lead"),
+        (dict.fromkeys(("eu", "us"), leads(True)), f"answer that they lead: {EU}, {US}"),
         ({"eu": {**leads(True), "is_leader": "true"}}, "Input should be a valid boolean in `is_leader`"),
         ({"eu": {"is_leader": True}}, "Field required in `error`"),
         ({"eu": ["leader"]}, "answered something else than expected"),
