@@ -142,7 +142,7 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
         yield RunWarning(
             field=f"{field}.min", what=f"{reason}, so that no run meets it", remedy=f"set it to {greatest:g} or less"
         )
-    # A bound with only a minimum has an effect on a required metric: the metric may then be unknown.
+    # A required metric must have an exact value. With only a minimum, a value that is known as "at least" is enough.
     lifts_requirement = metric.required and bound.max is None
     if not lifts_requirement and (bound.min or 0) <= 0 and (bound.max is None or bound.max >= greatest):
         yield RunWarning(
