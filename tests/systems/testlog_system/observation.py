@@ -25,7 +25,7 @@ class TestlogObservation:
         self._topic, self._nodes = run.scenario.workload.topic, run.topology.nodes
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """Return the leader. Raises AdminError also if there is no leader, because the answers do not differ."""
+        """Return the leader. Raises AdminError also if no server leads; the library does not show the difference."""
         with admin_errors("tell who leads"):
             leader = self._admin.leader()
         if leader not in self._nodes:
