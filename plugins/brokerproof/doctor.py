@@ -29,7 +29,7 @@ _REQUIRED_PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expecta
 
 
 def examine_machine(settings: Settings) -> list[Finding]:
-    """Return a finding for each thing that runs need, for all registered messaging systems. Reads only."""
+    """Return a finding for each thing that runs need, for all registered messaging systems. It changes nothing."""
     systems = [load_system(name) for name in list_systems()]
     examining = [system for system in systems if isinstance(system, ExaminesMachine)]
     return [

@@ -237,10 +237,10 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
 
 
 def down(below: Path | None = None) -> list[str]:
-    """End every process of every run of this user on this machine, free all slots, and return the ended names.
+    """End every process of every run of this user on this machine, and free all slots.
 
-    `below` limits this to runs with directories below it. If one run causes an error, the error is raised after all
-    other runs are ended.
+    Return the names of the ended processes and nodes. `below` limits this to runs with directories below it. If a run
+    causes an error, the error is raised after all other runs are ended.
     """
     ended = _end_marked_processes(below)
     problems: list[BrokerproofError] = []
@@ -265,9 +265,9 @@ def down(below: Path | None = None) -> list[str]:
 
 
 def end_run(directory: str) -> list[str]:
-    """End every process of a run, remove its nodes' data and unfinished files, and return the ended names.
+    """End every process of a run, and remove its nodes' data and its unfinished files, even if the run is dead.
 
-    The run may be dead already.
+    Return the names of the ended processes and nodes.
     """
     here = Path(directory).absolute()
     ended = _end_marked_processes(here)

@@ -82,7 +82,7 @@ def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
 
 
 def _list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """Yield a warning for each phase whose region of the owner has no node that could own the topic.
+    """Yield a warning for each phase that requires the owner in a region without a node that could own the topic.
 
     The topic has an owner in every cluster that its messages reach.
     """

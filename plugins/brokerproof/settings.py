@@ -259,7 +259,6 @@ class Settings(BaseSettings):
 
     @property
     def dags(self) -> Path:
-        """The DAG files, which Airflow parses."""
         return self.home / "dags"
 
     @property
@@ -279,7 +278,6 @@ class Settings(BaseSettings):
 
     @property
     def airflow_home(self) -> Path:
-        """The embedded Airflow's AIRFLOW_HOME."""
         return self.var / "airflow"
 
     @property

@@ -18,10 +18,10 @@ from brokerproof.settings import Settings, variable
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Delete tables and directories that are old enough, without a question. With `--dry-run`, only list them.
+    """Delete tables and directories that are old enough, without asking the user. With `--dry-run`, only list them.
 
     The exit status is UNKNOWN if a directory could not be read or deleted. Raises HistoryError, before anything is
-    deleted, if the history cannot be used. Raises MachineError if another `prune` still works.
+    deleted, if the history cannot be used. Raises MachineError while another `prune` runs.
     """
     found = _prune(settings, dry_run=options.dry_run)
     deletions = [one for one in found if isinstance(one, Deletion)]

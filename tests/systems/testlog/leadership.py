@@ -19,7 +19,7 @@ from testlog.replica import DecisionCallback, Replica
 from testlog.topics import TERM_START
 from testlog.wire import Content, Header, pack
 
-# It is shorter than `_LOYALTY_S` in node.py, the time in which a node votes for no candidate after a leader's request.
+# The lease is shorter than `_LOYALTY_S` in node.py, so a node that confirmed it cannot vote before it ends.
 _LEASE_S = 0.9
 _WITHOUT_MAJORITY_S = 2.0
 _HEARTBEAT_S = 0.15
@@ -39,8 +39,8 @@ class _Follower:
         self.next_index = next_index
         self.busy = False
         self.sent_at = -math.inf
-        # When the newest request was sent that the node answered, and the newest whose answer showed that the node held
-        # all entries that were committed when the request was sent.
+        # `heard_at`: when the newest answered request was sent. `caught_up_at`: when the newest request was sent whose
+        # answer showed that the node held all entries that were committed at that time.
         self.heard_at = heard_at
         self.caught_up_at = -math.inf
         self._match_index = 0
@@ -212,7 +212,7 @@ class Leadership:
         follower.peer.request(request, stored, answered)
 
     def _majority_heard_at(self) -> float:
-        """Return the latest time at which a majority, counting this node, has answered requests sent then or later."""
+        """Return the latest time T for which a majority, including this node, answered requests sent at T or later."""
         times = sorted([time.monotonic(), *(follower.heard_at for follower in self._followers)], reverse=True)
         return times[len(times) // 2]
 

@@ -59,8 +59,6 @@ class Observer(Protocol):
 
 
 class LogNode:
-    """One node of the cluster."""
-
     def __init__(self, configuration: ServerConfiguration, topics: Topics, observer: Observer) -> None:
         self.name = configuration.name
         self.peers = [Peer(name, address) for name, address in configuration.peers.items()]

@@ -12,7 +12,7 @@ from testlog.wire import Header
 
 log = logging.getLogger(__name__)
 
-# It is called with the result of applying the entry, or with None if the leadership ended before the entry's commit.
+# A callback of an entry. It gets the result of applying the entry, or None if the leadership ended before the commit.
 DecisionCallback = Callable[[Header | None], None]
 
 

@@ -41,7 +41,7 @@ _DEFAULT_PORT = 8080
 _SERVED = "AIRFLOW__CORE__EXECUTION_API_SERVER_URL"
 # Measured: 12 to 20 s on two cores once the database exists, and 7 s more the first time. Slow disks need longer.
 _AIRFLOW_START_TIMEOUT_S = 300
-# After this many seconds the user is notified of a wait. Usually a wait ends at once.
+# Seconds after which the user is notified of a wait. Usually a wait ends at once.
 _SAY_AFTER_S = 13.0
 
 
@@ -157,7 +157,6 @@ class EmbeddedAirflow:
         return session.url if session and session.is_supervised() else None
 
     def read_password(self) -> str:
-        """Return the password of the user `admin`. The first start makes it."""
         return read_password(self.home)
 
     def read_session(self) -> AirflowSession | None:

@@ -26,13 +26,13 @@ _PARSE_TIMEOUT_S = 120
 # Airflow reads requested files first. The file unusable_scenarios.py cannot be requested, because it has no DAG. With a
 # shorter interval on a slow machine, Airflow never read that file.
 _PARSE_REQUEST_EVERY_S = 15
-# `find_run` searches only this many of the newest DAG runs.
+# The number of newest DAG runs that `find_run` searches.
 _RUNS_LOOKED_THROUGH = 100
 # The user must be notified within 15 s of the last answer, and Airflow is asked every two seconds.
 _SAY_AFTER_S = 13.0
 # The supervisor restarts a dead API server after 5 s. On a machine that carries a cluster, the start takes up to 60 s.
 _GIVE_UP_AFTER_S = 120.0
-# If this client sent no request for longer than this, the time since the last answer is not Airflow's silence.
+# If this client sends no request for `_OWN_PAUSE_S`, the time since the last answer does not measure Airflow's silence.
 _OWN_PAUSE_S = 5.0
 
 

@@ -20,8 +20,6 @@ _SHOWS_NOTHING = ("verify",)
 
 
 class Standstill:
-    """Measures how long a run has made no progress."""
-
     def __init__(self, clock: Clock) -> None:
         self._silence = Silence(clock, say_after_s=_SAY_AFTER_S, say_again_after_s=_SAY_AGAIN_AFTER_S)
         self._stages: dict[str, int] = {}
