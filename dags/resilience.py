@@ -10,7 +10,7 @@ from brokerproof.settings import from_environment
 settings = from_environment()
 # Every task parses this file, and a task needs only its own DAG.
 wanted = get_parsing_context().dag_id
-# Airflow finds a file's DAGs among its global variables. `dag of …` is no name of another variable here.
+# Airflow looks for DAGs in a file's global variables. No other variable here has a name like `dag of …`.
 dags: dict[str, DAG] = {}
 for file in settings.scenario_files():
     if wanted not in (None, file.stem):

@@ -12,8 +12,8 @@ from brokerproof.settings import from_environment
 class UnusableScenarios(DAG):
     """A DAG whose validation always fails, with the errors of the unusable files.
 
-    Airflow lists the failure as an import error of this file. An exception at the file's top level would be listed with
-    its traceback.
+    Airflow lists the failure as an import error of this file, without a traceback. For an exception at the file's top
+    level, Airflow would list a traceback too.
     """
 
     def __init__(self, errors: Iterable[InputError]) -> None:

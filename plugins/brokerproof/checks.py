@@ -1,7 +1,7 @@
 """Loads a scenario with its topology, and checks it against the available systems, runtimes and faults.
 
-The DAG files, the command line and `reserve` all load a scenario here before a run. If a scenario asks a system, a
-runtime or a fault for something that it cannot do, the error names the field and a remedy in one sentence.
+The DAG files, the command line and `reserve` all load a scenario here before a run. If a scenario needs an ability that
+its system, runtime or fault lacks, the error names the field and a remedy in one sentence.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def load_scenario(
 ) -> tuple[Scenario, Topology]:
     """Return the scenario in a file and its topology, checked against each other.
 
-    `topologies` is a directory of topologies, or several. `overrides` replaces values of the scenario by dotted path,
-    as `--set` does. `suites` are the names that `expect.failed_suites` may have; None allows every name. Raises
-    InputError.
+    `topologies` is one directory of topology files, or several. `overrides` replaces values of the scenario by dotted
+    path, as `--set` does. `suites` are the names that `expect.failed_suites` may have; None allows every name. Raises
+    InputError if the scenario or its topology cannot be used.
     """
     settings = make_directories(topologies).below("settings")
     extended = extend_field(read_yaml(path), "settings", settings, file=path)
@@ -64,7 +64,7 @@ def load_scenario(
             f"is `{scenario.name}`, not the file's name", file=str(path), field="name", remedy="leave it out"
         )
     if "runtime" not in scenario.model_fields_set:
-        # The value comes from the setting, so the error must name the variable and not the file.
+        # The runtime comes from a setting, so the error must name the setting's variable instead of the file.
         _check_known(scenario.runtime, RUNTIMES, "runtime", variable("runtime"))
     try:
         topology = load_topology(scenario.topology, topologies, scenario.overrides)
@@ -106,7 +106,8 @@ def check_suites(expectations: Directories) -> None:
 def list_suite_problems(expectations: Directories) -> list[InputError]:
     """Return an error for each directory of suites that cannot be read, and for each suite that cannot be used.
 
-    Such a suite is one of the five and missing, is in two directories of the user, or has a file that is not valid.
+    A suite cannot be used if two of the user's directories have it, or if its file is not valid. Each suite in `Suite`
+    must exist.
     """
     problems = expectations.list_problems(ENDING)
     files = expectations.list_files(ENDING)
@@ -169,14 +170,14 @@ def check_scenario(scenario: Scenario, topology: Topology) -> None:
 
 
 def _fill_client_settings(scenario: Scenario, system: System) -> Scenario:
-    """Return the scenario with the system's defaults for the settings of clients. Raises InputError for a wrong one."""
+    """Return the scenario with the system's defaults for client settings. Raises InputError for an unusable value."""
     settings = parse_client_settings(system, scenario.workload)
     client = Client.model_validate(settings.model_dump(mode="json"))
     return scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"client": client})})
 
 
 def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError, with a field inside the fault, if the fault cannot be done."""
+    """Raises InputError if the fault cannot be done. The error's field is relative to the fault."""
     _check_known(fault.kind, FAULT_KINDS, "fault kind", "kind")
     kind, system, targets = FAULT_KINDS[fault.kind], find_system(topology), fault.targets
     for node in targets.nodes:
@@ -210,7 +211,7 @@ def _check_fault(fault: Fault, scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_leader(scenario: Scenario, topology: Topology, cluster: str | None) -> None:
-    """Raises InputError if the system cannot tell the leader, or fewer than two nodes coordinate the cluster."""
+    """Raises InputError if the system cannot name the leader, or fewer than two nodes coordinate the cluster."""
     otherwise = "choose the nodes by name, region or role"
     _check_able(find_system(topology), Ability.COORDINATORS, "targets.now", remedy=otherwise)
     asked = cluster or scenario.workload.list_homes(topology)[0]
@@ -259,7 +260,7 @@ def _check_subscriptions(scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_places_of_clients(scenario: Scenario, topology: Topology) -> None:
-    """Raises InputError if clients have a region although the topology has no links, or an unknown region."""
+    """Raises InputError if clients are in an unknown region, or in any region of a topology without links."""
     workload = scenario.workload
     placed = {
         "workload.region": workload.region,
@@ -278,9 +279,9 @@ def _check_places_of_clients(scenario: Scenario, topology: Topology) -> None:
 
 
 def _check_judgement(scenario: Scenario, topology: Topology, system: System) -> None:
-    """Raises InputError if the guarantee, a metric or an anomaly needs an ability that the system lacks.
+    """Raises InputError if the system lacks an ability that the guarantee, a metric or an anomaly needs.
 
-    Also raises it if an entry of `loosen` cannot match any message.
+    Raises InputError also if an entry of `loosen` cannot match a message.
     """
     if scenario.guarantee is Guarantee.EFFECTIVELY_ONCE:
         _check_able(system, Ability.DEDUPLICATION, "guarantee", remedy="choose another guarantee")
@@ -317,7 +318,7 @@ def _check_loosened(anomaly: Anomaly, scenario: Scenario, topology: Topology) ->
             )
     if messages.outcome is not None:
         _check_known(messages.outcome, facts.outcomes, f"outcome of `{anomaly}`", f"{field}.outcome")
-    # Without a subscription, only logs are left.
+    # A workload without subscriptions has only logs, which have no subscription type.
     types = [one.type for one in subscriptions if messages.subscription in (None, one.name)] or (None,)
     if not any(is_illegal(anomaly, scenario.guarantee, each, tightened=scenario.tighten) for each in types):
         raise InputError(
@@ -326,7 +327,7 @@ def _check_loosened(anomaly: Anomaly, scenario: Scenario, topology: Topology) ->
 
 
 def _judged(scenario: Scenario) -> Iterator[tuple[str, Ability | None]]:
-    """Yield (field, ability) for each field that names a metric or an anomaly. The ability is None if it needs none."""
+    """Yield (field, needed ability or None) for each field that names a metric or an anomaly."""
     for key in scenario.bounds:
         yield f"bounds.{key}", METRICS[key.split("/")[0]].needs
     for index, anomaly in enumerate(scenario.tighten):

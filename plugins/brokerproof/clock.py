@@ -27,7 +27,7 @@ _READINGS = 5
 class Clock:
     """This machine's clock. A test may use another clock, in which waiting takes no time."""
 
-    # Microseconds to add to CLOCK_MONOTONIC. None if there is no time axis, so that times are the wall clock's.
+    # Microseconds to add to CLOCK_MONOTONIC. Without a time axis it is None, and times come from the wall clock.
     offset_us: int | None = None
 
     def now_us(self) -> int:
@@ -44,7 +44,7 @@ class Clock:
     def measure_wall_lead(self) -> int:
         """Return by how many microseconds the wall clock is ahead of `now_us`.
 
-        The shortest of `_READINGS` readings counts, because one in which the process lost the processor is inexact.
+        The shortest of `_READINGS` readings counts. If the process loses the processor, a reading is long and inexact.
         """
         readings = []
         for _ in range(_READINGS):
@@ -63,7 +63,7 @@ class Clock:
         """Call `condition` until it returns a true value, and return this value.
 
         `what` completes the sentence "waited N s for …". Raises DeadlineError after `timeout_s` seconds. Exceptions of
-        the condition are not caught: it decides itself which errors to ignore.
+        the condition are not caught, so `condition` itself must ignore the errors that may occur.
         """
         deadline = self.monotonic_s() + timeout_s
         while True:
@@ -94,7 +94,7 @@ def measure_offset_us() -> int:
 def follow_axis(boot_id: str, offset_us: int) -> None:
     """Take times from a time axis from now on, in this process and in the processes that it starts.
 
-    If this machine's boot is not the axis's, the offset is measured now. Later steps of the wall clock have no effect.
+    If the axis belongs to another boot, the offset is measured now. Later steps of the wall clock have no effect.
     """
     if boot_id != read_boot_id():
         boot_id, offset_us = read_boot_id(), measure_offset_us()
@@ -103,7 +103,7 @@ def follow_axis(boot_id: str, offset_us: int) -> None:
 
 
 def list_variables() -> dict[str, str]:
-    """Return the environment variables by which a process that does not inherit this environment follows the axis."""
+    """Return the variables that make a process with another environment follow the axis; empty without an axis."""
     return {AXIS: os.environ[AXIS]} if AXIS in os.environ else {}
 
 

@@ -13,7 +13,7 @@ from brokerproof.errors import InputError
 
 @dataclass(frozen=True)
 class Directories:
-    """Directories of files of one kind. A name that two of them have cannot be used.
+    """Directories of files of one kind. A name cannot be used if two directories have a file of this name.
 
     `variable` is the environment variable that lists them. `shipped` is the directory of the project, even if it is not
     in `paths`. If `replaceable` is true, a file of another directory replaces the shipped file of the same name.

@@ -29,7 +29,7 @@ _REQUIRED_PACKAGES = frozenset({"apache-airflow-core", "pyspark", "great_expecta
 
 
 def examine_machine(settings: Settings) -> list[Finding]:
-    """Return a finding for each thing that runs need, for every messaging system in the registry. Changes nothing."""
+    """Return a finding for each thing that runs need, for all registered messaging systems. It changes nothing."""
     systems = [load_system(name) for name in list_systems()]
     examining = [system for system in systems if isinstance(system, ExaminesMachine)]
     return [
@@ -123,7 +123,7 @@ def _check_loopback() -> Finding:
 
 
 def _check_processes() -> Finding:
-    """Count the processes of runs, including those that ended runs left behind."""
+    """Count the processes of runs, including processes that ended runs left behind."""
     try:
         from brokerproof.machine.processes import find_marked_processes
 

@@ -12,9 +12,9 @@ class BrokerproofError(Exception):
 class InputError(BrokerproofError, ValueError):
     """A scenario, topology or option cannot be used. Nothing was started.
 
-    `file` and `field` (a dotted path, list items by index) say where, `remedy` says what to write instead. It is a
-    ValueError so that pydantic validators may raise it. The message shortens long words and long texts in backticks,
-    which may be values of the user. The attributes keep the whole texts.
+    `file` and `field` (a dotted path, list items by index) name the place, `remedy` says what to write instead. The
+    error is a ValueError, so pydantic validators may raise it. The message shortens long words and long texts in
+    backticks, which may be values of the user. The attributes keep the whole texts.
     """
 
     def __init__(self, problem: str, *, file: str = "", field: str = "", remedy: str = "") -> None:

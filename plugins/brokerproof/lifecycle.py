@@ -50,7 +50,7 @@ _STARTS_AT_ONCE = 8
 
 
 def prepare(scenario: Scenario, topology: Topology, say: Callable[[str], None]) -> None:
-    """Fetch what the nodes of a run need, or check the place where they live if that is not this machine.
+    """Fetch the software that a run's nodes need. If an engine runs the nodes, only check that it can.
 
     `say` gets a sentence before a slow part. Raises InputError for an unknown version, MachineError if something is
     missing.
@@ -131,7 +131,7 @@ def _take_clean_slot(timeout_s: float) -> slots.Slot:
 
 
 def _read_versions(topology: Topology) -> dict[str, str | None]:
-    """Return the versions of software on this machine now. They may change after the run has begun."""
+    """Return the versions of this machine's software now, because they may change after the run has begun."""
     packages = find_system(topology).packages
     return {**read_installed_versions(), **{name: read_package_version(name) for name in packages}}
 
@@ -139,8 +139,8 @@ def _read_versions(topology: Topology) -> dict[str, str | None]:
 def provision(run: Run) -> None:
     """Start the links between the regions, then every node that is not on standby, and wait until each one serves.
 
-    From then on, service managers restart their nodes if these end by themselves. After an error everything is stopped
-    again. Raises MachineError or NodeError.
+    If the topology has service managers, they restart nodes that end by themselves from then on. After an error, all
+    nodes and links are stopped again. Raises MachineError or NodeError.
     """
     status, provisioning, runtime = LiveStatus(run, "run"), make_provisioning(run), make_runtime(run)
     specs = provisioning.specs()
@@ -185,7 +185,7 @@ def configure(run: Run) -> None:
 
 
 def break_it(run: Run) -> None:
-    """Execute the timeline of faults under load. Even after an error, it heals the faults that are not permanent.
+    """Execute the timeline of faults under load. Faults that are not permanent are healed even after an error.
 
     If this process is killed, the monitor makes load and consumers end. Raises the first error of the timeline.
     """
@@ -209,9 +209,9 @@ def break_it(run: Run) -> None:
 
 
 def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[str]:
-    """End all processes of the run and free its slot. Returns the names of those that still ran.
+    """End all processes of the run and free its slot. Return the names of the processes that still ran.
 
-    A monitor that does not end by itself in time is ended with the rest.
+    If the monitor does not end by itself within `monitor_timeout_s`, it is ended too.
     """
     write_record(run, RunReleased(at=clock.now_us()))
     runtime = make_runtime(run)
@@ -239,8 +239,8 @@ def release(run: Run, *, monitor_timeout_s: float = _MONITOR_TIMEOUT_S) -> list[
 def down(below: Path | None = None) -> list[str]:
     """End every process of every run of this user on this machine, and free all slots.
 
-    Returns the names of what was ended. `below` limits this to the runs whose directories are below it. An error of one
-    run is raised after all other runs are ended.
+    Return the names of the ended processes and nodes. `below` limits this to runs with directories below it. If a run
+    causes an error, the error is raised after all other runs are ended.
     """
     ended = _end_marked_processes(below)
     problems: list[BrokerproofError] = []
@@ -251,7 +251,7 @@ def down(below: Path | None = None) -> list[str]:
         if (slot := slots.take_from_run(directory, timeout_s=0)) is not None:
             with slot:
                 try:
-                    # The mark of a process that is just starting is not visible yet. `end_run` finds it by its record.
+                    # A process that is just starting has no visible mark yet. `end_run` finds it by its record.
                     ended += end_run(directory)
                 except BrokerproofError as error:
                     # The other runs must still be ended. This slot keeps its record, so that its run is ended later.
@@ -265,9 +265,9 @@ def down(below: Path | None = None) -> list[str]:
 
 
 def end_run(directory: str) -> list[str]:
-    """End every process of a run, dead or not, and remove the data of its nodes. Returns the names of those ended.
+    """End every process of a run, and remove its nodes' data and its unfinished files, even if the run is dead.
 
-    Files that these processes did not finish are removed too.
+    Return the names of the ended processes and nodes.
     """
     here = Path(directory).absolute()
     ended = _end_marked_processes(here)

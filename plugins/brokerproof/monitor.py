@@ -1,9 +1,8 @@
 """The monitor: the process that holds a run's slot and samples its clusters, from `reserve` to `release`.
 
-If the process of the timeline was killed, the monitor makes load and consumers end.
-
-It keeps the slot's lock open, so a run is dead if it was not released and its lock is free. The monitor ends when the
-run is released, when the run's directory is gone, or after `MAX_LIFE_S`.
+If the process of the timeline was killed, the monitor makes load and consumers end. The monitor holds the slot's lock,
+so a run is dead if it was not released and the lock is free. The monitor ends when the run is released, when the run's
+directory is gone, or after `MAX_LIFE_S`.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _RESTART_METRICS = {RestartStep.ENDED: SampledMetric.ENDED, RestartStep.RESTARTE
 
 
 def start_monitor(run: Run, slot: Slot) -> None:
-    """Start the monitor of a run. It inherits the slot, so the slot stays held."""
+    """Start the monitor of a run. The monitor inherits the slot, so the slot stays held after this process ends."""
     directory = Path(run.directory).absolute()
     start_process(
         [sys.executable, "-m", "brokerproof.monitor", run.directory],
@@ -69,7 +68,6 @@ def start_monitor(run: Run, slot: Slot) -> None:
 
 
 def sample_run(run: Run) -> None:
-    """Sample until the run is released, its directory is gone, or `MAX_LIFE_S` is over."""
     end_at = time.monotonic() + MAX_LIFE_S
     queue: SimpleQueue[Sample] = SimpleQueue()
     latest: dict[tuple[str, str], str] = {}
@@ -80,7 +78,7 @@ def sample_run(run: Run) -> None:
 
     def flush() -> None:
         nonlocal unwritten, written_at
-        # After the requested samples are sealed, judging reads the table. Later samples are only for the live status.
+        # Judging reads the table after the requested samples are sealed, so later samples only show in the live status.
         if read_record(run, ObservationsWritten) is None:
             run.append("observations", unwritten)
         unwritten, written_at = [], time.monotonic()
@@ -123,23 +121,23 @@ def sample_run(run: Run) -> None:
 
 
 def record_killed_timeline(run: Run) -> None:
-    """Write an `EarlyEnd` if the timeline's process, on this machine, is gone and left no end of its own."""
+    """Write an `EarlyEnd` if the timeline's process ran on this machine and ended without a record of its end."""
     doing = read_record(run, TimelineProcess)
     if doing is None or doing.host != socket.gethostname() or find_process(doing.pid, doing.created) is not None:
         return
-    # Read only now that the process is gone, because it could have left them after an earlier look.
+    # These records are read after the process is gone. Before that, the process could still write one after the read.
     if read_record(run, FaultsUndone) is None and read_record(run, EarlyEnd) is None:
         write_record(run, EarlyEnd(why="the process of break_it ended before the timeline did", at=clock.now_us()))
 
 
 def _is_write_requested(run: Run) -> bool:
-    """Whether a step still waits for the samples up to a moment that has passed."""
+    """Whether a step waits for the samples up to a requested moment, and the moment has passed."""
     requested = read_record(run, ObservationsRequested)
     return requested is not None and read_record(run, ObservationsWritten) is None and clock.now_us() > requested.at
 
 
 def _make_samplers(run: Run) -> Mapping[str, Callable[[], list[Sample]]]:
-    """Return samplers by name: the system's, and one each for links and service managers if the topology has any."""
+    """Return the system's samplers by name, and one each for links and service managers if the topology has any."""
     samplers = dict(make_observation(run, patience_s=_PATIENCE_S).samplers())
     if run.topology.links:
         samplers["link"] = partial(sample_links, require_links(make_runtime(run)).network())
@@ -179,8 +177,8 @@ def _sample_repeatedly(
             for sample in sampler():
                 queue.put(sample)
         except Exception as error:
-            # After any error the source is sampled again. The error is recorded, because a gap in the samples is a gap
-            # in the evidence.
+            # After any error, sampling goes on. The error is recorded, because a gap in the samples is a gap in the
+            # evidence.
             queue.put(
                 Sample(
                     at=clock.now_us(),
@@ -218,7 +216,7 @@ def _write_live_status(run: Run, latest: dict[tuple[str, str], str]) -> None:
 
 
 def _collect_alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
-    """Return the nodes that all clusters list as alive, by role."""
+    """Return the living nodes of all clusters, by role."""
     alive: dict[str, list[str]] = {}
     for (_, metric), value in latest.items():
         kind, role = split_name(metric)
@@ -228,7 +226,7 @@ def _collect_alive(latest: dict[tuple[str, str], str]) -> dict[str, list[str]]:
 
 
 def _count_restarts(latest: dict[tuple[str, str], str]) -> dict[str, int]:
-    """Return how often each node was restarted by its service manager, by node."""
+    """Return the number of restarts by a service manager, by node."""
     return {
         split_name(source)[1]: int(value)
         for (source, metric), value in latest.items()
@@ -244,7 +242,7 @@ def _sum_under_replicated(latest: dict[tuple[str, str], str]) -> str | None:
 
 
 def _collect_backlogs(latest: dict[tuple[str, str], str]) -> dict[str, str]:
-    """Return the backlogs by subscription (with several clusters `SUBSCRIPTION@CLUSTER`) and by way of replication."""
+    """Return the backlogs by subscription (`SUBSCRIPTION@CLUSTER` if a source names its cluster) or replication way."""
     found: dict[str, str] = {}
     for (source, metric), value in latest.items():
         kind, name = split_name(metric)

@@ -68,7 +68,7 @@ def _list_batching_warnings(scenario: Scenario, topology: Topology) -> Iterator[
 
 
 def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
-    """Yield a warning for each fault that waits for a condition that never becomes true."""
+    """Yield a warning for each fault whose condition never becomes true."""
     kinds = {fault.name: FAULT_KINDS[fault.kind] for fault in scenario.faults}
     for index, fault in enumerate(scenario.faults):
         waited_for = fault.when.unhealthy if fault.when else None
@@ -82,7 +82,7 @@ def _list_condition_warnings(scenario: Scenario) -> Iterator[RunWarning]:
 
 
 def _list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """Yield a warning for each phase whose owner has to be in a region without a node that could own the topic.
+    """Yield a warning for each phase that requires the owner in a region without a node that could own the topic.
 
     The topic has an owner in every cluster that its messages reach.
     """
@@ -102,7 +102,7 @@ def _list_owner_warnings(scenario: Scenario, topology: Topology) -> Iterator[Run
 
 
 def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) -> Iterator[RunWarning]:
-    """Yield the reasons why a bound has no measurement, or why no run can meet it or break it, the worst first.
+    """Yield reasons why a bound has no measurement, or why no run can meet or break the bound; the worst comes first.
 
     `key` is `METRIC` or `METRIC/SUBJECT`.
     """
@@ -137,12 +137,12 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
         yield RunWarning(
             field=f"{field}.max", what="no value is below 0, so that no run meets it", remedy="set it to 0 or more"
         )
-    # A time that the end of the load cuts off is greater than what was measured of it.
+    # If the end of the load cuts a time off, the real time is greater than the measured time.
     if bound.min is not None and bound.min > greatest and not metric.ends_with_load:
         yield RunWarning(
             field=f"{field}.min", what=f"{reason}, so that no run meets it", remedy=f"set it to {greatest:g} or less"
         )
-    # A metric that is required and has only a minimum need not be known, so its bound has an effect.
+    # A required metric must have an exact value. With only a minimum, a value that is known as "at least" is enough.
     lifts_requirement = metric.required and bound.max is None
     if not lifts_requirement and (bound.min or 0) <= 0 and (bound.max is None or bound.max >= greatest):
         yield RunWarning(
@@ -153,9 +153,9 @@ def _list_flaws(key: str, bound: Bound, scenario: Scenario, topology: Topology) 
 
 
 def _find_greatest(metric: Metric, scenario: Scenario, faults: Sequence[Fault]) -> tuple[float, str]:
-    """Return the greatest value that a run can have, and a sentence that gives the reason.
+    """Return the greatest possible value of the metric, or infinity, and a sentence that gives the reason.
 
-    The value is infinite if there is no greatest one. `faults` are those for which the bound is in force.
+    `faults` are the faults to which the bound applies.
     """
     phases, workload = scenario.phases, scenario.workload
     if metric.unit == "share":

@@ -1,7 +1,7 @@
 """The settings of this machine, such as its directories and limits, from the environment variables BROKERPROOF_….
 
-Each field has its variable's name without the prefix, in small letters. `make docs` writes docs/settings.md from the
-fields.
+A field's name is the name of its variable without the prefix, in small letters. `make docs` writes docs/settings.md
+from the fields.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brokerproof.directories import Directories
 from brokerproof.errors import InputError
 
 PREFIX = "BROKERPROOF_"
-# Each cluster takes a network with this prefix length, which has 2**16 addresses, from `container_subnets`.
+# The prefix length of the network that each cluster takes from `container_subnets`. A network has 2**16 addresses.
 _SLOT_BITS = 16
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +39,7 @@ def _default_leases() -> Path:
 # For each setting that lists directories, the shipped directory below `home`.
 _SHIPPED = {"scenarios": "dags/scenarios", "topologies": "topologies", "expectations": "expectations"}
 _DAYS = (5, "days", "write a whole number from 1 on, like `30`, or leave it unset to keep everything")
-# The settings that are whole numbers from 1 on: the most digits, the unit, and what to write instead of another value.
+# The settings that are whole numbers from 1 on, each with (most digits, unit, remedy).
 _COUNTS = {
     "max_clusters": (6, "clusters", "write a whole number from 1 on, like `2`"),
     "keep_tables_days": _DAYS,
@@ -151,7 +151,7 @@ class Settings(BaseSettings):
         "more",
         json_schema_extra={"default": "like other runs"},
     )
-    # By name of a messaging system that is not built in, the place of its object as MODULE:ATTRIBUTE.
+    # {name of a messaging system that is not built in: MODULE:ATTRIBUTE of its object}
     systems: Annotated[Mapping[str, str], NoDecode] = Field(
         default_factory=dict,
         description="messaging systems beside the built-in ones, as `name=module:attribute`, comma separated",
@@ -250,16 +250,15 @@ class Settings(BaseSettings):
         return {variable(name): str(value) for name, value in values.items() if value not in (None, "")}
 
     def python_path(self, given: str | None) -> str:
-        """Return a PYTHONPATH for another process: the project's modules, then `given`.
+        """Return a PYTHONPATH for another process: the project's modules, then `given`, the user's own PYTHONPATH.
 
-        `given` is the user's own PYTHONPATH, in which messaging systems outside this repository are found.
+        The user's PYTHONPATH leads to messaging systems outside this repository.
         """
         places = [str(self.plugins), str(self.spark_jobs), *(given or "").split(os.pathsep)]
         return os.pathsep.join(dict.fromkeys(filter(None, places)))
 
     @property
     def dags(self) -> Path:
-        """The DAG files, which Airflow parses."""
         return self.home / "dags"
 
     @property
@@ -279,7 +278,6 @@ class Settings(BaseSettings):
 
     @property
     def airflow_home(self) -> Path:
-        """The embedded Airflow's AIRFLOW_HOME."""
         return self.var / "airflow"
 
     @property
@@ -308,7 +306,7 @@ class Settings(BaseSettings):
 
 
 def variable(field: str) -> str:
-    """Return the environment variable of a setting."""
+    """Return the name of a setting's environment variable."""
     return f"{PREFIX}{field.upper()}"
 
 
@@ -327,9 +325,9 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def systems_from_environment() -> Mapping[str, str]:
-    """Return the setting `systems` alone. Raises InputError.
+    """Return only the setting `systems`. Raises InputError if its value is malformed.
 
-    The registry needs it seven times for each scenario that is loaded, and checking all settings takes a millisecond.
+    The registry needs it seven times for each loaded scenario, and a check of all settings takes a millisecond.
     """
     name = variable("systems")
     try:
@@ -339,7 +337,7 @@ def systems_from_environment() -> Mapping[str, str]:
 
 
 def _make_absolute(path: Path) -> Path:
-    """Return the absolute path, with `~` and links resolved. Raises InputError if no directory can be there."""
+    """Return the absolute path, with `~` and links resolved. Raises InputError if it cannot be a directory's path."""
     try:
         path = path.expanduser().resolve()
         path.exists()
@@ -351,7 +349,7 @@ def _make_absolute(path: Path) -> Path:
 
 
 def _list_entries(directories: Directories) -> str:
-    """Return the variable's value. It is never empty: a process would keep its own value instead of an empty one."""
+    """Return the variable's value. It is never empty, because an empty value would not replace an inherited one."""
     entries = ("" if path == directories.shipped else str(path) for path in directories.paths)
     return os.pathsep.join(entries) or os.pathsep
 
@@ -371,7 +369,6 @@ def _parse_systems(value: str) -> Mapping[str, str]:
 
 
 def _unusable(error: ValidationError) -> InputError:
-    """Return the first problem as an InputError."""
     first = error.errors(include_url=False)[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InputError):

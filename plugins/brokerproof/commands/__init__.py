@@ -1,5 +1,5 @@
-"""The commands of the command line, one module each; its `execute(options, settings)` returns the exit status.
+"""The commands of the command line. Each module has `execute(options, settings)`, which returns the exit status.
 
-Only `cli` may import them. It imports only the command that the user chose, so that `--help` is quick. They must not
-know a messaging system.
+Only `cli` may import the commands. It imports only the command that the user chose, so that `--help` is quick. The
+commands must not know a messaging system.
 """

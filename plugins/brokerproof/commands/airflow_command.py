@@ -14,7 +14,6 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Start or stop Airflow if the user asks for it, and print its status."""
     airflow = EmbeddedAirflow(settings, lambda sentence: print(sentence, file=sys.stderr))
     stopped = False
     if options.action == "start":

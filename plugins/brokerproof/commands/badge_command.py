@@ -12,7 +12,6 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print the badge, or write it into the file of `--output`."""
     with open_history() as history:
         badge = render_history_badge(history, options.scenario)
     deliver_text(badge, "badge", options.output, as_json=options.json)

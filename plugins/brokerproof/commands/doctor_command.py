@@ -1,4 +1,4 @@
-"""`doctor`: lists the requirements that this machine lacks, with a remedy for each."""
+"""`doctor`: lists what runs require of this machine, with a remedy for each thing that is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print every finding, with a remedy if it is bad. The exit status is UNKNOWN if one is bad."""
+    """Print every finding. The exit status is UNKNOWN if a requirement is not met."""
     findings = examine_machine(settings)
     if options.json:
         print_json([asdict(finding) for finding in findings])

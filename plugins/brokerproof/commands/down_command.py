@@ -1,4 +1,4 @@
-"""`down`: stops all of Brokerproof that runs on this machine, and records the runs that it ends."""
+"""`down`: stops Airflow, the clusters and their monitors on this machine, and records all unrecorded runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from brokerproof.spark.temporary_files import remove_abandoned_directories
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Stop Airflow, the clusters and their monitors, record all unrecorded runs, and print what was done."""
-    # Airflow stops first, so that no task starts again what this command stops next.
+    # Airflow stops first, because its tasks could start a cluster that this command has already stopped.
     stopped = ["Airflow"] if EmbeddedAirflow(settings).stop() else []
     stopped += lifecycle.down(settings.runs if options.here else None)
     remove_abandoned_directories(settings.spark_temporary)

@@ -9,7 +9,7 @@ from brokerproof.run.outcome import BriefOutcome
 
 
 class ExitStatus(IntEnum):
-    """The exit status of a command. One without a verdict uses `OK`, `UNKNOWN` if it failed, or `UNUSABLE_INPUT`."""
+    """The exit status of a command. `UNKNOWN` is also the status of a command that failed and has no verdict."""
 
     OK = 0
     NOT_EXPECTED = 1

@@ -20,7 +20,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
     with open_history() as history:
         if options.listen:
             address, port = parse_listen(options.listen)
-            # The signals are blocked before another thread starts, because it inherits which signals are blocked.
+            # The signals are blocked before the server's thread starts, so that the thread blocks them too.
             signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
             with serve_metrics(history, address, port) as bound:
                 print(f"the metrics are at http://{address}:{bound}/metrics", flush=True)

@@ -16,20 +16,18 @@ def print_json(value: Any) -> None:
 
 
 def print_warning(message: str) -> None:
-    """Print a message in yellow on stderr."""
     text = f"warning: {message}"
     Console(stderr=True).print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_error(message: str) -> None:
-    """Print a message in red on stderr."""
     Console(stderr=True).print(message, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def deliver_text(text: str, name: str, output: str | None, *, as_json: bool) -> None:
-    """Write a text into the file `output`, whole or not at all, and print the path; without `output` print the text.
+    """Write a text into the file `output`, whole or not at all, and print the path. Without `output`, print the text.
 
-    With `as_json`, print one object with the path as `output` and the text as `name`.
+    With `as_json`, print `{"output": path or null, NAME: text}` instead.
     """
     if output:
         write_whole(Path(output), text)

@@ -18,10 +18,10 @@ from brokerproof.settings import Settings, variable
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Delete the runs' data that is old enough, without asking; with `--dry-run` only list it.
+    """Delete tables and directories that are old enough, without asking the user. With `--dry-run`, only list them.
 
-    The exit status is UNKNOWN if a directory could not be read or deleted. Raises HistoryError if the history, which is
-    opened first, cannot be used. Raises MachineError while another pruning goes on.
+    The exit status is UNKNOWN if a directory could not be read or deleted. Raises HistoryError, before anything is
+    deleted, if the history cannot be used. Raises MachineError while another `prune` runs.
     """
     found = _prune(settings, dry_run=options.dry_run)
     deletions = [one for one in found if isinstance(one, Deletion)]

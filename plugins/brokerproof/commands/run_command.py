@@ -77,7 +77,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _parse_overrides(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the overrides by dotted path, from `--set`, whose values are YAML, and from `--runtime`."""
+    """Return the values of `--set`, parsed as YAML, and of `--runtime`, by dotted path."""
     overrides: dict[str, Any] = {}
     for text in options.set:
         path, equals, value = text.partition("=")

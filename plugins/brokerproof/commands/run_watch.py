@@ -63,7 +63,7 @@ def make_end_without_airflow(run_id: str, scenario: str, directory: Path, error:
 
 
 def print_end(end: WatchEnd, console: Console, *, json: bool) -> None:
-    """Print the outcome of a run: on stdout, or with `json` on `console` and then as JSON on stdout."""
+    """Print the outcome of a run on stdout. With `json`, print it on `console`, and as JSON on stdout."""
     # A user who left has already read how to go on.
     if end.status is not ExitStatus.INTERRUPTED:
         print_outcome(end.outcome, end.problems, console if json else Console())
@@ -76,7 +76,7 @@ def _watch_until_end(
 ) -> WatchEnd:
     choice = Choice.GO_ON
     try:
-        # If a signal interrupted this request, a run could go on without the user's knowledge.
+        # If a signal interrupted this request, a run could have started without the user's knowledge.
         with handler.hold():
             begin()
     except KeyboardInterrupt as interrupt:

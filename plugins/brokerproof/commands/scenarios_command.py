@@ -23,7 +23,6 @@ from brokerproof.suites.suite_names import list_suites
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Print each scenario with its warnings, and an error for each file that cannot be used."""
     settings.check_directories()
     runs = read_held_shares(print_warning)
     rows: list[dict[str, Any]] = []

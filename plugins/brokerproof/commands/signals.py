@@ -19,7 +19,7 @@ _QUESTION = "Stop the run and its cluster (s), only stop watching (w), or go on 
 
 
 class TerminationRequest(KeyboardInterrupt):
-    """SIGTERM came. Unlike after a Ctrl-C, the user is not asked."""
+    """SIGTERM came. The user is asked only after a Ctrl-C."""
 
 
 class Choice(Enum):
@@ -59,7 +59,7 @@ class SignalHandler:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Raise the exception of a first signal only after the block. A second signal interrupts the block."""
+        """Delay the exception of a first signal until the block ends. A second signal interrupts the block."""
         self._holding = True
         try:
             yield

@@ -28,17 +28,16 @@ from brokerproof.spark.submission import submit_locally
 def execute(options: argparse.Namespace, settings: Settings) -> int:
     """Submit the job `verify` on this machine and print the outcome.
 
-    If the run was not judged before, its verdict is recorded. Otherwise the verdict is only printed. The report is
-    written anew.
+    The verdict is recorded if the run was not judged before. The report is written anew.
     """
     directory = Path(options.run_directory).resolve()
-    # The check comes first, because judging without tables would replace the run's judgement by `unknown`.
+    # This check comes first, because judging without tables would replace the run's judgement by `unknown`.
     if (deletion := _find_deletion(directory)) is not None:
         remedy = "`brokerproof history` shows the result of the run"
         raise InputError(deletion, file=str(directory), remedy=remedy)
     check_suites(settings.expectations)
     run = Run(str(directory))
-    # The record of a failed judging is no judgement.
+    # A record that says why judging failed is no judgement.
     was_judged = find_judgement(run)[0] is not None
     console = Console(stderr=True)
     log: list[str] = []

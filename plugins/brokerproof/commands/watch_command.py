@@ -22,8 +22,7 @@ from brokerproof.settings import Settings
 
 
 def execute(options: argparse.Namespace, settings: Settings) -> int:
-    """Show the run until it ends. If it is over, only print the outcome."""
-    # The user may also give the path of the run's directory, as the shell completes it.
+    # The user may also give the path of the run's directory, because a shell can complete a path.
     run_id = Path(options.run).name
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,200}", run_id):
         raise _refuse(options.run, settings)

@@ -1,5 +1,5 @@
-"""Runs as Airflow's DAG runs: how they are built, started, followed, shown and reported to people.
+"""Builds, starts, follows and shows runs as Airflow's DAG runs, and notifies people of their results.
 
-Only the DAG files, Airflow's plugin and `commands` may import it. It must not know a messaging system. Each package
-below says whether it may import Airflow. Two modules are for all of them: `dag_run` and `steps`.
+Only the DAG files, Airflow's plugin and `commands` may import this package. It must not know a messaging system. Each
+package below says whether it may import Airflow. Each of them may use the modules `dag_run` and `steps`.
 """

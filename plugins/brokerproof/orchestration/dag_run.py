@@ -1,4 +1,4 @@
-"""What the DAGs and the code that starts, follows or shows a DAG run agree on: names, and the ids of runs."""
+"""Names and run ids that the DAGs share with the code that starts, follows or shows DAG runs."""
 
 from __future__ import annotations
 

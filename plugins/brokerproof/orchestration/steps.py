@@ -1,4 +1,4 @@
-"""The time limit of each step of a run, and a sentence about it, from the scenario's own values."""
+"""The time limit of each step of a run, and a sentence that describes the step, from the scenario's values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import timedelta
 from brokerproof.experiment.scenario import Scenario
 from brokerproof.run.directory import Run
 
-# For the start of a Spark driver, of a client or of a download on a busy laptop. It is generous, because a limit only
-# has to end a step that hangs.
+# Time for the start of a Spark driver or a client, or for a download, on a busy laptop. It is generous, because a limit
+# only has to end a step that hangs.
 _START_MARGIN_S = 300
 # A run waits for its slot while other runs use the machine. A campaign can use it for a whole night.
 _SLOT_WAIT_S = 12 * 3600
@@ -24,10 +24,10 @@ def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
         "reserve": _SLOT_WAIT_S,
         "provision": _PROVISION_S,
         "load": under_load,
-        # It waits for drains, and the timeline before that waits for repairs. Each may take `settle_s`.
+        # `consume` waits for the timeline's repairs and then for drains. Each wait may take `settle_s`.
         "consume": under_load + scenario.settle_s,
         "break_it": under_load,
-        # It reads all stored messages, at least as fast as the load sent them.
+        # `read_back` reads all stored messages, at least as fast as the load sent them.
         "read_back": under_load,
         "verify": _JUDGE_S,
     }
@@ -35,7 +35,7 @@ def compute_time_limit(step: str, scenario: Scenario) -> timedelta:
 
 
 def describe_step(step: str, run: Run) -> str | None:
-    """Return the sentence with which the step's log begins, or None if it begins with the result.
+    """Return the first sentence of the step's log, or None for a step whose log begins with its result.
 
     Raises RunError if run.json is missing or damaged, and InputError if its scenario cannot be used.
     """

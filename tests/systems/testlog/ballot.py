@@ -1,4 +1,4 @@
-"""What a node must not forget about elections: its term, its vote, and whether it may vote at all."""
+"""A node's facts about elections that must survive a restart: its term, its vote, and whether it may vote."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Ballot:
-    """`vote` is the node that this one voted for in `term`.
+    """`vote` is the node that this node voted for in `term`. Only a member may vote.
 
-    A node is a member, and may vote, from when it holds everything that was committed before it started with empty
-    disks: without its old log it would help to elect a leader that lacks acknowledged messages.
+    A node that starts with empty disks becomes a member when it holds all entries that were committed before. If it
+    voted earlier, it could help to elect a leader that lacks acknowledged messages.
     """
 
     term: int = 0
@@ -21,14 +21,14 @@ class Ballot:
 
     @classmethod
     def load(cls, file: Path) -> Ballot:
-        """The ballot of a file, and a new one where there is no file."""
+        """Return the ballot in a file, or a new ballot if the file does not exist."""
         try:
             return cls(**json.loads(file.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return cls()
 
     def save(self, file: Path) -> None:
-        """Write the file whole."""
+        """Replace the file in one step, so that no reader sees half a file."""
         temporary = file.with_suffix(".tmp")
         temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
         temporary.replace(file)

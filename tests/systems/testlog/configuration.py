@@ -1,4 +1,4 @@
-"""What the program of a node reads: a file of JSON.
+"""The configuration file of a node's program, in JSON.
 
 ```json
 {"name": "n1", "address": "127.88.1.1", "port": 7400, "data": "/somewhere/data",
@@ -20,7 +20,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class ServerConfiguration:
-    """One node. `peers` are the other nodes, at the addresses at which this one reaches them."""
+    """One node's configuration. `peers` holds the addresses of the other nodes."""
 
     name: str
     address: str
@@ -32,7 +32,7 @@ class ServerConfiguration:
 
     @classmethod
     def load(cls, file: Path) -> ServerConfiguration:
-        """Read the file. Raises ValueError and KeyError for what is not a configuration."""
+        """Read the file. Raises ValueError or KeyError if it is no configuration."""
         values = json.loads(file.read_text(encoding="utf-8"))
         misbehaviour = values.get("misbehaviour")
         return cls(
@@ -47,6 +47,6 @@ class ServerConfiguration:
 
 
 def parse_address(text: str) -> Address:
-    """`host:port`."""
+    """Return (host, port) of the text `host:port`."""
     host, _, port = text.rpartition(":")
     return host, int(port)

@@ -1,4 +1,4 @@
-"""Requests for messages, which a leader answers when there are some."""
+"""Requests for messages. A leader answers them when it has messages for them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class _Fetch(NamedTuple):
 
 
 class Fetches:
-    """The requests that wait."""
+    """The requests that wait for messages."""
 
     def __init__(self, content_at: Callable[[int], bytes]) -> None:
-        """`content_at` reads an entry of the node's log."""
+        """`content_at` returns the content of an entry of the node's log by index."""
         self._content_at = content_at
         self._waiting: list[_Fetch] = []
 
     def take(self, request: Request, partition: LogPartition) -> None:
-        """Answer at once where there are messages, and within the request's own time in any case."""
+        """Answer at once if there are messages, otherwise after the request's `wait_ms` at the latest."""
         until = time.monotonic() + request.header["wait_ms"] / 1000
         self._waiting.append(_Fetch(request, partition, request.header["offset"], until))
         self.answer()
 
     def answer(self) -> None:
-        """Answer the requests for which there are messages, or that have waited long enough."""
+        """Answer the requests for which there are messages, and the requests whose time is over."""
         now = time.monotonic()
         fetches, self._waiting = self._waiting, []
         for fetch in fetches:
@@ -63,7 +63,7 @@ class Fetches:
             if size >= fetch.request.header["most_bytes"]:
                 break
         else:
-            # Behind the last message there are control records.
+            # All messages were read. Control records may follow the last one.
             next_offset = max(next_offset, fetch.partition.end)
         rows, payloads = pack_records(records)
         fetch.request.answer({"records": rows, "next": next_offset, "end": fetch.partition.end}, payloads)

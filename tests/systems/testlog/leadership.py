@@ -1,7 +1,8 @@
-"""What a node does while it leads: it replicates its log, commits what a majority has written, and hands over.
+"""The work of a leader: it replicates its log, commits entries that a majority has written, and hands over.
 
-A leader serves for as long as it has a lease: as a majority answered requests that it sent so lately that nobody else
-can have been elected. A leader that was frozen finds its lease ended, and neither acknowledges nor shows its old log.
+A leader serves while it has a lease. It has a lease while a majority has answered requests that it sent less than
+`_LEASE_S` ago, because no other node can be elected in this time. After a freeze, a leader's lease is over, so it
+neither acknowledges messages nor shows its old log.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from testlog.replica import DecisionCallback, Replica
 from testlog.topics import TERM_START
 from testlog.wire import Content, Header, pack
 
-# Shorter than the time for which nodes are loyal to a leader that they heard of, in node.py.
+# The lease is shorter than `_LOYALTY_S` in node.py, so a node that confirmed it cannot vote before it ends.
 _LEASE_S = 0.9
 _WITHOUT_MAJORITY_S = 2.0
 _HEARTBEAT_S = 0.15
@@ -30,15 +31,16 @@ _APPEND_BYTES = 1024 * 1024
 
 
 class _Follower:
-    """What the leader knows of another node. Times are those at which requests were sent."""
+    """The leader's knowledge about another node. Times are times at which requests were sent."""
 
     def __init__(self, peer: Peer, next_index: int, heard_at: float) -> None:
         self.peer = peer
-        # What to send next.
+        # The index of the first entry to send next.
         self.next_index = next_index
         self.busy = False
         self.sent_at = -math.inf
-        # The newest request that it answered, and the newest one by which it held everything that was committed then.
+        # `heard_at`: when the newest answered request was sent. `caught_up_at`: when the newest request was sent whose
+        # answer showed that the node held all entries that were committed at that time.
         self.heard_at = heard_at
         self.caught_up_at = -math.inf
         self._match_index = 0
@@ -46,27 +48,30 @@ class _Follower:
 
     @property
     def match_index(self) -> int:
-        """Up to where it holds the leader's log; nothing is known of one that may have come back with empty disks."""
+        """The index up to which the node holds the leader's log.
+
+        It is 0 without a connection, and after a new one, because the node may have come back with empty disks.
+        """
         return self._match_index if self.peer.connected and self._connections == self.peer.connections else 0
 
     @property
     def in_sync(self) -> bool:
-        """Whether it held a moment ago what was committed then."""
+        """Whether the node held all committed entries less than `_IN_SYNC_S` ago."""
         return self.peer.connected and time.monotonic() - self.caught_up_at < _IN_SYNC_S
 
     def ready(self) -> bool:
-        """Whether it can be sent something: one request at a time."""
+        """Whether a request can be sent to the node: it is connected, and no other request is open."""
         if self._connections != self.peer.connections:
             self._connections = self.peer.connections
             self._match_index, self.busy = 0, False
         return self.peer.connected and not self.busy
 
     def matches(self, index: int) -> None:
-        """It holds the leader's log up to this index."""
+        """Note that the node holds the leader's log up to this index."""
         self._match_index, self.next_index = index, index + 1
 
     def lacks(self, after: int) -> None:
-        """It does not hold what the leader believed, and should be tried behind `after`."""
+        """Note that the node lacks entries or has others. The next request starts after the index `after`."""
         self._match_index, self.next_index = 0, min(after + 1, self.next_index - 1)
 
 
@@ -90,9 +95,9 @@ class Leadership:
         asked_at: float,
         end: Callable[[int], None],
     ) -> None:
-        """`votes` came from these nodes, which were asked at `asked_at`.
+        """`votes` are the nodes that voted for this one; the monotonic time `asked_at` is when they were asked.
 
-        `end` is called with a term when the leadership is over.
+        When the leadership is over, `end` is called with the node's new or present term.
         """
         self._name, self._term, self._replica, self._end = name, term, replica, end
         self._term_start = replica.log.last_index + 1
@@ -105,29 +110,29 @@ class Leadership:
 
     @property
     def serves(self) -> bool:
-        """Whether the node leads for certain, knows everything that was committed, and does not hand over."""
+        """Whether the node has a lease, has applied all entries of earlier terms, and does not hand over."""
         return self.has_lease() and self._replica.commit_index >= self._term_start and self._handover is None
 
     def has_lease(self) -> bool:
-        """Whether nobody else can have been elected meanwhile."""
+        """Whether it is certain that no other node was elected meanwhile."""
         return not self._over and time.monotonic() - self._majority_heard_at() < _LEASE_S
 
     def in_sync(self) -> list[str]:
-        """The nodes that held a moment ago what was committed then."""
+        """Return this node and the nodes that held all committed entries less than `_IN_SYNC_S` ago."""
         return sorted([self._name, *(follower.peer.name for follower in self._followers if follower.in_sync)])
 
     def start(self) -> None:
-        """Begin the term with an entry of its own, by which entries of earlier terms are committed."""
+        """Begin the term with an entry of this term. When it is committed, all entries of earlier terms are too."""
         self._replica.propose(Entry.with_content(self._term, pack({"kind": TERM_START})), lambda _: None)
         self._replicate()
 
     def propose(self, header: Header, body: bytes, decided: DecisionCallback) -> None:
-        """Append an entry; `decided` is called when it is committed."""
+        """Append an entry. `decided` is called when it is committed, or when the leadership ends before that."""
         self._replica.propose(Entry.with_content(self._term, pack(header, body)), decided)
         self._schedule_replication()
 
     def tick(self) -> None:
-        """Send what is due, and end the leadership that no majority knows of any more."""
+        """Send due requests. End the leadership if no majority answered within `_WITHOUT_MAJORITY_S`."""
         now = time.monotonic()
         if now - self._majority_heard_at() > _WITHOUT_MAJORITY_S:
             self._end(self._term)
@@ -138,7 +143,7 @@ class Leadership:
         self._continue_handover()
 
     def hand_over(self) -> str | None:
-        """Begin to give the leadership to another node. Returns its name, None where no other is in sync."""
+        """Begin to hand the leadership over. Return the other node's name, or None if no other node is in sync."""
         followers = [follower for follower in self._followers if follower.in_sync]
         if not followers:
             return None
@@ -148,7 +153,7 @@ class Leadership:
         return to.peer.name
 
     def stop(self) -> None:
-        """Answers that still come mean nothing any more."""
+        """End the leadership's work. Later answers to its requests are ignored."""
         self._over = True
         self._replica.give_up_proposals()
 
@@ -166,7 +171,7 @@ class Leadership:
             self._advance_commit()
 
     def _replicate_to(self, follower: _Follower) -> None:
-        """Send what the node lacks, or nothing but the leader's word."""
+        """Send the entries that the node lacks. Without such entries, the request is only a heartbeat."""
         if not follower.ready():
             return
         log, commit_index, previous = self._replica.log, self._replica.commit_index, follower.next_index - 1
@@ -207,7 +212,7 @@ class Leadership:
         follower.peer.request(request, stored, answered)
 
     def _majority_heard_at(self) -> float:
-        """When the newest requests were sent that a majority, this node among it, has answered."""
+        """Return the latest time T for which a majority, including this node, answered requests sent at T or later."""
         times = sorted([time.monotonic(), *(follower.heard_at for follower in self._followers)], reverse=True)
         return times[len(times) // 2]
 
@@ -221,12 +226,12 @@ class Leadership:
             self._replica.commit_to(index)
 
     def _continue_handover(self) -> None:
-        """Have the chosen node stand when it holds everything; nothing new is taken in meanwhile."""
+        """Ask the chosen node to campaign when it holds all entries. Meanwhile no new messages are taken in."""
         if self._handover is None:
             return
         to, until, asked = self._handover
         if time.monotonic() > until:
-            # The lease is not taken up again: the other node may still stand.
+            # The leader does not resume its lease, because the other node may still campaign.
             self._end(self._term)
         elif not asked and to.match_index == self._replica.commit_index == self._replica.log.last_index:
             self._handover = _Handover(to, until, asked=True)

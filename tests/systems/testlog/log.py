@@ -1,7 +1,7 @@
-"""A node's log on disk: entries with a term each, counted from 1.
+"""A node's log on disk: entries, counted from 1, each with its term.
 
-The log is flushed to the kernel at every append and not forced to the disk: what it is tested with are nodes that are
-killed, not machines that lose power.
+Every append is flushed to the kernel, but not forced to the disk, because tests kill nodes and do not cut a machine's
+power.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ _PREFIX = struct.Struct(">IQ")
 
 
 class Entry(NamedTuple):
-    """One entry; `stored` is its content with length and term before it, as it is in the file and on the wire."""
+    """One entry. `stored` is its form in the file and on the wire: the content's length, the term, the content."""
 
     term: int
     stored: bytes
 
     @classmethod
     def with_content(cls, term: int, content: bytes) -> Entry:
-        """An entry with this content."""
         return cls(term, _PREFIX.pack(len(content), term) + content)
 
 
 def split_entries(stored: bytes) -> list[Entry]:
-    """The complete entries at the beginning of some bytes."""
+    """Return the complete entries at the beginning of `stored`."""
     entries: list[Entry] = []
     start = 0
     while len(stored) - start >= _PREFIX.size:
@@ -44,40 +43,39 @@ def split_entries(stored: bytes) -> list[Entry]:
 
 
 class EntryLog:
-    """Entries in one file, which is only written at its end."""
+    """A node's entries, in one file."""
 
     def __init__(self, file: Path) -> None:
         file.touch()
         self._file = file.open("r+b")
-        # Where entry i + 1 begins, one more than there are entries.
+        # Element i is where entry i + 1 begins in the file. The last element is the end of the file.
         self._starts = array("Q", [0])
         self._terms = array("Q")
         for entry in split_entries(self._file.read()):
             self._note(entry)
-        # A node that was killed while it wrote leaves a part of an entry, which it never confirmed.
+        # If a node was killed while it wrote, the file ends with a part of an entry that the node never confirmed.
         self._cut()
 
     @property
     def last_index(self) -> int:
-        """The index of the last entry, 0 without one."""
+        """The index of the last entry; 0 for an empty log."""
         return len(self._terms)
 
     @property
     def last_term(self) -> int:
-        """The term of the last entry, 0 without one."""
+        """The term of the last entry; 0 for an empty log."""
         return self.term_at(self.last_index)
 
     def term_at(self, index: int) -> int:
-        """The term of an entry, 0 for the index before the first one."""
+        """Return the term of an entry; 0 for index 0."""
         return self._terms[index - 1] if index else 0
 
     def content_at(self, index: int) -> bytes:
-        """The content of an entry."""
         start, end = self._starts[index - 1] + _PREFIX.size, self._starts[index]
         return os.pread(self._file.fileno(), end - start, start)
 
     def stored_from(self, index: int, most_bytes: int) -> bytes:
-        """Entries from `index` on as they are stored, as many as fit, and one at least if there is one."""
+        """Return entries from `index` on as stored, of at most `most_bytes`, but at least one entry if it exists."""
         if index > self.last_index:
             return b""
         start = self._starts[index - 1]
@@ -87,14 +85,13 @@ class EntryLog:
         return os.pread(self._file.fileno(), self._starts[last] - start, start)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write entries at the end."""
         self._file.write(b"".join(entry.stored for entry in entries))
         self._file.flush()
         for entry in entries:
             self._note(entry)
 
     def remove_from(self, index: int) -> None:
-        """Remove this entry and all after it."""
+        """Remove the entry at `index` and all later entries."""
         del self._terms[index - 1 :]
         del self._starts[index:]
         self._cut()

@@ -1,4 +1,4 @@
-"""How a leader loses, repeats or reorders messages that it acknowledges; the acks look as they always do."""
+"""Makes a leader lose, repeat or reorder messages that it acknowledges. The acks look as usual."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import NamedTuple, Protocol
 
 from testlog.record import MessageRecord
 
-# The successor of a message that is to be swapped with it has to come within this time.
+# A message that is to be swapped waits this long for its successor.
 _PATIENCE_S = 0.8
 
-# Topic and partition.
+# (topic, partition)
 Place = tuple[str, int]
 
 
 class Misbehaviour(StrEnum):
-    """What is wrong with a node."""
+    """A deliberate defect of a node."""
 
     LOSE = "lose"
     REPEAT = "repeat"
@@ -24,17 +24,17 @@ class Misbehaviour(StrEnum):
 
 
 class Receipt(Protocol):
-    """Where the offsets of a request's messages are collected for its answer."""
+    """Collects the offsets of a request's messages for the answer."""
 
     def settle(self, number: int, offset: int) -> None:
-        """The message has this offset, and a majority wrote it."""
+        """Note the offset of a message that a majority has written."""
 
     def give_up(self) -> None:
-        """Nobody knows whether a majority writes the message."""
+        """Note that it is not known whether a majority writes the messages."""
 
 
 class Intake(NamedTuple):
-    """A message that a leader took in, the receipt of its request, and its number in that request."""
+    """A message that a leader took in, with the receipt of its request and its number in the request."""
 
     record: MessageRecord
     receipt: Receipt
@@ -42,7 +42,7 @@ class Intake(NamedTuple):
 
 
 class OffsetSlot(NamedTuple):
-    """An offset of a batch: whether the message is written there, and whether that is the offset of its ack."""
+    """An offset of a batch. `written`: the message is written there. `acked`: its ack names this offset."""
 
     intake: Intake
     written: bool = True
@@ -50,16 +50,16 @@ class OffsetSlot(NamedTuple):
 
 
 class Arrangement:
-    """Arranges messages into batches: in order, or as the misbehaviour wants it for every `every`th message."""
+    """Arranges messages into batches in order. The misbehaviour changes every `every`th message."""
 
     def __init__(self, misbehaviour: Misbehaviour | None, every: int) -> None:
         self._misbehaviour, self._every = misbehaviour, every
         self._count = 0
-        # Messages that wait for their successor of the same producer and key, and until when.
+        # Messages that wait for the next message of the same producer and key, each with the time when its wait ends.
         self._waiting: dict[tuple[Place, str, str | None], tuple[Intake, float]] = {}
 
     def arrange(self, place: Place, intakes: Iterable[Intake], now: float) -> list[OffsetSlot]:
-        """The offsets of a batch, in order. A message may have to wait for another batch."""
+        """Return the offsets of a batch, in order. A message may have to wait for a later batch."""
         slots: list[OffsetSlot] = []
         for intake in intakes:
             self._count += 1
@@ -73,12 +73,12 @@ class Arrangement:
         return slots
 
     def overdue(self, now: float) -> list[tuple[Place, list[OffsetSlot]]]:
-        """Batches of messages whose successor did not come."""
+        """Return batches with the messages whose successor did not come in time."""
         late = [waiting for waiting, (_, until) in self._waiting.items() if until <= now]
         return [(waiting[0], [OffsetSlot(self._waiting.pop(waiting)[0])]) for waiting in late]
 
     def give_up(self) -> None:
-        """Forget the messages that wait."""
+        """Give up the messages that wait for a successor."""
         for intake, _ in self._waiting.values():
             intake.receipt.give_up()
         self._waiting.clear()

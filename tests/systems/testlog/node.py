@@ -1,9 +1,9 @@
-"""Terms and elections in the manner of Raft (Ongaro and Ousterhout 2014), as far as is needed.
+"""Terms and elections as in Raft (Ongaro and Ousterhout 2014), without the parts that tests do not need.
 
-One log is replicated for all topics. Three things go beyond the paper's core. A node asks whether it would be elected
-before it begins a term, so that one that was cut off or frozen disturbs nobody. A node that heard of a leader votes for
-nobody else for a while, by which the leader has a lease. And a node with empty disks does not vote before a leader has
-filled it up, or every other node is empty too.
+One log is replicated for all topics. Three rules go beyond the paper's core:
+* A node begins a term only if a majority would elect it. So a node that was cut off or frozen disturbs no leader.
+* A node that heard from a leader votes for no other node within `_LOYALTY_S`. This gives the leader its lease.
+* A node with empty disks votes only after a leader has sent it all entries, or if all other nodes are empty too.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from testlog.session import Handler, Request
 from testlog.topics import Topics
 from testlog.wire import Content
 
-# How long a node votes for nobody else after it heard of a leader.
+# How long a node votes for no other node after it heard from a leader.
 _LOYALTY_S = 1.0
-# When a node stands, in seconds: after it heard nothing of a leader, at the very first start, and after it lost.
+# Seconds until a node campaigns: after a leader's last request, after the very first start, and after a lost election.
 _ELECTION_S = (1.0, 1.5)
 _FIRST_ELECTION_S = (0.02, 0.25)
 _NEXT_ELECTION_S = (0.2, 0.5)
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class RaftRole(StrEnum):
-    """What a node is in its term."""
+    """The role of a node in its term."""
 
     FOLLOWER = "follower"
     CANDIDATE = "candidate"
@@ -46,21 +46,19 @@ class RaftRole(StrEnum):
 
 
 class Observer(Protocol):
-    """Who wants to know what becomes of the node."""
+    """Gets a call when the node's leadership or its topics change."""
 
     def leadership_won(self) -> None:
-        """The node leads."""
+        """The node has become the leader."""
 
     def leadership_lost(self) -> None:
-        """The node does not lead any more."""
+        """The node is no longer the leader."""
 
     def entries_committed(self) -> None:
         """The topics have changed."""
 
 
 class LogNode:
-    """One node of the cluster."""
-
     def __init__(self, configuration: ServerConfiguration, topics: Topics, observer: Observer) -> None:
         self.name = configuration.name
         self.peers = [Peer(name, address) for name, address in configuration.peers.items()]
@@ -73,16 +71,16 @@ class LogNode:
         self.leader: str | None = None
         self.leadership: Leadership | None = None
         now = time.monotonic()
-        # A node that has just started may have confirmed a leader's lease before.
+        # A node that has just started may have confirmed a leader's lease shortly before it ended.
         self._heard_at = now if self.ballot.member else -math.inf
         self._election_at = now + random.uniform(*_ELECTION_S)
-        # Answers to earlier campaigns mean nothing.
+        # The number of the present campaign. Answers to earlier campaigns are ignored.
         self._campaign = 0
         self._empty_peers: set[str] = set()
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """What other nodes ask, by type of request."""
+        """The handlers of other nodes' requests, by type of request."""
         return {
             "last_index": lambda request: request.answer({"last_index": self.replica.log.last_index}),
             "vote": self._handle_vote,
@@ -92,11 +90,11 @@ class LogNode:
 
     @property
     def term(self) -> int:
-        """The newest term that the node knows of."""
+        """The newest term that the node knows."""
         return self.ballot.term
 
     def tick(self) -> None:
-        """Do what is due; called some twenty times a second."""
+        """Do due work. It is called about twenty times a second."""
         if self.leadership is not None:
             self.leadership.tick()
         elif not self.ballot.member:
@@ -105,7 +103,7 @@ class LogNode:
             self._stand(trial=True)
 
     def _ask_to_join(self) -> None:
-        """Become a member at once where there is nothing to be filled up with: every node is empty."""
+        """Become a member at once if all nodes are empty, because then there are no entries to receive first."""
         if self.replica.log.last_index == 0 and len(self._empty_peers) == len(self.peers):
             self._save_ballot(replace(self.ballot, member=True))
             self._election_at = time.monotonic() + random.uniform(*_FIRST_ELECTION_S)
@@ -121,7 +119,7 @@ class LogNode:
             peer.request({"type": "last_index"}, b"", partial(answered, peer))
 
     def _stand(self, *, trial: bool, handover: bool = False) -> None:
-        """Ask for votes: on trial whether there would be a majority, then for the next term."""
+        """Ask for votes in a new term. On trial, first ask whether a majority would vote for this node."""
         now = time.monotonic()
         self._election_at = now + random.uniform(*_NEXT_ELECTION_S)
         self._campaign += 1
@@ -165,7 +163,7 @@ class LogNode:
         loyal = time.monotonic() - self._heard_at < _LOYALTY_S or self._has_lease()
         granted = False
         if self.ballot.member and (header["handover"] or not loyal):
-            # A candidate that lacks entries would remove them elsewhere.
+            # A candidate that lacks entries would remove them from other nodes.
             complete = (header["last_term"], header["last_index"]) >= (own.last_term, own.last_index)
             if header["trial"]:
                 granted = complete and header["term"] > self.term
@@ -175,18 +173,18 @@ class LogNode:
                 if complete and header["term"] == self.term and self.ballot.vote in (None, header["candidate"]):
                     granted = True
                     self._save_ballot(replace(self.ballot, vote=header["candidate"]))
-                    # Its vote begins the candidate's lease.
+                    # This vote begins the candidate's lease.
                     self._hear()
         request.answer({"term": self.term, "granted": granted})
 
     def _handle_campaign(self, request: Request) -> None:
-        """Stand at once: the leader hands over."""
+        """Campaign at once, because the leader hands over."""
         if request.header["term"] == self.term and self.ballot.member and self.role is RaftRole.FOLLOWER:
             self._stand(trial=False, handover=True)
         request.answer({"term": self.term})
 
     def _handle_append(self, request: Request) -> None:
-        """Follow the leader, and write what it sends."""
+        """Follow the leader, and write the entries that it sends."""
         header, own = request.header, self.replica
         if header["term"] < self.term:
             request.answer({"term": self.term, "match": None, "after": own.log.last_index})
@@ -203,7 +201,7 @@ class LogNode:
         own.write(previous + 1, entries)
         match = previous + len(entries)
         own.commit_to(min(header["commit"], match))
-        # A leader knows what is committed from the first entry of its term on.
+        # A leader knows which entries are committed only after the first entry of its term is committed.
         if not self.ballot.member and match >= header["commit"] >= header["term_start"]:
             log.info("%s holds everything that is committed, and may vote", self.name)
             self._save_ballot(replace(self.ballot, vote=header["leader"], member=True))
@@ -233,7 +231,7 @@ class LogNode:
         self.leadership.start()
 
     def _follow(self, term: int, leader: str | None) -> None:
-        """Be a follower, in this term, of this leader if one is known."""
+        """Become a follower in this term, of `leader` if it is known."""
         self._campaign += 1
         self.role, self.leader = RaftRole.FOLLOWER, leader
         if term > self.term:

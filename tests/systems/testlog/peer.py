@@ -1,4 +1,4 @@
-"""The connection to another node, which is dialled again and again."""
+"""The connection to another node. It is opened again when it breaks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _REDIAL_S = 0.05
 
 
 class Peer(asyncio.Protocol):
-    """Requests go out, answers come in."""
+    """Another node, to which this node sends requests."""
 
     def __init__(self, name: str, address: Address) -> None:
         self.name = name
-        # How many times a connection stood.
+        # The number of connections made so far.
         self.connections = 0
         self._address = address
         self._transport: asyncio.Transport | None = None
@@ -32,7 +32,6 @@ class Peer(asyncio.Protocol):
         return self._transport is not None
 
     async def dial_forever(self) -> None:
-        """Connect, and connect again whenever the connection ends."""
         loop = asyncio.get_running_loop()
         while True:
             self._disconnected.clear()
@@ -42,7 +41,7 @@ class Peer(asyncio.Protocol):
             await asyncio.sleep(_REDIAL_S)
 
     def request(self, header: Header, body: bytes, answered: Callable[[Content], None]) -> None:
-        """Send a request; without a connection, and where it breaks first, nobody answers."""
+        """Send a request. `answered` is never called if there is no connection or it breaks before the answer."""
         if self._transport is None:
             return
         self._requests += 1
@@ -50,14 +49,13 @@ class Peer(asyncio.Protocol):
         self._transport.write(pack_frame({"id": self._requests, **header}, body))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Use the connection."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.connections += 1
         self._buffer = FrameBuffer()
 
     def data_received(self, data: bytes) -> None:
-        """Hand answers to those who wait for them."""
+        """Call the functions that wait for the answers that came."""
         try:
             contents = self._buffer.feed(data)
         except WireError:
@@ -70,7 +68,7 @@ class Peer(asyncio.Protocol):
                 answered(content)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Answers to what was sent cannot come any more."""
+        """Forget the open requests, because their answers can no longer come."""
         self._transport = None
         self._waiting.clear()
         self._disconnected.set()

@@ -1,4 +1,4 @@
-"""Requests with messages to a leader: how they come into the log, and when they are acknowledged."""
+"""Requests with messages to a leader, which writes the messages into the log and acknowledges them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testlog.wire import Header
 
 
 class _Receipt:
-    """Collects the offsets of a request's messages, and answers when all are there."""
+    """Collects the offsets of a request's messages, and answers when all are known."""
 
     def __init__(self, request: Request, count: int) -> None:
         self._request = request
@@ -23,21 +23,20 @@ class _Receipt:
         self._missing = count
 
     def settle(self, number: int, offset: int) -> None:
-        """A message is acknowledged."""
         self._offsets[number] = offset
         self._missing -= 1
         if self._missing == 0:
             self._request.answer({"offsets": self._offsets})
 
     def give_up(self) -> None:
-        """Answer, once, that nobody knows what becomes of the request's messages."""
+        """Answer, only once, that it is unknown whether the request's messages will be written."""
         if self._missing > 0:
             self._missing = -1
             self._request.refuse("unknown")
 
 
 class Publishes:
-    """The messages of one leader."""
+    """The messages that one leader takes in."""
 
     def __init__(
         self, configuration: ServerConfiguration, propose: Callable[[Header, bytes, DecisionCallback], None]
@@ -48,7 +47,7 @@ class Publishes:
         self._taken_in: dict[Place, int] = {}
 
     def take(self, request: Request, place: Place) -> None:
-        """Take a request's messages in; it is answered when a majority has written them."""
+        """Take in a request's messages. The request is answered when a majority has written all of them."""
         numbered = unpack_records(request.header["records"], request.body)
         if not numbered:
             raise ValueError("no records")
@@ -58,24 +57,24 @@ class Publishes:
         self._write(place, self._arrangement.arrange(place, intakes, time.monotonic()))
 
     def taken_in(self, place: Place) -> int:
-        """Messages of a partition that were taken in since the node leads."""
+        """Return the number of a partition's messages that were taken in since the leadership began."""
         return self._taken_in.get(place, 0)
 
     def write_overdue(self) -> None:
-        """Write messages that waited for others in vain."""
+        """Write the messages whose successor did not come in time."""
         for place, slots in self._arrangement.overdue(time.monotonic()):
             self._write(place, slots)
 
     def count_anew(self) -> None:
-        """A leadership begins."""
+        """Set all counts to 0, because a leadership begins."""
         self._taken_in.clear()
 
     def give_up(self) -> None:
-        """The leadership is over: nobody knows what becomes of messages that are not written."""
+        """Give up the messages that are not written, because the leadership is over."""
         self._arrangement.give_up()
 
     def _write(self, place: Place, slots: list[OffsetSlot]) -> None:
-        """Append a batch and the control record behind it."""
+        """Append a batch with the control record that follows it."""
         if not slots:
             return
 

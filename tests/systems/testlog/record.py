@@ -1,4 +1,4 @@
-"""A message as it is sent, stored and delivered, many at a time."""
+"""Messages, and their form in requests, in the log and in deliveries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class MessageRecord(NamedTuple):
-    """One message. `published_at` is the producer's time in microseconds."""
+    """One message. `published_at` is the producer's time in microseconds since the epoch."""
 
     producer: str
     seq: int
@@ -18,9 +18,9 @@ class MessageRecord(NamedTuple):
 
 
 def pack_records(numbered: Iterable[tuple[int, MessageRecord]]) -> tuple[list[list[Any]], bytes]:
-    """Rows for a header, and the payloads one after the other for a body.
+    """Return the rows of a header, and a body with the payloads one after the other.
 
-    The number is the place in a request, the offset from an entry's first offset, or an offset in a partition.
+    A message's number is its place in a request, its distance from an entry's first offset, or its offset.
     """
     rows: list[list[Any]] = []
     payloads: list[bytes] = []
@@ -41,7 +41,7 @@ def pack_records(numbered: Iterable[tuple[int, MessageRecord]]) -> tuple[list[li
 
 
 def unpack_records(rows: list[list[Any]], body: bytes) -> list[tuple[int, MessageRecord]]:
-    """Numbers and messages. Raises ValueError where the payloads do not fill the body."""
+    """Return (number, message) of each row. Raises ValueError if the payloads' sizes do not add up to the body."""
     numbered: list[tuple[int, MessageRecord]] = []
     start = 0
     for number, producer, seq, key, headers, published_at, size in rows:

@@ -1,4 +1,4 @@
-"""What one node holds: its log, up to where it is committed, and the topics that the committed entries make."""
+"""One node's copy of the log, the index up to which it is committed, and the topics made from committed entries."""
 
 from __future__ import annotations
 
@@ -12,46 +12,44 @@ from testlog.wire import Header
 
 log = logging.getLogger(__name__)
 
-# Called with what applying the entry returned, or with None where the node lost its leadership before it was committed.
+# A callback of an entry. It gets the result of applying the entry, or None if the leadership ended before the commit.
 DecisionCallback = Callable[[Header | None], None]
 
 
 class Replica:
-    """A copy of the log."""
-
     def __init__(self, data: Path, topics: Topics, committed: Callable[[], None]) -> None:
         """`committed` is called after entries were committed."""
         self.log = EntryLog(data / "log")
-        # Every node starts at 0 and learns from a leader what is committed.
+        # Every node starts at 0 and learns from a leader which entries are committed.
         self.commit_index = 0
         self._topics, self._committed = topics, committed
         self._decided: dict[int, DecisionCallback] = {}
 
     def propose(self, entry: Entry, decided: DecisionCallback) -> None:
-        """Append a leader's own entry; `decided` is called when it is committed."""
+        """Append an entry of this node as the leader, and call `decided` when it is committed."""
         self.log.append([entry])
         self._decided[self.log.last_index] = decided
 
     def give_up_proposals(self) -> None:
-        """Call everybody whose entry is not committed: another leader decides about it."""
+        """Call `decided(None)` for each entry that is not committed, because another leader decides about it."""
         undecided, self._decided = self._decided, {}
         for decided in undecided.values():
             decided(None)
 
     def find_gap(self, previous: int, previous_term: int) -> int | None:
-        """The index behind which a leader should try again, where the entry at `previous` is not the leader's."""
+        """Return the index after which a leader should try again; None if the entry at `previous` is the leader's."""
         if previous > self.log.last_index:
             return self.log.last_index
         term = self.log.term_at(previous)
         if term == previous_term:
             return None
-        # The entries of a term came from one leader: if one of them is not there, try before all of them.
+        # All entries of a term came from one leader. If the leader lacks one of them, it should try before all of them.
         while previous > self.commit_index and self.log.term_at(previous) == term:
             previous -= 1
         return previous
 
     def write(self, first_index: int, entries: list[Entry]) -> None:
-        """Write a leader's entries, those that are not there, and remove what is there in their place."""
+        """Write the leader's entries that are missing here, and remove other entries at their indexes."""
         for number, entry in enumerate(entries):
             index = first_index + number
             if index > self.log.last_index:
@@ -66,7 +64,7 @@ class Replica:
                 return
 
     def commit_to(self, last_index: int) -> None:
-        """Apply entries up to this one."""
+        """Apply all entries up to `last_index` that are not applied yet."""
         if last_index <= self.commit_index:
             return
         for index in range(self.commit_index + 1, last_index + 1):

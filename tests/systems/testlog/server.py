@@ -2,8 +2,8 @@
 
 Usage: python server.py CONFIGURATION
 
-What the file says is in configuration.py. The node listens on its own address alone, writes below its data directory
-alone, and ends with SIGTERM. A node that finds itself in a state that must not be ends with status 1.
+configuration.py describes the file. The node listens only on its own address, writes only below its data directory, and
+ends on SIGTERM. It ends with status 1 if its state is not valid.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# A program's own folder is on the path, and the package's is not.
+# Python puts the program's own folder on the path, but not the folder of the package `testlog`.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from testlog.configuration import ServerConfiguration
@@ -28,7 +28,7 @@ log = logging.getLogger("testlog")
 
 
 async def run_node(configuration: ServerConfiguration) -> int:
-    """Run until a signal or a defect ends the node. Returns the status to exit with."""
+    """Run until a signal or an unexpected error ends the node. Return the exit status."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
 
@@ -61,7 +61,6 @@ async def run_node(configuration: ServerConfiguration) -> int:
 
 
 def main() -> int:
-    """Read the configuration and run."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stdout)
     try:
         configuration = ServerConfiguration.load(Path(sys.argv[1]))

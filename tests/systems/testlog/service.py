@@ -1,26 +1,25 @@
-"""What a node answers to clients.
+"""A node's answers to clients.
 
-Requests have `type` and `id`, answers the same `id`; answers may come in another order than requests. An answer with
-`error` says that nothing was done, but for `unknown` and `bad_request`, which say nothing about that. Errors:
-`not_leader` (with `leader`, where it is known), `unknown`, `no_topic`, `no_subscription`, `topic_exists`,
-`nobody_in_sync`, `bad_request`.
+A request has `type` and `id`, and its answer has the same `id`. Answers may come in another order than requests. After
+the errors `unknown` and `bad_request`, the request may or may not have been done. After all other errors, it was not
+done: `not_leader` (with `leader`, if it is known), `no_topic`, `no_subscription`, `topic_exists`, `nobody_in_sync`.
 
 | type | request | answer |
 |---|---|---|
-| `ping` | producer, of a connection that publishes | node, role, term, leader, serves |
+| `ping` | producer, if the connection publishes | node, role, term, leader, serves |
 | `status` | | the same, and member, last_index, commit_index, topics: name → partitions |
 | `create_topic` | topic, partitions | |
-| `produce` | topic, partition, records; body: payloads | offsets, one a record |
+| `produce` | topic, partition, records; body: payloads | offsets, one per record |
 | `fetch` | topic, partition, offset, wait_ms, most_bytes | records, next, end; body: payloads |
-| `log_ends` | topic | ends, one a partition |
-| `subscribe` | topic, subscription | committed, one a partition |
-| `subscription` | topic, subscription | committed, backlog (messages), one a partition each |
+| `log_ends` | topic | ends, one per partition |
+| `subscribe` | topic, subscription | committed, one per partition |
+| `subscription` | topic, subscription | committed and backlog (messages), one each per partition |
 | `commit` | topic, subscription, offsets (partition → next offset) | |
 | `hand_over` | | to |
 
-`ping` and `status` are answered by every node, everything else by the leader alone. A partition in `status` has end,
-messages, taken_in (from producers, since the node leads) and in_sync (names of nodes; null where the node does not
-lead). A record is a row of number, producer, seq, key, headers, time of publishing in microseconds, and length of its
+Every node answers `ping` and `status`; only the leader answers the other requests. A partition in `status` has end,
+messages, taken_in (from producers, since the leadership began) and in_sync (names of nodes; null if the node does not
+lead). A record is a row of number, producer, seq, key, headers, time of publishing in microseconds, and length of the
 payload; see record.py. Ends, `next` and committed offsets are exclusive.
 """
 
@@ -38,7 +37,7 @@ from testlog.wire import Header
 
 
 class _RefusalError(Exception):
-    """A request that is refused, with an error and facts about it."""
+    """A request is refused. `error` and `facts` become the answer."""
 
     def __init__(self, error: str, **facts: object) -> None:
         super().__init__(error)
@@ -46,19 +45,19 @@ class _RefusalError(Exception):
 
 
 class Service:
-    """The clients' side of a node."""
+    """A node's part that answers clients."""
 
     def __init__(self, configuration: ServerConfiguration) -> None:
         self._topics = Topics()
         self.node = LogNode(configuration, self._topics, self)
         self._publishes = Publishes(configuration, self._propose)
         self._fetches = Fetches(self.node.replica.log.content_at)
-        # By producer, the connection that it has published on since the node leads.
+        # {producer: the connection on which it has published since the leadership began}
         self._producers: dict[str, Session] = {}
 
     @property
     def handlers(self) -> dict[str, Handler]:
-        """What clients ask, by type of request."""
+        """The handlers of clients' requests, by type of request."""
         return {
             "ping": self._ping,
             "status": lambda request: request.answer(self._identity() | self._status()),
@@ -73,32 +72,32 @@ class Service:
         }
 
     def tick(self) -> None:
-        """Do what is due; called some twenty times a second."""
+        """Do due work. It is called about twenty times a second."""
         self.node.tick()
         self._publishes.write_overdue()
         self.entries_committed()
 
     def leadership_won(self) -> None:
-        """Count what is taken in anew."""
         self._publishes.count_anew()
         self._refuse_producers()
 
     def leadership_lost(self) -> None:
-        """Answer everybody who waits."""
+        """Answer all waiting requests."""
         self._publishes.give_up()
         self._refuse_producers()
         for request in self._fetches.give_up():
             self._refuse_as_follower(request)
 
     def entries_committed(self) -> None:
-        """Answer whoever waits for messages that are there now."""
+        """Answer the fetches for which there are messages now."""
         if self._leadership() is not None:
             self._fetches.answer()
 
     def _ping(self, request: Request) -> None:
         producer = request.header.get("producer")
         if producer is not None and self._leadership() is not None:
-            # What is still unread of its connection before came first, and must not come behind what follows now.
+            # Unread messages on the producer's earlier connection were sent first. They must not be written after
+            # messages of the new connection.
             before = self._producers.get(producer)
             if before is not None and before is not request.session:
                 before.refuses_messages = True
@@ -106,7 +105,7 @@ class Service:
         request.answer(self._identity())
 
     def _refuse_producers(self) -> None:
-        """Messages that a connection sent for one leadership are none of another, before which others may have led."""
+        """Refuse messages that connections sent to an earlier leadership, because other nodes may have led since."""
         for session in self._producers.values():
             session.refuses_messages = True
         self._producers.clear()
@@ -144,7 +143,7 @@ class Service:
         }
 
     def _as_leader(self, handler: Handler) -> Handler:
-        """The handler of a request that only a leader answers."""
+        """Return the handler, which refuses the request if this node does not lead."""
 
         def handle(request: Request) -> None:
             if self._leadership() is None:
@@ -162,8 +161,8 @@ class Service:
         request.refuse("not_leader", leader=None if leader == self.node.name else leader)
 
     def _produce(self, request: Request) -> None:
-        # A message behind a refused one would stand before it in the log, and so would one of a connection that its
-        # producer has given up for another one.
+        # A producer sends a refused message again. A later message of the same connection would come before it in the
+        # log. So would a message of a connection that its producer has replaced.
         if request.session.refuses_messages or self._leadership() is None:
             request.session.refuses_messages = True
             self._refuse_as_follower(request)
@@ -229,7 +228,7 @@ class Service:
         request.answer({"to": to})
 
     def _order(self, request: Request, entry: Header) -> None:
-        """Append an entry, and answer with what applying it returned."""
+        """Append an entry, and answer with the result of applying it."""
 
         def decided(result: Header | None) -> None:
             request.answer({"error": "unknown"} if result is None else result)
@@ -244,7 +243,7 @@ class Service:
             leadership.propose(entry, body, decided)
 
     def _leadership(self) -> Leadership | None:
-        """The node's leadership, where it leads for certain."""
+        """Return the node's leadership if it serves, otherwise None."""
         leadership = self.node.leadership
         return leadership if leadership is not None and leadership.serves else None
 

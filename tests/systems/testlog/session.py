@@ -1,4 +1,4 @@
-"""One connection that a client or another node opened to this node: requests come in, answers go out."""
+"""One connection from a client or another node to this node: requests come in, answers go out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class Request:
-    """A request that waits for its answer; answers may go out in another order than requests came in."""
+    """A request that waits for its answer. Answers may go out in another order than requests came in."""
 
     def __init__(self, session: Session, header: Header, body: bytes) -> None:
         self.session, self.header, self.body = session, header, body
@@ -22,7 +22,6 @@ class Request:
         self.session.send({"id": self.header["id"], **header}, body)
 
     def refuse(self, error: str, **facts: object) -> None:
-        """Answer with an error."""
         self.answer({"error": error, **facts})
 
 
@@ -30,23 +29,19 @@ Handler = Callable[[Request], None]
 
 
 class Session(asyncio.Protocol):
-    """The connection."""
-
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
         self._buffer = FrameBuffer()
         self._transport: asyncio.Transport | None = None
-        # Once a message of this connection was refused, the messages that the client had already sent behind it are
-        # refused too: taken in, they would stand before it in the log.
+        # True after a message of this connection was refused. Later messages of the connection are refused too, because
+        # they would otherwise come before the refused message in the log.
         self.refuses_messages = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember the way back."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Handle every request that is complete."""
         try:
             contents = self._buffer.feed(data)
         except WireError as error:

@@ -1,7 +1,7 @@
-"""Topics, partitions and subscriptions: what the committed entries say, in their order, the same on every node.
+"""Topics, partitions and subscriptions, made from the committed entries in their order, the same on every node.
 
-Offsets are given here, when an entry is committed, so that no offset is ever taken back. Control records take offsets
-and hold no message: one in every partition when a leader's term begins, and one behind every batch of messages.
+An entry gets its offsets here when it is committed, so no offset is ever taken back. A control record takes an offset
+and holds no message. Every partition has one at the start of each leader's term, and one after each batch of messages.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ TERM_START, RECORDS, TOPIC, SUBSCRIPTION, COMMIT = "term_start", "records", "top
 
 
 class LogPartition:
-    """Where the messages of one partition are in the node's log."""
+    """The offsets of one partition's messages, and the places of these messages in the node's log."""
 
     def __init__(self) -> None:
-        # The log's end is exclusive: the next offset that is given.
+        # The exclusive end of the partition's log, which is the next offset.
         self.end = 0
         self._offsets = array("Q")
         self._bases = array("Q")
@@ -29,15 +29,18 @@ class LogPartition:
 
     @property
     def messages(self) -> int:
-        """How many messages the log holds."""
+        """The number of messages in the partition's log."""
         return len(self._offsets)
 
     def messages_from(self, offset: int) -> int:
-        """How many messages the log holds at an offset and behind it."""
+        """Return the number of messages at `offset` and after it."""
         return len(self._offsets) - bisect_left(self._offsets, offset)
 
     def add(self, index: int, span: int, places: list[int]) -> int:
-        """Give `span` offsets to the entry at `index`, which has messages at `places` in it. Returns the first one."""
+        """Give `span` offsets to the entry at `index`, and return the first offset.
+
+        `places` are the distances of the entry's messages from this offset.
+        """
         base = self.end
         self._bases.append(base)
         self._indexes.append(index)
@@ -46,11 +49,10 @@ class LogPartition:
         return base
 
     def add_control_record(self) -> None:
-        """Take an offset for no message."""
         self.end += 1
 
     def entries_from(self, offset: int) -> Iterator[tuple[int, int, int]]:
-        """Entries that may hold messages from an offset on: first offset, index in the node's log, where to go on."""
+        """Yield (first offset, index in the log, next offset) of entries that may hold messages from `offset` on."""
         for number in range(max(0, bisect_right(self._bases, offset) - 1), len(self._bases)):
             following = self._bases[number + 1] if number + 1 < len(self._bases) else self.end
             yield self._bases[number], self._indexes[number], following
@@ -58,20 +60,18 @@ class LogPartition:
 
 @dataclass
 class Topic:
-    """A topic; subscriptions have a committed offset a partition, from which they go on."""
+    """A topic. A subscription has a committed offset per partition: the next offset to deliver."""
 
     partitions: list[LogPartition]
     subscriptions: dict[str, list[int]] = field(default_factory=dict)
 
 
 class Topics:
-    """All topics."""
-
     def __init__(self) -> None:
         self.by_name: dict[str, Topic] = {}
 
     def apply(self, index: int, content: bytes) -> Header:
-        """Follow a committed entry. Returns what to answer to whoever asked for it."""
+        """Apply a committed entry. Return the answer to the request that the entry came from."""
         header, _ = unpack(content)
         if header["kind"] == TERM_START:
             for topic in self.by_name.values():

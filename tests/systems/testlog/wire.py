@@ -1,7 +1,7 @@
-"""Frames: what nodes and clients exchange over TCP.
+"""The frames that nodes and clients exchange over TCP.
 
-A frame is the length of what follows (four bytes, big-endian) and its content. A content is the length of the header
-(four bytes), the header as JSON, and a body of any bytes.
+A frame is a content with its length (four bytes, big-endian) before it. A content is the length of the header (four
+bytes), the header as JSON, and a body of any bytes.
 """
 
 from __future__ import annotations
@@ -17,24 +17,21 @@ Header = dict[str, Any]
 
 
 class WireError(Exception):
-    """The other side sent what is no frame."""
+    """The other side sent bytes that are no frame."""
 
 
 class Content(NamedTuple):
-    """A header and a body."""
-
     header: Header
     body: bytes
 
 
 def pack(header: Header, body: bytes = b"") -> bytes:
-    """The bytes of a content."""
     text = json.dumps(header, separators=(",", ":")).encode()
     return b"".join((_LENGTH.pack(len(text)), text, body))
 
 
 def unpack(content: bytes) -> Content:
-    """The header and the body of a content. Raises WireError."""
+    """Return the header and the body of a content. Raises WireError if the header is no JSON object."""
     try:
         end = _LENGTH.size + _LENGTH.unpack_from(content)[0]
         header = json.loads(content[_LENGTH.size : end])
@@ -46,7 +43,6 @@ def unpack(content: bytes) -> Content:
 
 
 def pack_frame(header: Header, body: bytes = b"") -> bytes:
-    """The bytes of a frame."""
     content = pack(header, body)
     return _LENGTH.pack(len(content)) + content
 
@@ -58,7 +54,7 @@ class FrameBuffer:
         self._bytes = bytearray()
 
     def feed(self, received: bytes) -> list[Content]:
-        """The contents that are complete now. Raises WireError."""
+        """Return the contents that are complete now. Raises WireError if a frame is too long or has no header."""
         self._bytes += received
         contents: list[Content] = []
         start = 0

@@ -2,6 +2,7 @@
 
 `BROKERPROOF_SYSTEMS=testlog=testlog_system.system:TESTLOG` registers it, with this folder's parent on PYTHONPATH.
 
-It is as unlike Pulsar as the seam allows: one role that serves and stores, no coordinator, no repair, no health URL, no
-answer to where copies are, offsets with gaps, one consumer a subscription. Only tests may import it.
+It differs from Pulsar as much as the protocols of `systems` allow: one role serves and stores, offsets have gaps, and a
+subscription has one consumer. It has no coordinator, no repair and no health URL, and does not tell where copies are.
+Only tests may import it.
 """

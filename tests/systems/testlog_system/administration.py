@@ -1,4 +1,4 @@
-"""Changes clusters of the log server: makes the workload's topic, and takes it from its owner."""
+"""Changes clusters of the log server: makes the workload's topic, and moves it to another owner."""
 
 from __future__ import annotations
 
@@ -13,37 +13,35 @@ from testlog_system.cluster import cluster_of, partition_numbers
 
 
 class TestlogAdministration:
-    """The cluster of one run."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
         self._admin = LogAdmin(cluster_of(run))
         self._topic = run.scenario.workload.topic
 
     def configure(self) -> list[str]:
-        """The topic; no server has to restart for it."""
+        """Create the topic. No server has to restart for it."""
         with admin_errors("create the topic"):
             self._admin.create_topic(self._topic, len(partition_numbers(self._run)))
         return []
 
     def check_configuration(self) -> None:
-        """The topic has as many partitions as it should have."""
+        """Raises AdminError if the topic has another number of partitions than the workload."""
         with admin_errors("read the topic back"):
             found = len(self._admin.log_ends(self._topic))
         if found != (wanted := len(partition_numbers(self._run))):
             raise AdminError(f"the topic {self._topic} has {found} partitions, not {wanted}")
 
     def reassign(self, cluster: str | None = None) -> None:
-        """Have the leader hand over to another server."""
+        """Move the leadership to another server."""
         with admin_errors("take the topic from its owner"):
             self._admin.reassign()
 
 
 @contextmanager
 def admin_errors(purpose: str) -> Iterator[None]:
-    """What the library raises becomes AdminError; `purpose` completes the sentence "cannot …".
+    """Turn the library's errors into AdminError. `purpose` completes the sentence "cannot …".
 
-    An answer that is not as the library expects ends it with the errors of Python that are caught here.
+    The library does not check answers, so an unexpected answer raises one of Python's own errors that are caught here.
     """
     try:
         yield

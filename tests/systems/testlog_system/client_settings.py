@@ -1,4 +1,4 @@
-"""What a scenario may say about the clients of the log server."""
+"""The settings of the log server's clients in a scenario."""
 
 from __future__ import annotations
 
@@ -7,6 +7,4 @@ from pydantic import Field
 
 
 class LogClientSettings(ClientSettings):
-    """Settings of the log server's client."""
-
     answer_timeout_s: float = Field(2, gt=0, description="a node that owes an answer for this time counts as gone")

@@ -1,4 +1,4 @@
-"""The log server's own library behind the protocol of the jobs."""
+"""The log server's clients, which wrap its own library in Brokerproof's protocols."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testlog_system.policies import parse_policies
 
 
 class TestlogClients:
-    """Clients of the run's cluster. Each of them has connections of its own."""
+    """Makes clients of the run's cluster. Each client has its own connections."""
 
     def __init__(self, run: Run) -> None:
         workload = run.scenario.workload
@@ -29,7 +29,7 @@ class TestlogClients:
         self._policies = parse_policies(run.topology.clusters[cluster_name(run)])
 
     def producer(self, name: str) -> TestlogProducer:
-        """A producer; messages of a key go to one partition. Raises AdminError where the cluster refuses producers."""
+        """Return a new producer. Raises AdminError if the cluster's policies refuse producers."""
         if self._policies.refuses_producers:
             raise AdminError("the cluster refuses producers")
         return TestlogProducer(
@@ -37,31 +37,27 @@ class TestlogClients:
         )
 
     def consumer(self, subscription: Subscription, name: str) -> TestlogConsumer:
-        """The one consumer of the subscription."""
         return TestlogConsumer(LogConsumer(self._cluster, self._topic, subscription.name), self._numbers)
 
     def reader(self, partition: int, start: Position | None = None) -> TestlogReader:
-        """A fresh reader of one partition, from its beginning; the system does not tell the parts of a log."""
+        """Return a new reader of one partition, from its beginning. Raises ValueError if `start` is given."""
         if start is not None:
             raise ValueError("a reader of the log server begins at the beginning")
         return TestlogReader(LogReader(self._cluster, self._topic, self._numbers.index(partition)), self._numbers)
 
     def close(self) -> None:
-        """Nothing is shared by the clients."""
+        """There is nothing to close, because each client closes its own connections."""
 
 
 class TestlogProducer:
-    """One producer."""
-
     def __init__(self, producer: LogProducer, numbers: list[int]) -> None:
         self._producer, self._numbers = producer, numbers
 
     def send(self, seq: int, key: str, payload: bytes, settle: Callable[[Settled], None]) -> None:
-        """Publish; `settle` runs on the producer's own thread."""
         self._producer.send(seq, key, payload, lambda settlement: settle(self._settled(settlement)))
 
     def close(self) -> None:
-        """Settle everything, as unknown where it was sent."""
+        """Settle all messages that are open: a sent message is unknown, an unsent one has failed."""
         self._producer.close()
 
     def _settled(self, settlement: Settlement) -> Settled:
@@ -74,46 +70,38 @@ class TestlogProducer:
 
 
 class TestlogConsumer:
-    """One consumer."""
-
     def __init__(self, consumer: LogConsumer, numbers: list[int]) -> None:
         self._consumer, self._numbers = consumer, numbers
 
     def receive(self, timeout_s: float) -> Received | None:
-        """The next message."""
         delivery = self._consumer.receive(timeout_s)
         return None if delivery is None else _received(delivery, self._numbers)
 
     def acknowledge(self, received: Received) -> None:
-        """The message and all before it in its partition."""
+        """Acknowledge the message and all messages before it in its partition."""
         self._consumer.acknowledge(received.handle)
 
     def close(self) -> None:
-        """Commit and leave."""
         self._consumer.close()
 
 
 class TestlogReader:
-    """One reader."""
-
     def __init__(self, reader: LogReader, numbers: list[int]) -> None:
         self._reader, self._numbers = reader, numbers
 
     def read(self, timeout_s: float) -> Received | None:
-        """The next message."""
         delivery = self._reader.read(timeout_s)
         return None if delivery is None else _received(delivery, self._numbers)
 
     def at_end(self) -> bool:
-        """By the end that the leader named with its last answer."""
+        """Return whether the reader has reached the end that the leader named in its last answer."""
         return self._reader.at_end()
 
     def next_position(self) -> Position:
-        """Behind the control records that were passed over."""
+        """Return the next position. Control records before it are counted as read."""
         return Position(0, self._reader.position)
 
     def close(self) -> None:
-        """Close."""
         self._reader.close()
 
 

@@ -1,4 +1,4 @@
-"""The servers of a run, where they are, and how partitions of the workload's topic are numbered."""
+"""The addresses of a run's servers, and the numbers of the partitions of the workload's topic."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ ROLE = "server"
 
 
 def cluster_of(run: Run, *, answer_timeout_s: float = 2.0) -> LogCluster:
-    """The servers of the run's one cluster."""
     addresses = run.facts.addresses
     return LogCluster({name: (addresses[name], PORT) for name in run.topology.nodes}, answer_timeout_s=answer_timeout_s)
 
 
 def cluster_name(run: Run) -> str:
-    """The name of the run's one cluster."""
+    """Return the name of the run's only cluster."""
     return next(iter(run.topology.clusters))
 
 
 def partition_numbers(run: Run) -> list[int]:
-    """What the tables call the partitions of the topic, in order; -1 for a topic without partitions."""
+    """Return the numbers of the topic's partitions in the tables; [-1] for a topic without partitions."""
     count = run.scenario.workload.partitions
     return list(range(count)) if count else [-1]

@@ -1,4 +1,4 @@
-"""Observes clusters of the log server. Its leader knows the most, so it is asked."""
+"""Observes the log server's cluster. It asks the leader, which knows more than the other servers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ from testlog_system.cluster import ROLE, cluster_name, cluster_of, partition_num
 
 
 class TestlogObservation:
-    """The cluster of one run, as its leader sees it."""
-
     def __init__(self, run: Run, *, patience_s: float = 10.0) -> None:
         self._run, self._cluster = run, cluster_name(run)
-        # Half of the patience for each of two servers: the first one may be frozen.
+        # The first server may be frozen, so each of two servers gets half of the patience.
         self._admin = LogAdmin(cluster_of(run, answer_timeout_s=patience_s / 2), timeout_s=patience_s)
         self._topic, self._nodes = run.scenario.workload.topic, run.topology.nodes
 
     def find_owner(self, cluster: str | None = None) -> str | None:
-        """The leader. The log server's answer is the same whether there is none or whether it cannot be asked."""
+        """Return the leader. Raises AdminError also if no server leads; the library does not show the difference."""
         with admin_errors("tell who leads"):
             leader = self._admin.leader()
         if leader not in self._nodes:
@@ -35,20 +33,19 @@ class TestlogObservation:
         return leader
 
     def list_alive(self) -> dict[str, list[str]]:
-        """The leader, and the servers that it finds in sync."""
+        """Return the leader, and the servers that are in sync with it."""
         leader, partitions = self._leader()
         return {ROLE: sorted({leader, *(name for each in partitions for name in each.in_sync or ())})}
 
     def samplers(self) -> Mapping[str, Callable[[], list[Sample]]]:
-        """One for what the leader says, one for the subscriptions."""
         return {"leader": self._sample_leader, "subscriptions": self._sample_subscriptions}
 
     def count_published(self) -> int:
-        """What the leader took in since it leads."""
+        """Return the number of messages that the leader took in since its leadership began."""
         return sum(each.taken_in for each in self._leader()[1])
 
     def find_subscription_drains(self) -> list[SubscriptionDrain]:
-        """From the backlog that the leader computes from the committed offset."""
+        """Return the drains. A subscription has drained if the leader reports a backlog of 0 for the partition."""
         drains = []
         for subscription in self._run.scenario.workload.subscriptions:
             backlogs: list[int | None] = [None] * len(partition_numbers(self._run))
@@ -76,13 +73,13 @@ class TestlogObservation:
         return drains
 
     def find_acknowledged(self, cluster: str, subscription: str) -> dict[int, Position]:
-        """The committed offset, which is that of the next message."""
+        """Return the committed position by partition: the position of the next message that will be delivered."""
         with admin_errors("tell a subscription's offset"):
             committed = self._one_each(self._admin.subscription(self._topic, subscription).committed)
         return {number: Position(0, offset) for number, offset in committed.items()}
 
     def find_logs(self) -> list[TopicLog]:
-        """Each partition with its exclusive end, behind which nothing is committed."""
+        """Return each partition's log with its exclusive end, which is the end of the committed entries."""
         try:
             with admin_errors("tell where its logs end"):
                 ends = self._one_each(self._admin.log_ends(self._topic))
@@ -94,7 +91,7 @@ class TestlogObservation:
         return [TopicLog(cluster=self._cluster, partition=number, end=Position(0, end)) for number, end in ends.items()]
 
     def _leader(self) -> tuple[str, list[PartitionStatus]]:
-        """The leader, and the topic's partitions as it sees them."""
+        """Return the leader, and the topic's partitions as the leader sees them."""
         with admin_errors("tell what its leader sees"):
             leader = self._admin.leader()
             if leader is None:
@@ -112,7 +109,7 @@ class TestlogObservation:
             return [*self._one_each(self._admin.subscription(self._topic, subscription).backlog).values()]
 
     def _one_each(self, counts: list[int]) -> dict[int, int]:
-        """The counts by partition. Raises ValueError where there is not one for each."""
+        """Return the counts by partition. Raises ValueError unless each partition has a count of 0 or more."""
         numbers = partition_numbers(self._run)
         if len(counts) != len(numbers) or not all(type(each) is int and each >= 0 for each in counts):
             raise ValueError(f"{counts!r} for {len(numbers)} partitions")

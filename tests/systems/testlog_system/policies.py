@@ -1,4 +1,4 @@
-"""What a topology's file may say beside the nodes of a cluster of the log server."""
+"""The fields that a cluster of the log server has next to `nodes` in a topology's file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testlog.misbehaviour import Misbehaviour
 
 
 class ServerPolicies(FrozenModel):
-    """What is wrong with the servers of a cluster, if anything is."""
+    """The deliberate defects of a cluster's servers. By default they have none."""
 
     misbehaviour: Misbehaviour | None = Field(None, description="what servers do to messages that they acknowledged")
     misbehaviour_every: int = Field(100, ge=1, description="it does so to one message of so many")
@@ -17,5 +17,5 @@ class ServerPolicies(FrozenModel):
 
 
 def parse_policies(cluster: Cluster) -> ServerPolicies:
-    """A cluster's policies. Raises InputError, its field inside the cluster."""
+    """Return a cluster's policies. Raises InputError, whose field is relative to the cluster, if one is unusable."""
     return parse(ServerPolicies, cluster.policies, file="")

@@ -1,4 +1,4 @@
-"""Starts servers: Python processes that find each other by their configuration."""
+"""Starts the servers: Python processes whose configuration files hold the addresses of all servers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,11 @@ _SERVER = Path(testlog.__file__).with_name("server.py")
 
 
 class TestlogProvisioning:
-    """The servers of one run."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
         self._admin = LogAdmin(cluster_of(run, answer_timeout_s=1.0))
 
     def specs(self) -> Mapping[str, NodeSpec]:
-        """A server a node, at an address of its own."""
         addresses = self._run.facts.addresses
         peers = {name: f"{addresses[name]}:{PORT}" for name in self._run.topology.nodes}
         return {
@@ -59,14 +56,14 @@ class TestlogProvisioning:
         }
 
     def start_order(self) -> list[list[str]]:
-        """All at once: the leader is elected by a majority."""
+        """Return one group, because only a majority of the servers can elect a leader."""
         return [list(self._run.topology.nodes)]
 
     def initialize(self, execute: Callable[[Program], None]) -> None:
-        """Nothing has to be done before a server is of use."""
+        """There is nothing to prepare: the servers elect a leader by themselves."""
 
     def is_healthy(self, spec: NodeSpec) -> bool:
-        """It answers, and knows a leader."""
+        """Return whether the server answers and knows the leader."""
         try:
             with admin_errors("tell its health"):
                 return self._admin.status(spec.name).leader in self._run.topology.nodes
@@ -74,5 +71,4 @@ class TestlogProvisioning:
             return False
 
     def is_ready(self, spec: NodeSpec) -> bool:
-        """The same: asking has no side effect."""
         return self.is_healthy(spec)

@@ -1,4 +1,4 @@
-"""The log server in the registry of messaging systems."""
+"""The log server as an object of the registry of messaging systems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from testlog_system.provisioning import TestlogProvisioning
 
 
 class Testlog:
-    """Servers serve and store; the one that leads owns every topic."""
+    """The log server. All servers store messages; the leader owns every topic and serves the clients."""
 
     name = "testlog"
     roles: Mapping[str, RoleTraits] = {ROLE: RoleTraits(serves=True, stores=True)}
@@ -37,7 +37,7 @@ class Testlog:
     observation = TestlogObservation
 
     def validate(self, topology: Topology) -> Topology:
-        """One cluster with its policies."""
+        """Return the topology with default policies. Raises InputError if it has more than one cluster."""
         if len(topology.clusters) > 1:
             raise InputError("holds more than one cluster", field="clusters", remedy="keep one")
         clusters: dict[str, Cluster] = {}
@@ -50,7 +50,7 @@ class Testlog:
         return topology.model_copy(update={"clusters": clusters})
 
     def check(self, scenario: Scenario, topology: Topology) -> None:
-        """A subscription has one consumer."""
+        """Raises InputError if a subscription has several consumers."""
         for number, subscription in enumerate(scenario.workload.subscriptions):
             if subscription.consumers > 1:
                 raise InputError(
@@ -60,11 +60,9 @@ class Testlog:
                 )
 
     def topic(self, workload: Workload) -> str:
-        """As the workload calls it."""
         return workload.topic
 
     def clients(self, run: Run, cluster: str, region: str | None = None) -> Clients:
-        """The library of the log server."""
         return TestlogClients(run)
 
 

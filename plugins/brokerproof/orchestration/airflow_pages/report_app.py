@@ -1,4 +1,4 @@
-"""Brokerproof's pages in Airflow's UI: which address shows which report, and who may see it.
+"""The web application of Brokerproof's pages in Airflow's UI: their addresses, and who may read each report.
 
 Every request, even for a style sheet, needs a login to Airflow. A user sees the runs of a scenario only if Airflow lets
 the user read its DAG. Airflow does not protect the applications of plugins, so this application checks both itself. It
@@ -57,9 +57,10 @@ _STATIC = {
     "plotly.min.js": "text/javascript",
     "verdicts.css": "text/css",
 }
-# The DAG of campaigns. A run of it starts runs of other DAGs.
+# The id of the DAG of campaigns, whose runs start runs of other DAGs.
 _CAMPAIGN = "campaign"
-# A DAG run that a user clears runs again as a new try with a directory of its own. Higher tries are not looked for.
+# The highest try that a page looks for. When a user clears a DAG run, Airflow runs it again as a new try, which has its
+# own directory.
 _MOST_TRIES = 20
 
 # (text, address) of each link.
@@ -67,7 +68,7 @@ Links = list[tuple[str, str]]
 
 
 def make_report_app() -> FastAPI:
-    """Return the application. FastAPI's pages about the API are off, because they would need no login."""
+    """Return the application. FastAPI's pages about the API are off, because they would be open without a login."""
     app = FastAPI(
         title="Brokerproof", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(get_user)]
     )
@@ -124,7 +125,6 @@ def _show_scenario(scenario: str, request: Request, user: GetUserDep) -> HTMLRes
 
 
 def _show_groups(scenario: str, request: Request, user: GetUserDep, by: GroupBy = GroupBy.VERSION) -> HTMLResponse:
-    """Show the runs of a scenario in groups by version, settings, system or runtime."""
     _authorize(scenario, user)
     with _open_history() as history:
         try:
@@ -176,7 +176,7 @@ def _show_message(run_id: str, producer: str, seq: int, request: Request, user: 
 
 
 def _compare(request: Request, user: GetUserDep, a: str = "", b: str = "") -> HTMLResponse:
-    """Show two runs side by side, or the form that chooses them if `a` or `b` is missing."""
+    """Show two runs side by side. If `a`, `b` or the history is missing, show a form that chooses two runs."""
     page = _page(request, draws=False)
     with _open_history() as history:
         if history is None or not a or not b:
@@ -196,7 +196,7 @@ def _compare(request: Request, user: GetUserDep, a: str = "", b: str = "") -> HT
 
 
 def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
-    """Send a report of the run as a download, made anew."""
+    """Make a report of the run and send it as a download."""
     if name not in EXPORTS:
         raise HTTPException(404, f"There is no file {name}; there are {', '.join(EXPORTS)}.")
     run = _find_run(run_id, user)
@@ -210,7 +210,6 @@ def _send_file(run_id: str, name: str, user: GetUserDep) -> Response:
 
 
 def _show_table(run_id: str, table: str, request: Request, user: GetUserDep) -> HTMLResponse:
-    """Show a table's files and its first rows."""
     run = _find_run(run_id, user)
     try:
         return HTMLResponse(render_table(read_raw_table(run, table), _page(request, draws=False)))
@@ -291,9 +290,9 @@ def _render_run(place: RunPlace | None, name: str, request: Request, user: Any, 
 
 
 def _link_to_airflow(session: Session, place: RunPlace, page: Page) -> tuple[Links, Links]:
-    """Return Airflow's pages about a run, and those of its tasks in the order in which the tasks began.
+    """Return links to Airflow's pages about a run, and links to its tasks in the order of their start.
 
-    If Airflow does not have the DAG run any more, only the page of the scenario is left.
+    If Airflow no longer has the DAG run, return only the link to the page of its scenario.
     """
     # In the URL, Airflow's `dags` is next to Brokerproof's root.
     dag = f"{page.root}../dags/{quote(place.scenario)}"
@@ -315,7 +314,7 @@ def _link_to_airflow(session: Session, place: RunPlace, page: Page) -> tuple[Lin
 
 
 def _page(request: Request, here: str = "", *, draws: bool = True) -> Page:
-    """Return the Page for a request. Its way back to the overview is relative, so no host name or proxy matters."""
+    """Return the Page for a request. Its link to the overview is relative, so every host name and proxy works."""
     path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
     return Page(root="../" * (path.count("/") - 1) or "./", here=here, draws=draws)
 
@@ -336,5 +335,5 @@ def _list_readable_scenarios(user: Any) -> set[str]:
 
 
 def _open_history() -> AbstractContextManager[History | None]:
-    """Open the history for a block; None if its file does not exist yet."""
+    """Return a context manager that yields the history, or None if the history's file does not exist yet."""
     return open_recorded_history() or nullcontext()

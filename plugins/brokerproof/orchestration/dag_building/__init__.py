@@ -1,4 +1,5 @@
-"""The DAGs and their operators: what Airflow parses, and what its tasks do.
+"""The DAGs that Airflow parses, and the operators of their tasks.
 
-Only the DAG files may import it. It imports Airflow, and must not know how Airflow was started or who follows the run.
+Only the DAG files may import this package. It imports Airflow. It must not know how Airflow was started or which
+program follows the run.
 """

@@ -1,4 +1,4 @@
-"""The DAG of a campaign, which runs many scenarios one after the other, and its operators."""
+"""The DAG of a campaign and its operators. A campaign runs many scenarios one after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from brokerproof.settings import from_environment
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-# With False, the default of `run_immediately`, a DAG that is unpaused within 2.4 hours after 01:00 would run at once.
+# By default (`run_immediately=False`), a DAG that is unpaused within 2.4 hours after 01:00 would run at once.
 _NIGHTLY = CronTriggerTimetable("0 1 * * *", timezone="UTC", run_immediately=timedelta(0))
 _POLL_S = 5
 
@@ -128,7 +128,7 @@ def _read_outcome(scenario: str, directory: Path) -> BriefOutcome:
 
 
 def _summarize_outcomes(outcomes: Sequence[BriefOutcome]) -> str:
-    """Return one sentence: how many outcomes are expected, and the reason for each other verdict."""
+    """Return one sentence with the number of expected outcomes and the reason for each unexpected outcome."""
     unmet = [outcome for outcome in outcomes if not outcome.met]
     parts = [f"{len(outcomes) - len(unmet)} of {len(outcomes)} scenarios have the expected outcome"]
     parts += [f"{outcome.scenario} is {outcome.verdict}: {outcome.why}" for outcome in unmet]

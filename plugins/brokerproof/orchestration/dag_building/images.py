@@ -1,7 +1,7 @@
 """Fetches the images of a run's nodes through Airflow's Docker provider.
 
-Its hook logs in at the registry that the connection `docker_default` names. If the connection is missing, or has no
-host or no user name, the images are fetched without a login.
+The provider's hook logs in at the registry that the connection `docker_default` names. If the connection is missing, or
+has no host or no user name, the images are fetched without a login.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def fetch_images(run: Run) -> None:
     """
     if not issubclass(load_runtime(run.scenario.runtime), RunsImages):
         return
-    # It takes long to import.
+    # This import is slow.
     from airflow.providers.docker.hooks.docker import DockerHook
 
     host = os.environ.get("DOCKER_HOST", f"unix://{SOCKET}")

@@ -62,7 +62,7 @@ class ReserveOperator(BaseOperator):
         started_at = clock.now_us()
         if slots.are_all_held():
             # A waiting task would occupy one of Airflow's places for tasks. The run that holds the slot may need that
-            # place to end, so this task ends for a moment.
+            # place to end, so this task ends, and Airflow starts it again later.
             log.info("all %d slots are held; trying again in %d s", slots.count_slots(), _ASK_FOR_SLOT_EVERY_S)
             raise AirflowRescheduleException(clock.to_utc(clock.now_us()) + timedelta(seconds=_ASK_FOR_SLOT_EVERY_S))
         with fail_with_sentence(context):
@@ -95,7 +95,7 @@ class ReserveOperator(BaseOperator):
 def _read_changed_values(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values in the parameter `settings`, by dotted path.
 
-    Raises InputError for any other parameter. Airflow accepts them, and they would change nothing.
+    Raises InputError for any other parameter, because Airflow accepts it and it would have no effect.
     """
     for name in params:
         if name != SETTINGS:
@@ -121,7 +121,7 @@ class SuiteOperator(StepOperator):
     """Succeed if the suite with the task's name is `passed`. If the suite does not apply, the task is skipped."""
 
     def execute(self, context: Context) -> str:
-        """Return one sentence from the suite's part of the judgement that `verify` left. This does not need Spark."""
+        """Return one sentence about the suite, from the judgement that `verify` wrote. This needs no Spark."""
         from brokerproof.run.judgement import read_judgement
 
         try:
@@ -152,7 +152,7 @@ class RecordOperator(StepOperator):
         super().__init__(outlets=[RESULTS], **kwargs)
 
     def execute(self, context: Context) -> None:
-        """Record the run. The task fails if the history or the report cannot be written; no verdict depends on it."""
+        """Fail the task if the history or the report cannot be written. This does not change the verdict."""
         from brokerproof.results.recording import record_outcome
 
         run = self.open_run()
@@ -175,7 +175,7 @@ class RecordOperator(StepOperator):
 class VerdictOperator(StepOperator):
     """Succeed if the outcome of the run is what its scenario expects. No other task decides the DAG run's state.
 
-    It also uses the notifiers of the settings if the result is an occasion for one.
+    If a rule of the setting `notify` applies to the result, the task also uses the rule's notifier.
     """
 
     def execute(self, context: Context) -> str:

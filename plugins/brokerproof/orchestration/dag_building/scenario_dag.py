@@ -69,12 +69,12 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
         LifecycleOperator(task_id=step, **limit(step)) for step in ("provision", "configure", "break_it")
     )
     load, consume = (SparkStepOperator(task_id=step, **limit(step)) for step in ("load", "consume"))
-    # It waits for all three steps. Even if one of them failed, it reads which messages are stored.
+    # `read_back` waits for all three steps, and reads the stored messages even if a step failed.
     read_back = SparkStepOperator(task_id="read_back", trigger_rule="all_done", after=PhaseTimes, **limit("read_back"))
     # These steps can be repeated, so a task that was killed is retried. A task that fails with a sentence is not.
     again: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=1)}
     release = LifecycleOperator(task_id="release", **limit("release"), **again)
-    # It judges all evidence of the earlier steps, so that a run with a failed load ends as `unknown` with its reasons.
+    # `verify` runs even if a step failed, so that a run with a failed load ends as `unknown` with its reasons.
     verify = SparkStepOperator(
         task_id="verify",
         arguments=list_verify_options(expectations),
@@ -106,21 +106,21 @@ def build_scenario_dag(scenario: Scenario, topology: Topology, *, expectations: 
 def _list_tags(scenario: Scenario) -> list[str]:
     """Return the scenario's tags, its topology, its guarantee, and `control` if it expects `failed`.
 
-    Users filter the list of DAGs by them.
+    Users filter the list of DAGs by these tags.
     """
     control = ["control"] if scenario.expect.verdict is Verdict.FAILED else []
     return list(dict.fromkeys([*scenario.tags, scenario.topology, str(scenario.guarantee), *control]))
 
 
 def _build_params() -> ParamsDict:
-    """Return the only parameter, which `brokerproof run --set` fills too. `reserve` checks the values."""
+    """Return the DAG's only parameter, for Airflow's form and `brokerproof run --set`. `reserve` checks the values."""
     settings = Param(
         {},
         title="Settings",
         description="Values of the scenario to change for this run, by dotted path: "
         '{"workload.rate": 2000, "phases.steady_s": 30}. '
         "docs/scenario-reference.md lists all fields.",
-        # A form that is emptied sends null.
+        # If a user empties the form, Airflow sends null.
         type=["object", "null"],
         propertyNames={"pattern": rf"^({'|'.join(Scenario.model_fields)})(\.|$)"},
     )

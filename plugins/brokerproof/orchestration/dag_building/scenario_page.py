@@ -113,7 +113,7 @@ def _tabulate_timeline(scenario: Scenario) -> str:
 
 
 def _list_fields(model: FrozenModel) -> str:
-    """Return the fields of a model that have other values than their defaults."""
+    """Return a text with the fields of a model whose values differ from their defaults."""
     chosen = model.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     return ", ".join(
         f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in chosen.items()
@@ -121,7 +121,7 @@ def _list_fields(model: FrozenModel) -> str:
 
 
 def _describe_condition(fault: Fault) -> str:
-    """Return the condition that the fault waits for, and `for good` if it is permanent."""
+    """Return a text with the condition that a fault waits for, and with `for good` if the fault is permanent."""
     waits = ""
     if fault.when and fault.when.rereplicated:
         waits = f", once `{fault.when.rereplicated}` is re-replicated"

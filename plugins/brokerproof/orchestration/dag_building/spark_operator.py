@@ -112,11 +112,11 @@ def _make_hook(
 
 
 def _limit_tasks(master: str, job: str) -> dict[str, str]:
-    """Return Spark settings with which `verify` runs about one task a core on this machine; empty for other jobs.
+    """Return Spark settings that limit `verify` to about one task per core; empty for other jobs or on a cluster.
 
-    The connection has more places for tasks than the machine has cores, because each producer or consumer takes one
-    and mostly waits. Sorting does not wait: on two cores, judging 230,000 messages took 59 s with eight tasks at a
-    time, and 54 s with two.
+    The connection allows more tasks than the machine has cores, because each producer or consumer takes one task and
+    mostly waits. Sorting does not wait: on two cores, judging 230,000 messages took 59 s with eight tasks at a time,
+    and 54 s with two.
     """
     threads = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master)
     if job != "verify" or threads is None:

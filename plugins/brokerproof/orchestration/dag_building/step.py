@@ -101,7 +101,7 @@ def fail_with_sentence(context: Context) -> Iterator[None]:
 
 
 def end_children(timeout_s: float = 3) -> None:
-    """End the processes that this task started. The nodes go on, because each leads a session of its own."""
+    """End the processes that this task started. The nodes go on, because each node has its own session."""
     session = os.getsid(0)
     children = [child for child in psutil.Process().children(recursive=True) if _read_session_id(child) == session]
     for child in children:

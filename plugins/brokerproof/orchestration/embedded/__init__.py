@@ -1,5 +1,5 @@
-"""The embedded Airflow's life: its environment, its processes, and how it is started, described and stopped.
+"""Starts, describes and stops the embedded Airflow, with its environment and its processes.
 
-`commands` may import it. It starts Airflow's programs, but must not import Airflow, which takes seconds. It must not
-know which DAGs there are.
+`commands` may import this package. It starts Airflow's programs, but must not import Airflow, because the import takes
+seconds. It must not know which DAGs exist.
 """

@@ -1,4 +1,4 @@
-"""The process that leads the session of the embedded Airflow: `python -m` this module, `HOME COMPONENT …`.
+"""The process that leads the embedded Airflow's session: `python -m MODULE HOME COMPONENT …`, with this module.
 
 It migrates the database, starts the components, restarts a component that ended, and ends all of them on SIGTERM or
 SIGINT. It does not import Airflow, so that it stays small.
@@ -35,7 +35,6 @@ class Component:
             )
 
     def restart_if_ended(self) -> None:
-        """Start the process again if it has ended."""
         if (status := self.process.poll()) is not None:
             print(f"{self.name} ended with status {status}; starting it again, see {self._log}", flush=True)
             self.process = self._start_process()
@@ -65,7 +64,6 @@ def migrate_database(home: Path) -> None:
 
 
 def main() -> None:
-    """Run until SIGTERM or SIGINT."""
     home, names = Path(sys.argv[1]), sys.argv[2:]
     end_requested = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: end_requested.set())

@@ -37,11 +37,11 @@ from brokerproof.settings import Settings, from_environment, variable
 COMPONENTS = ("api-server", "scheduler", "dag-processor")
 _PORT_VARIABLE = "AIRFLOW__API__PORT"
 _DEFAULT_PORT = 8080
-# The URL at which tasks reach their Airflow. A process with this variable belongs to an Airflow.
+# The variable with the URL at which tasks reach their Airflow. A process that has this variable belongs to an Airflow.
 _SERVED = "AIRFLOW__CORE__EXECUTION_API_SERVER_URL"
 # Measured: 12 to 20 s on two cores once the database exists, and 7 s more the first time. Slow disks need longer.
 _AIRFLOW_START_TIMEOUT_S = 300
-# The user is notified of a wait that takes longer than this, although it usually ends at once.
+# Seconds after which the user is notified of a wait. Usually a wait ends at once.
 _SAY_AFTER_S = 13.0
 
 
@@ -83,10 +83,10 @@ class EmbeddedAirflow:
     def start(self) -> str:
         """Start Airflow unless it runs, wait until it is healthy, and return its URL.
 
-        If two processes call this at the same time, one starts Airflow and both get the same URL. Raises MachineError,
-        with the end of the log, if a component does not start. An Airflow that searches other directories for a
-        user's files is started again if it is idle. Raises InputError if it is not, or if this process belongs to
-        another Airflow.
+        If two processes call this at the same time, one starts Airflow and both get the same URL. If the running
+        Airflow searches other directories for the user's files, it is started again if it has no unfinished run.
+        Raises InputError if it has one, or if this process belongs to another Airflow. Raises MachineError, with the
+        end of the log, if a component does not start.
         """
         _check_that_no_other_is_served()
         self.home.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,6 @@ class EmbeddedAirflow:
             return stopped
 
     def read_status(self) -> AirflowStatus:
-        """Return whether Airflow runs and is healthy, its URL, its processes, and the paths of its files."""
         session = self.read_session()
         members = session.list_members() if session else []
         return AirflowStatus(
@@ -136,7 +135,7 @@ class EmbeddedAirflow:
         )
 
     def connect(self) -> AirflowClient:
-        """Return a client of the running Airflow, which notifies the user when Airflow does not answer.
+        """Return a client of the running Airflow. The client notifies the user if Airflow does not answer.
 
         Raises AirflowGoneError if no Airflow runs.
         """
@@ -158,7 +157,6 @@ class EmbeddedAirflow:
         return session.url if session and session.is_supervised() else None
 
     def read_password(self) -> str:
-        """Return the password of the user `admin`. The first start makes it."""
         return read_password(self.home)
 
     def read_session(self) -> AirflowSession | None:
@@ -195,9 +193,9 @@ class EmbeddedAirflow:
             timer.cancel()
 
     def _ends_for_other_directories(self, session: AirflowSession) -> bool:
-        """End a session that was started with other directories and is idle, and return whether it was ended.
+        """End an idle session that was started with other directories, and return whether it was ended.
 
-        Raises InputError if it has runs, because it would not find the user's files.
+        Raises InputError if the session has unfinished runs, because it does not search the user's directories.
         """
         other = _find_other_directories(self._settings, session)
         if other is None:
@@ -259,7 +257,7 @@ class EmbeddedAirflow:
             raise MachineError(f"{error}; {self._read_log_end()}") from None
 
     def _cancel_interrupted_runs(self, session: AirflowSession) -> None:
-        """Cancel the runs whose tasks ended with an earlier Airflow; they are released and block no other run.
+        """Cancel the runs whose tasks ended with an earlier Airflow. Their teardown then frees their slots.
 
         Without this, Airflow would treat their tasks as alive for another minute and a half.
         """
@@ -278,7 +276,7 @@ class EmbeddedAirflow:
 
 
 def _check_that_no_other_is_served() -> None:
-    """Raises InputError if this process belongs to another Airflow: both would share a database."""
+    """Raises InputError if this process belongs to another Airflow, because both would share a database."""
     if os.environ.get(_SERVED):
         raise InputError(
             "this is a machine of an Airflow that runs elsewhere, and would share its database",
@@ -288,7 +286,10 @@ def _check_that_no_other_is_served() -> None:
 
 
 def _find_other_directories(wanted: Settings, session: AirflowSession) -> tuple[str, str] | None:
-    """Return a setting whose directories differ from those of the session, and what the session searches; or None."""
+    """Return the variable of a setting whose directories differ from the session's, and the session's directories.
+
+    Return None if all are equal, or if the session's settings cannot be read.
+    """
     environment = session.read_environment()
     if environment is None:
         return None
@@ -320,7 +321,7 @@ def _is_healthy(session: AirflowSession) -> bool:
 def _serves_tasks(session: AirflowSession) -> bool:
     """Whether the API for tasks answers.
 
-    Airflow builds it at the first request, in 4 s of computing. After this request no task waits for it.
+    Airflow builds this API at its first request, which takes 4 s. After the request here, no task waits for that.
     """
     return httpx.get(f"{session.url}/execution/health", timeout=120, trust_env=False).is_success
 

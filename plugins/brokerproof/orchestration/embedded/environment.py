@@ -29,8 +29,8 @@ _LONGER_TIMEOUTS = {
     "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "10",
     "AIRFLOW__WORKERS__MISSING_DAG_RETRY_DELAY": "5",
 }
-# With the defaults, Airflow gives up a task only five minutes after its executor was killed, or its scheduler while the
-# task was queued. A living task sends a heartbeat every few seconds, and on a busy machine within half a minute.
+# By default, Airflow gives up a task only five minutes after the task's executor was killed. It does the same for a
+# queued task whose scheduler was killed. A living task sends a heartbeat at least every 30 s, even on a busy machine.
 _SHORTER_TIMEOUTS = {
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "90",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "60",
@@ -46,9 +46,9 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
     keys = _read_keys(settings.airflow_home)
     url = f"http://127.0.0.1:{port}"
     environment = dict(os.environ)
-    # Without compiled modules, every process of Airflow spends 3 s on compiling them again.
+    # With this variable, every process of Airflow would compile all modules again, which takes 3 s.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    # It is valid only together with the other variable of the database; build_database_environment decides about both.
+    # This variable is valid only together with DATABASE_URL; build_database_environment sets both.
     environment.pop(ASYNC_DATABASE_URL, None)
     environment.setdefault("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[8]"}))
     # A run waits between two steps until the scheduler wakes up.
@@ -90,10 +90,10 @@ def build_airflow_environment(settings: Settings, port: int) -> dict[str, str]:
 
 
 def build_database_environment(home: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that name the database. `given` holds the user's own; an empty one counts as unset.
+    """Return the variables that name the database. In `given`, the user's variables, an empty value counts as unset.
 
-    If a PostgreSQL URL names no driver, Airflow uses psycopg for its synchronous and its asynchronous connections. By
-    itself Airflow would need a second driver, asyncpg.
+    If a PostgreSQL URL names no driver, the result selects psycopg for synchronous and asynchronous connections. By
+    default, Airflow would need a second driver, asyncpg.
     """
     url = given.get(DATABASE_URL)
     if not url:
@@ -127,7 +127,7 @@ def _read_keys(home: Path) -> Mapping[str, str]:
 
 
 def _read_or_make(file: Path, make: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-    """Return the content of a file that only its owner may read. If it is missing, it gets what `make` returns."""
+    """Return the content of a JSON file that only its owner may read. A missing file is made with `make`'s result."""
     if not file.exists():
         write_whole(file, json.dumps(make()), permissions=PRIVATE)
     return dict(json.loads(file.read_text()))

@@ -68,7 +68,7 @@ class AirflowSession:
         return members
 
     def has_lost(self, component: str) -> bool:
-        """Whether a component of Airflow has ended and will stay so, because the supervisor has ended too."""
+        """Whether a component of Airflow has ended and cannot start again, because the supervisor has ended too."""
         return not self.is_supervised() and not any(_runs(member, component) for member in self.list_members())
 
     def end_members(self) -> bool:
@@ -100,7 +100,7 @@ class AirflowSession:
 
     def _is_pid_taken(self) -> bool:
         """Whether another process has the supervisor's pid now."""
-        # First, because it reaps a supervisor that this process started: then the pid is free.
+        # This check comes first. If this process started the supervisor and it has ended, the check frees its pid.
         if self.is_supervised():
             return False
         try:
@@ -110,7 +110,7 @@ class AirflowSession:
 
 
 def _runs(process: psutil.Process, component: str) -> bool:
-    """Whether a process is a component. One without a command line counts too, because its program may still load."""
+    """Whether a process runs the component, or has no command line because its program may still be loading."""
     try:
         command = process.cmdline()
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""A run as a terminal follows it, from the trigger to the outcome, through Airflow's REST API.
+"""Follows a run for a terminal, from the trigger to the outcome, through Airflow's REST API.
 
-`commands` and `embedded` may import it. It must not import Airflow, and must not know where Airflow runs.
+`commands` and `embedded` may import this package. It must not import Airflow or know where Airflow runs.
 """

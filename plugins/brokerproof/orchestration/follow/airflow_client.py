@@ -23,16 +23,16 @@ _TIMEOUTS = httpx.Timeout(60, connect=5)
 _LOOK_EVERY_S = 0.25
 _ASK_AGAIN_AFTER_S = 1.0
 _PARSE_TIMEOUT_S = 120
-# Airflow reads requested files first. The file that names unusable scenarios has no DAG to request it by. On a slow
-# machine it was never read, because the other files were requested again too soon.
+# Airflow reads requested files first. The file unusable_scenarios.py cannot be requested, because it has no DAG. With a
+# shorter interval on a slow machine, Airflow never read that file.
 _PARSE_REQUEST_EVERY_S = 15
-# `find_run` searches only this many of the newest DAG runs.
+# The number of newest DAG runs that `find_run` searches.
 _RUNS_LOOKED_THROUGH = 100
-# The user must have the sentence 15 s after the last answer, and Airflow is asked every two seconds.
+# The user must be notified within 15 s of the last answer, and Airflow is asked every two seconds.
 _SAY_AFTER_S = 13.0
 # The supervisor restarts a dead API server after 5 s. On a machine that carries a cluster, the start takes up to 60 s.
 _GIVE_UP_AFTER_S = 120.0
-# After a longer pause without a request, the time since the last answer does not measure Airflow's silence.
+# If this client sends no request for `_OWN_PAUSE_S`, the time since the last answer does not measure Airflow's silence.
 _OWN_PAUSE_S = 5.0
 
 
@@ -54,7 +54,7 @@ class _NoUsableAnswerError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskState:
-    """A task of a DAG run. `state` is None until Airflow schedules it. `pid` is the process that runs it or ran it."""
+    """A task of a DAG run. `state` is None until Airflow schedules it. `pid` is its present or last process."""
 
     task_id: str
     state: str | None
@@ -74,7 +74,7 @@ class AirflowClient:
     """Sends requests to an Airflow, logged in as one of its users.
 
     `find_url` returns the address of the running Airflow, or None if it has ended. A request is repeated until it has a
-    usable answer. `notify` gets a sentence if there is none for `say_after_s`, and another one when Airflow answers
+    usable answer. `notify` gets a sentence if no usable answer came for `say_after_s`, and another when Airflow answers
     again. If Airflow has ended or was silent for `give_up_after_s`, every method raises AirflowGoneError.
     """
 
@@ -112,7 +112,8 @@ class AirflowClient:
     def wait_for_dag(self, dag_id: str) -> None:
         """Wait until Airflow has read a DAG.
 
-        Raises InputError with Airflow's import error if it cannot, and AirflowError after _PARSE_TIMEOUT_S.
+        Raises InputError, with Airflow's import errors, if the scenario's file is unusable. Raises AirflowError after
+        _PARSE_TIMEOUT_S.
         """
         requested_at: float | None = None
         say_at: float | None = self._clock.monotonic_s() + self._say_after_s
@@ -149,7 +150,7 @@ class AirflowClient:
             f"/api/v2/dags/{dag_id}/dagRuns",
             json={"dag_run_id": run_id, "logical_date": None, "conf": dict(params)},
             allowed=(200, 400, 422),
-            # An earlier attempt of this request started the run, and only its answer got lost.
+            # 409: an earlier attempt of this request started the run, but its answer was lost.
             allowed_again=(409,),
         )
         if answer.status_code == 409:
@@ -171,7 +172,7 @@ class AirflowClient:
         return [str(run["dag_run_id"]) for run in runs]
 
     def find_run(self, run_id: str) -> DagRun | None:
-        """Return the DAG run of the run with this id (dag_run.py); None if the _RUNS_LOOKED_THROUGH newest lack it."""
+        """Return the DAG run that belongs to a run id, or None if it is not one of the _RUNS_LOOKED_THROUGH newest."""
         path = f"/api/v2/dags/~/dagRuns?order_by=-run_after&limit={_RUNS_LOOKED_THROUGH}"
         for run in self._get_field(path, "dag_runs"):
             if belongs_to(run_id, run["dag_id"], run["dag_run_id"]):
@@ -241,10 +242,10 @@ class AirflowClient:
         allowed_again: tuple[int, ...] = (),
         field: str | None = None,
     ) -> httpx.Response:
-        """Send a request until it has a usable answer; each request of this client may be repeated.
+        """Send a request, and repeat it until it has a usable answer. Every request of this client may be repeated.
 
-        A repeated request may also have the statuses `allowed_again`. Raises AirflowError for other statuses. The
-        answer must have the field `field`.
+        The answer to a repeated request may also have one of the statuses `allowed_again`. Raises AirflowError for
+        other statuses. A successful answer without the field `field` is not usable.
         """
         if self._silence.seconds > _OWN_PAUSE_S:
             self._silence.restart()

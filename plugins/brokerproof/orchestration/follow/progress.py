@@ -1,4 +1,4 @@
-"""The progress of a run: on a terminal in place, elsewhere as lines."""
+"""Shows the progress of a run: in place on a terminal, as lines elsewhere."""
 
 from __future__ import annotations
 

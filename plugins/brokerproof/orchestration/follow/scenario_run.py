@@ -52,11 +52,11 @@ class ScenarioRun:
     # Raises AirflowGoneError if Airflow can start no further task, even if it still answers.
     check_scheduler: Callable[[], None] = lambda: None
     clock: Clock = SYSTEM_CLOCK
-    # From Airflow's last answer.
+    # The tasks in Airflow's last answer.
     _tasks: list[TaskState] = field(default_factory=list)
 
     def trigger(self, settings: Mapping[str, Any]) -> None:
-        """Start the run with values changed by dotted path. Raises InputError if Airflow does not accept them."""
+        """Start the run. `settings` are changed values by dotted path. Raises InputError if Airflow refuses them."""
         self.client.trigger_run(self.scenario, self.dag_run_id, {SETTINGS: settings})
 
     def follow(self, progress: Progress) -> str:

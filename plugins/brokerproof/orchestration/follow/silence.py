@@ -1,4 +1,4 @@
-"""How long something has given no sign of life, and when the user is notified of that."""
+"""Measures the time without a sign of life, and says when the user must be notified of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from brokerproof.clock import Clock
 
 
 class Silence:
-    """The time since the last sign, and whether the user must be notified of it.
+    """The time since the last sign of life, and whether the user must be notified of it.
 
     A notification is due after `say_after_s`, and again every `say_again_after_s`.
     """
@@ -32,12 +32,12 @@ class Silence:
         return True
 
     def end(self) -> bool:
-        """Note a sign. Return whether the user was notified of the silence before it."""
+        """Note a sign of life. Return whether the user was notified of the silence before it."""
         was_said = self._said_at > -math.inf
         self._said_at = -math.inf
         self.restart()
         return was_said
 
     def restart(self) -> None:
-        """Count from now on, although there was no sign."""
+        """Measure from now on, although there was no sign of life."""
         self._began_at = self._clock.monotonic_s()

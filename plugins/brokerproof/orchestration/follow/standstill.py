@@ -1,4 +1,4 @@
-"""A run that makes no progress: for how long, and for what reason."""
+"""Measures how long a run has made no progress, and explains why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from brokerproof.clock import Clock
 from brokerproof.orchestration.follow.airflow_client import FINISHED, TaskState
 from brokerproof.orchestration.follow.silence import Silence
 
-# The user must have the sentence after 15 s, and the run is observed every two seconds.
+# The user must be notified within 15 s, and the run is observed every two seconds.
 _SAY_AFTER_S = 12.0
 _SAY_AGAIN_AFTER_S = 60.0
 _ENDED = (*FINISHED, "skipped", "upstream_failed", "removed")
@@ -20,8 +20,6 @@ _SHOWS_NOTHING = ("verify",)
 
 
 class Standstill:
-    """Measures how long a run has made no progress."""
-
     def __init__(self, clock: Clock) -> None:
         self._silence = Silence(clock, say_after_s=_SAY_AFTER_S, say_again_after_s=_SAY_AGAIN_AFTER_S)
         self._stages: dict[str, int] = {}

@@ -49,7 +49,7 @@ def check_notifiers(settings: Settings) -> None:
 
 
 def notify_of_result(run: Run, outcome: Outcome, context: Context) -> None:
-    """Use the notifiers of the settings that have an occasion in this run, each once, even if the task is repeated.
+    """Use each notifier whose rule applies to the run's result, once, even if the task is repeated.
 
     If the task is killed while a notifier works, the repeated task uses that notifier again. Two notifications are
     better than no notification. Raises no Exception, because the caller decides the verdict.
@@ -76,7 +76,7 @@ def notify_of_result(run: Run, outcome: Outcome, context: Context) -> None:
 def _use_notifiers(
     run: Run, rules: Sequence[NotificationRule], notification: Notification, context: Context, problems: list[str]
 ) -> None:
-    """Use every notifier that has an occasion, and add a sentence to `problems` for each that fails."""
+    """Use each notifier whose rule applies, and add a sentence to `problems` for each failure."""
     for number, rule in enumerate(rules):
         if not set(rule.on) & set(notification.occasions) or _was_sent(run, number, rule):
             continue

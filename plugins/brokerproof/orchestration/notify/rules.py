@@ -1,4 +1,4 @@
-"""The rules of the setting `notify`: which notifier is used for a run's result on which occasions.
+"""The rules of the setting `notify`. A rule names a notifier and the occasions on which it is used.
 
 This module does not import Airflow, so that the command line can check the rules before Airflow starts.
 """
@@ -49,7 +49,7 @@ class NotificationRule(FrozenModel):
 
 
 class NotificationRules(FrozenModel):
-    """The list in the setting."""
+    """The content of the setting `notify`."""
 
     notifiers: list[NotificationRule]
 

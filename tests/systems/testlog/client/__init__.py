@@ -1,6 +1,6 @@
-"""The library for clients of the log server: `LogCluster` finds the leader, and the others ask it.
+"""The library for clients of the log server: `LogCluster` finds the leader, and the other classes ask it.
 
-Each object belongs to one thread, but for `LogProducer.send`, which any thread may call.
+Only one thread may use an object, except for `LogProducer.send` and `LogCluster`, which any thread may use.
 """
 
 from testlog.client.admin import LogAdmin, NodeStatus, PartitionStatus, SubscriptionStatus

@@ -1,4 +1,4 @@
-"""Questions and orders to a cluster that are about no single message."""
+"""Requests to a cluster that are not about single messages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _POLL_S = 0.05
 class PartitionStatus:
     """One partition as a node sees it.
 
-    `end` is exclusive. `taken_in` counts messages from producers since the node leads. `in_sync` are the nodes that
-    hold everything that was committed a moment ago, which only the leader knows.
+    `end` is exclusive. `taken_in` counts messages from producers since the node's leadership began. `in_sync` are the
+    nodes that held all committed entries a moment ago; it is None if the node does not lead.
     """
 
     end: int
@@ -27,7 +27,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeStatus:
-    """One node as it sees itself. `serves` is true of a leader that is sure that nobody else leads."""
+    """One node as it sees itself. `serves` is true if the node leads and is certain that no other node leads."""
 
     node: str
     role: str
@@ -42,24 +42,24 @@ class NodeStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class SubscriptionStatus:
-    """Committed offset and backlog in messages, one a partition each."""
+    """The committed offset and the backlog in messages, one each per partition."""
 
     committed: list[int]
     backlog: list[int]
 
 
 class LogAdmin:
-    """Asks the leader, unless a node is named.
+    """Sends requests to the leader, or to a named node.
 
-    Raises UnavailableError where nobody answers, and RequestError where the request is refused.
+    Raises UnavailableError if no node answers, and RequestError if the request is refused.
     """
 
     def __init__(self, cluster: LogCluster, *, timeout_s: float = 10.0) -> None:
-        """An order waits for a leader for `timeout_s` seconds."""
+        """A request to the leader waits `timeout_s` seconds for a leader."""
         self._cluster, self._timeout_s = cluster, timeout_s
 
     def status(self, node: str) -> NodeStatus:
-        """What a node says of itself."""
+        """Return the node's answer about itself."""
         connection = self._cluster.connect(node)
         try:
             answer = connection.ask({"type": "status"})
@@ -73,7 +73,7 @@ class LogAdmin:
         return NodeStatus(**answer, topics=topics)
 
     def statuses(self) -> dict[str, NodeStatus]:
-        """What every node that answers says of itself."""
+        """Return the statuses of all nodes that answer, by node."""
         statuses: dict[str, NodeStatus] = {}
         for node in self._cluster.nodes:
             try:
@@ -83,7 +83,7 @@ class LogAdmin:
         return statuses
 
     def leader(self) -> str | None:
-        """The node that leads now."""
+        """Return the node that leads now, or None if no node answers that it leads."""
         try:
             connection = self._cluster.connect_to_leader()
         except UnavailableError:
@@ -94,26 +94,25 @@ class LogAdmin:
             connection.close()
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
-        """Create a topic; nothing happens where it is there with so many partitions."""
+        """Create a topic. A topic that exists with this number of partitions is left as it is."""
         self._cluster.ask_leader(
             {"type": "create_topic", "topic": topic, "partitions": partitions}, timeout_s=self._timeout_s
         )
 
     def log_ends(self, topic: str) -> list[int]:
-        """The exclusive end of each partition's log."""
+        """Return the exclusive end of each partition's log."""
         ends: list[int] = self._cluster.ask_leader({"type": "log_ends", "topic": topic}, timeout_s=self._timeout_s)[
             "ends"
         ]
         return ends
 
     def subscription(self, topic: str, subscription: str) -> SubscriptionStatus:
-        """How far a subscription is."""
         request = {"type": "subscription", "topic": topic, "subscription": subscription}
         answer = self._cluster.ask_leader(request, timeout_s=self._timeout_s)
         return SubscriptionStatus(committed=answer["committed"], backlog=answer["backlog"])
 
     def reassign(self) -> tuple[str, str]:
-        """Take the leadership from the node that has it. Returns that node and the new leader."""
+        """Move the leadership to another node. Return (old leader, new leader)."""
         until = time.monotonic() + self._timeout_s
         before: str | None = None
         while time.monotonic() < until:
@@ -135,7 +134,7 @@ class LogAdmin:
             finally:
                 connection.close()
         except RequestError as error:
-            # The others may be a moment behind.
+            # The other nodes may lack the last entries for a moment.
             if error.error not in ("not_leader", "nobody_in_sync"):
                 raise
         except UnavailableError:

@@ -1,4 +1,4 @@
-"""The nodes of a cluster, where a client reaches them, and which of them leads."""
+"""The addresses of a cluster's nodes, and the search for the leader."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _RETRY_S = 0.1
 
 
 class LogCluster:
-    """Addresses by name of node. It keeps no connection, and any thread may use it."""
+    """A cluster with its nodes' addresses. It keeps no connection, and any thread may use it."""
 
     def __init__(self, nodes: Mapping[str, tuple[str, int]], *, answer_timeout_s: float = 2.0) -> None:
-        """A node that owes an answer for `answer_timeout_s` seconds counts as gone: it may be frozen."""
+        """A node that does not answer within `answer_timeout_s` seconds counts as gone, because it may be frozen."""
         self.nodes = dict(nodes)
         self._answer_timeout_s = answer_timeout_s
-        # Whom to ask first for the leader.
+        # The order in which nodes are asked for the leader.
         self._order = tuple(self.nodes)
 
     def connect(self, node: str) -> LogConnection:
-        """A connection to a node. Raises UnavailableError."""
+        """Return a connection to a node. Raises UnavailableError if the node does not accept it."""
         return LogConnection(self.nodes[node], self._answer_timeout_s)
 
     def connect_to_leader(self, producer: str | None = None) -> LogConnection:
-        """A connection to the node that leads; asks every node once at most. Raises UnavailableError.
+        """Return a connection to the leader. Each node is asked at most once. Raises UnavailableError if none leads.
 
-        The connection of a `producer` takes the place of the one before: the node takes in no more messages of that.
+        The new connection of a `producer` replaces its earlier one: the node refuses messages on the earlier one.
         """
         ping = {"type": "ping"} if producer is None else {"type": "ping", "producer": producer}
         asked: set[str] = set()
@@ -40,7 +40,7 @@ class LogCluster:
                 connection = self.connect(name)
                 answer = connection.ask(ping, timeout_s=self._answer_timeout_s / 2)
                 if answer["serves"]:
-                    # Whoever asks again soon does so because this one is gone or frozen; the others know.
+                    # If the caller soon asks again, this node is probably gone or frozen, so it is asked last.
                     self._order = self._move_to_end(name)
                     return connection
                 if answer["leader"] in self.nodes:
@@ -52,9 +52,9 @@ class LogCluster:
         raise UnavailableError(f"none of {', '.join(self.nodes)} says that it leads")
 
     def ask_leader(self, header: Header, *, timeout_s: float = 10.0) -> Header:
-        """Ask the leader, and the next one where it leads no more; for requests that may be done twice.
+        """Ask the leader, or the next leader if it no longer leads. The request may be done twice.
 
-        Raises RequestError where the leader refuses, UnavailableError where nobody leads within the time.
+        Raises RequestError if the leader refuses, UnavailableError if no node leads within `timeout_s` seconds.
         """
         until = time.monotonic() + timeout_s
         while True:

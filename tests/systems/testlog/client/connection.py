@@ -1,4 +1,4 @@
-"""One connection to one node, used by one thread: requests go out without waiting, answers are handed on."""
+"""One connection to one node, for one thread. Requests are sent without waiting, and callbacks get the answers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ AnswerCallback = Callable[[Content], None]
 
 
 class UnavailableError(Exception):
-    """Nobody answers, or the connection broke."""
+    """No node answers, or the connection broke."""
 
 
 class RequestError(Exception):
-    """The node refused a request. `error` is its word for the reason, as in service.py."""
+    """The node refused a request. `error` is one of the errors in service.py."""
 
     def __init__(self, answer: Header) -> None:
         super().__init__(": ".join(str(answer[part]) for part in ("error", "detail") if part in answer))
@@ -26,14 +26,14 @@ class RequestError(Exception):
 
 
 class LogConnection:
-    """A connection that was opened; everything raises UnavailableError where it is broken."""
+    """An open connection. Every method except `close` raises UnavailableError if the connection is broken."""
 
     def __init__(self, address: tuple[str, int], answer_timeout_s: float) -> None:
-        """Connect. A node that owes an answer for `answer_timeout_s` seconds counts as gone: it may be frozen."""
+        """Connect. A node that does not answer within `answer_timeout_s` seconds counts as gone."""
         self._answer_timeout_s = answer_timeout_s
         self._buffer = FrameBuffer()
         self._requests = 0
-        # Until when an answer has to come, and who waits for it, in the order of the requests.
+        # {id of an open request: (latest time of its answer, callback)}, in the order of the requests.
         self._waiting: dict[int, tuple[float, AnswerCallback]] = {}
         try:
             self._socket = socket.create_connection(address, timeout=answer_timeout_s)
@@ -42,7 +42,7 @@ class LogConnection:
             raise UnavailableError(f"{address[0]}:{address[1]} takes no connection: {error}") from error
 
     def send(self, header: Header, body: bytes, answered: AnswerCallback, *, wait_s: float = 0.0) -> None:
-        """Send a request, which may take `wait_s` seconds more than others; `receive` calls `answered`."""
+        """Send a request, whose answer may take `wait_s` seconds longer. `receive` calls `answered` with the answer."""
         self._requests += 1
         self._waiting[self._requests] = (time.monotonic() + self._answer_timeout_s + wait_s, answered)
         try:
@@ -52,7 +52,7 @@ class LogConnection:
             raise UnavailableError(f"a request could not be sent: {error}") from error
 
     def receive(self, timeout_s: float) -> None:
-        """Hand on the next answers, or return when the time is over."""
+        """Wait at most `timeout_s` seconds for answers, and call their callbacks."""
         try:
             self._socket.settimeout(max(timeout_s, 0.001))
             received = self._socket.recv(_READ_BYTES)
@@ -68,7 +68,7 @@ class LogConnection:
             raise UnavailableError(f"the connection broke: {error}") from error
 
     def ask(self, header: Header, *, timeout_s: float | None = None) -> Header:
-        """Send a request and wait for its answer. Raises RequestError where it is refused."""
+        """Send a request and wait for its answer. Raises RequestError if the node refuses it."""
         timeout_s = self._answer_timeout_s if timeout_s is None else timeout_s
         until = time.monotonic() + timeout_s
         answers: list[Header] = []
@@ -82,5 +82,5 @@ class LogConnection:
         return answers[0]
 
     def close(self) -> None:
-        """Close; whoever waits for an answer gets none."""
+        """Close the connection. Callbacks of open requests are not called."""
         self._socket.close()

@@ -1,4 +1,4 @@
-"""Consumes a topic for a subscription."""
+"""The consumer of a subscription."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _LAST_COMMIT_S = 2.0
 
 
 class LogConsumer:
-    """The one consumer of a subscription, of all partitions; it begins where the subscription stands.
+    """Consumes all partitions of a topic, from the subscription's committed offsets on.
 
-    A second consumer of the same subscription gets the same messages.
+    A subscription should have one consumer, because a second consumer gets the same messages.
     """
 
     def __init__(self, cluster: LogCluster, topic: str, subscription: str) -> None:
-        """Make the subscription, at the beginning of the topic, if it is not there. Raises as `ask_leader`."""
+        """If the subscription does not exist, create it at the beginning of the topic. Raises as `ask_leader`."""
         self._topic, self._subscription = topic, subscription
         answer = cluster.ask_leader({"type": "subscribe", "topic": topic, "subscription": subscription})
-        # Up to where messages are acknowledged here, and up to where the leader has confirmed it.
+        # {partition: next offset}: `_acknowledged` as acknowledged here, `_committed` as the leader has confirmed.
         self._acknowledged: dict[int, int] = dict(enumerate(answer["committed"]))
         self._committed = dict(self._acknowledged)
         self._commit_at = 0.0
@@ -31,19 +31,19 @@ class LogConsumer:
         self._deliveries: deque[Delivery] = deque()
 
     def receive(self, timeout_s: float) -> Delivery | None:
-        """The next message, None where none came in time."""
+        """Return the next message, or None if no message came within `timeout_s` seconds."""
         self._commit_if_due()
         if not self._deliveries:
             self._deliveries.extend(self._cursor.poll(timeout_s))
         return self._deliveries.popleft() if self._deliveries else None
 
     def acknowledge(self, delivery: Delivery) -> None:
-        """Acknowledge a message and all before it in its partition; a later `receive` or `close` commits that."""
+        """Acknowledge a message and all before it in its partition. A later `receive` or `close` commits this."""
         partition, following = delivery.partition, delivery.offset + 1
         self._acknowledged[partition] = max(self._acknowledged[partition], following)
 
     def close(self) -> None:
-        """Commit what is acknowledged, if a leader answers within two seconds, and leave."""
+        """Commit the acknowledged offsets if a leader answers within `_LAST_COMMIT_S`, and close the connection."""
         until = time.monotonic() + _LAST_COMMIT_S
         while self._committed != self._acknowledged and time.monotonic() < until:
             self._commit_if_due()

@@ -1,4 +1,4 @@
-"""Reads partitions from an offset each on, from whichever node leads."""
+"""Reads partitions, each from its own offset on, from the node that leads."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from testlog.client.connection import AnswerCallback, LogConnection, RequestErro
 from testlog.record import MessageRecord, unpack_records
 from testlog.wire import Content, Header
 
-# How long the leader waits for messages before it answers that there are none.
+# How long the leader waits for messages before it answers without messages.
 _WAIT_S = 0.5
 _MOST_BYTES = 262_144
 _RETRY_S = 0.05
 
 
 class Delivery(NamedTuple):
-    """A message and where it is stored."""
+    """A message and its position."""
 
     partition: int
     offset: int
@@ -26,13 +26,13 @@ class Delivery(NamedTuple):
 
 
 class Cursor:
-    """Where reading goes on in each partition; it delivers no message twice."""
+    """Reads partitions and keeps the next offset of each. It delivers each message once."""
 
     def __init__(self, cluster: LogCluster, topic: str, offsets: Mapping[int, int]) -> None:
         self._cluster, self._topic = cluster, topic
-        # The next offset to read, behind the control records that were passed over.
+        # The next offset to read by partition. Control records before it are counted as read.
         self.offsets = dict(offsets)
-        # The end of each log when it was last asked for messages, -1 before.
+        # The exclusive end of each partition's log in the last answer; -1 before the first answer.
         self.ends = dict.fromkeys(offsets, -1)
         self._connection: LogConnection | None = None
         self._asked: set[int] = set()
@@ -41,7 +41,7 @@ class Cursor:
         self._refusal: RequestError | None = None
 
     def poll(self, timeout_s: float) -> list[Delivery]:
-        """The next messages, none where none came in time. Raises RequestError where the topic is not there."""
+        """Return the messages that come within `timeout_s` seconds. Raises RequestError if the topic does not exist."""
         until = time.monotonic() + timeout_s
         while True:
             try:
@@ -54,7 +54,7 @@ class Cursor:
                 return deliveries
 
     def send(self, header: Header, answered: AnswerCallback) -> None:
-        """Send another request about the topic, if there is a connection; a later `poll` calls `answered`."""
+        """Send another request about the topic, if there is a connection. A later `poll` calls `answered`."""
         if self._connection is not None:
             try:
                 self._connection.send({"topic": self._topic, **header}, b"", answered)
@@ -62,7 +62,7 @@ class Cursor:
                 self.close()
 
     def close(self) -> None:
-        """Close the connection; another `poll` opens one again."""
+        """Close the connection. The next `poll` opens another one."""
         if self._connection is not None:
             self._connection.close()
         self._connection, self._leads = None, True

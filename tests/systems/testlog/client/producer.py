@@ -23,7 +23,7 @@ _REQUEST_BYTES = 1024 * 1024
 
 
 class PublishOutcome(StrEnum):
-    """What became of a message: written by a majority, certainly not written, or nobody knows."""
+    """The result for a message: written by a majority, certainly not written, or not known."""
 
     ACKED = "acked"
     FAILED = "failed"
@@ -31,7 +31,7 @@ class PublishOutcome(StrEnum):
 
 
 class Settlement(NamedTuple):
-    """What the client says about one message."""
+    """The client's result for one message."""
 
     outcome: PublishOutcome
     partition: int
@@ -49,19 +49,19 @@ class _Message(NamedTuple):
 class LogProducer:
     """One producer. Every message is settled once, on the producer's own thread.
 
-    A message is sent again only where a node refused it because it does not lead, which proves that it was not written.
-    Where a connection breaks, every message that was not answered is unknown, and the producer goes on with the next
-    ones. Messages of a key go to one partition in the order in which they were sent.
+    A message is sent again only if a node refused it because it does not lead; then it was certainly not written. If a
+    connection breaks, every sent message without an answer is unknown, and the producer goes on with the next messages.
+    Messages of a key go to one partition in the order of their `send` calls.
     """
 
     def __init__(self, cluster: LogCluster, topic: str, name: str, *, queue_timeout_s: float = 30.0) -> None:
-        """A message that no leader takes within `queue_timeout_s` seconds fails. Raises as `ask_leader`."""
+        """A message fails if no leader accepts it within `queue_timeout_s` seconds. Raises as `ask_leader`."""
         self._cluster, self._topic, self._name = cluster, topic, name
         self._queue_timeout_s = queue_timeout_s
         self._partitions = len(cluster.ask_leader({"type": "log_ends", "topic": topic})["ends"])
         self._queue: deque[_Message] = deque()
         self._unanswered: dict[int, list[_Message]] = {}
-        # By number of request.
+        # {number of the request: messages that a node refused because it does not lead}
         self._refused: dict[int, list[_Message]] = {}
         self._requests = 0
         self._sent_at = 0.0
@@ -85,11 +85,11 @@ class LogProducer:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection to a node that led when it was asked."""
+        """Whether there is a connection to a node that led when the connection was made."""
         return self._connected
 
     def close(self) -> None:
-        """Give up whatever is not settled: what was sent is unknown, what was not has failed."""
+        """Settle all messages that are open: a sent message is unknown, an unsent one has failed."""
         self._closing.set()
         self._thread.join()
 
@@ -114,14 +114,14 @@ class LogProducer:
         self._fail_queued("closed before it was sent", 0.0)
 
     def _publish(self, connection: LogConnection) -> None:
-        """Send and settle until the node does not lead any more. Raises UnavailableError."""
+        """Send and settle messages until the node refuses one. Raises UnavailableError if the connection breaks."""
         while not self._closing.is_set():
             connection.receive(_LINGER_S)
             if not self._refused:
                 if self._queue and time.monotonic() - self._sent_at >= _LINGER_S:
                     self._send_queued(connection)
             elif not self._unanswered:
-                # The node refuses what came behind a refused message on this connection, so the order holds.
+                # On this connection the node has refused all messages after the first refused one, so the order holds.
                 return
 
     def _send_queued(self, connection: LogConnection) -> None:

@@ -9,8 +9,6 @@ from testlog.client.cursor import Cursor, Delivery
 
 
 class LogReader:
-    """A fresh reader."""
-
     def __init__(self, cluster: LogCluster, topic: str, partition: int) -> None:
         self._partition = partition
         self._cursor = Cursor(cluster, topic, {partition: 0})
@@ -18,19 +16,18 @@ class LogReader:
 
     @property
     def position(self) -> int:
-        """The next offset to read. Everything below it was read or is a control record."""
+        """The next offset to read. All offsets before it were read or are control records."""
         return self._deliveries[0].offset if self._deliveries else self._cursor.offsets[self._partition]
 
     def read(self, timeout_s: float) -> Delivery | None:
-        """The next message, None where none came in time."""
+        """Return the next message, or None if no message came within `timeout_s` seconds."""
         if not self._deliveries:
             self._deliveries.extend(self._cursor.poll(timeout_s))
         return self._deliveries.popleft() if self._deliveries else None
 
     def at_end(self) -> bool:
-        """Whether everything was read that was in the log when it was last asked for messages."""
+        """Return whether all messages were read that the log held at its last answer."""
         return 0 <= self._cursor.ends[self._partition] <= self.position
 
     def close(self) -> None:
-        """End."""
         self._cursor.close()
