@@ -57,7 +57,7 @@ def load_scenario(
     scenario = parse(Scenario, {"name": path.stem, **content}, file=str(path))
     if path.stem in _RESERVED_NAMES:
         raise InputError(
-            f"a scenario cannot be called `{path.stem}`, as a DAG is", file=str(path), remedy="rename the file"
+            f"a scenario cannot be called `{path.stem}`, because a DAG is", file=str(path), remedy="rename the file"
         )
     if scenario.name != path.stem:
         raise InputError(
@@ -218,7 +218,7 @@ def _check_leader(scenario: Scenario, topology: Topology, cluster: str | None) -
     names = list_nodes_that(coordinates, topology, asked)
     if len(names) < 2:
         raise InputError(
-            f"no node leads if only {names[0] if names else 'no node'} coordinates `{asked}`",
+            f"{f'only {names[0]}' if names else 'no node'} coordinates `{asked}`, so no node is elected as its leader",
             field="targets.now",
             remedy=f"{otherwise}, or use a topology with three such nodes, such as `sync_ensemble_witness`",
         )

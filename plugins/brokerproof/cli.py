@@ -51,8 +51,8 @@ your own files:
                                              those of topology files and of suites, listed in the same way
 
 Ctrl-C under `run` and `watch` asks whether to stop the run and its cluster, or only to stop watching. Without a
-terminal, it stops the run, as SIGTERM does. Both commands say within 15 s that Airflow does not answer, or that nothing
-of the run moves.
+terminal, it stops the run, as SIGTERM does. Both commands report within 15 s that Airflow does not answer, or that the
+run makes no progress.
 
 exit status: 0 the verdict is what the scenario expects, 1 it is not, 2 unknown or no data, 3 unusable input, 130 after
 Ctrl-C, if the run goes on and this command does not watch it

@@ -72,13 +72,13 @@ class Settings(BaseSettings):
     )
     topologies: Annotated[Directories, NoDecode] = Field(
         "",  # type: ignore[assignment]
-        description="the directories of the topology files, listed in the same way",
+        description="the directories of the topology files, written like those of the scenarios",
         json_schema_extra={"default": "`topologies/`"},
     )
     expectations: Annotated[Directories, NoDecode] = Field(
         "",  # type: ignore[assignment]
-        description="the directories of the suites, listed in the same way; a suite of yours replaces the shipped one "
-        "of its name, and judges beside the five under any other name",
+        description="the directories of the suites, written in the same way; a suite replaces the shipped one of the "
+        "same name, and any other suite is judged in addition to the five",
         json_schema_extra={"default": "`expectations/`"},
     )
     cache: Path = Field(
@@ -142,13 +142,12 @@ class Settings(BaseSettings):
     )
     keep_runs_days: int | None = Field(
         None,
-        description="the days after which it deletes a run's whole directory; the history keeps what the run came to",
+        description="the days after which it deletes a run's whole directory; the history keeps the run's result",
         json_schema_extra={"default": "kept for ever"},
     )
     keep_failed_days: int | None = Field(
         None,
-        description="the days for which it leaves a run alone whose outcome is not the expected one, where these are "
-        "more",
+        description="the days for which it keeps a run whose outcome is not the expected one, if this is longer",
         json_schema_extra={"default": "like other runs"},
     )
     # {name of a messaging system that is not built in: MODULE:ATTRIBUTE of its object}
@@ -161,7 +160,7 @@ class Settings(BaseSettings):
     notify: str | None = Field(
         None,
         repr=False,
-        description="who is told of a run that is not as expected or worse than before, a list in JSON "
+        description="the notifiers for runs that are not as expected or worse than before, a list in JSON "
         "([how](results-elsewhere.md#tell-somebody))",
         json_schema_extra={"default": "no notifier"},
     )

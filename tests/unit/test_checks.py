@@ -136,7 +136,7 @@ def test_a_node_that_coordinates_alone_neither_leads_nor_follows(tmp_path: Path,
     with pytest.raises(InputError) as caught:
         load(tmp_path, settings)
     assert caught.value.field == "faults.0.targets.now"
-    assert caught.value.problem == "no node leads if only metadata-1 coordinates `cluster-us`"
+    assert caught.value.problem == "only metadata-1 coordinates `cluster-us`, so no node is elected as its leader"
     assert "such as `sync_ensemble_witness`" in caught.value.remedy
 
 

@@ -25,7 +25,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
         print(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
         for outcome in recorded:
             print(
-                f"recorded {outcome.run_id}, which was ended before: {outcome.verdict}; "
-                f"`brokerproof verify {outcome.run_dir}` judges what it left"
+                f"recorded {outcome.run_id}, which had ended without an outcome: {outcome.verdict}; "
+                f"`brokerproof verify {outcome.run_dir}` judges its tables"
             )
     return ExitStatus.OK

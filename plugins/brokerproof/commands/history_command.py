@@ -26,7 +26,9 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
             "two runs are compared even if their scenarios differ", field="--compare", remedy="leave out the scenarios"
         )
     if options.by and (options.compare or not options.scenarios):
-        raise InputError("the runs of one scenario are grouped", field="--by", remedy="name one scenario, and no run")
+        raise InputError(
+            "groups the runs of scenarios", field="--by", remedy="name a scenario, and leave out `--compare`"
+        )
     with open_history() as history:
         if options.by:
             _print_groups(history, options)

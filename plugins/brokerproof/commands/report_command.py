@@ -18,7 +18,7 @@ def execute(options: argparse.Namespace, settings: Settings) -> int:
     files = write_exports(run, make_absolute(options.output) if options.output else run.path("report"))
     _, reason = find_judgement(run)
     again = "(try `brokerproof verify`)"
-    problem = f"run {run.run_id} was not judged, and its report says no more: {reason} {again}" if reason else None
+    problem = f"run {run.run_id} was not judged, so its report has no verdict: {reason} {again}" if reason else None
     if problem:
         print_error(problem)
     if options.json:

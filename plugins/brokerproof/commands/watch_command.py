@@ -63,4 +63,4 @@ def _watch(run_id: str, settings: Settings, progress: Progress) -> WatchEnd:
 def _refuse(name: str, settings: Settings) -> InputError:
     known = [directory.name for directory in settings.runs.glob("*") if (directory / "run.json").exists()]
     near = suggest_name(name, known) if known else "`brokerproof history` lists the runs"
-    return InputError(f"no run that goes on or has an outcome is called `{name}`", remedy=near)
+    return InputError(f"no run called `{name}` is running or has an outcome", remedy=near)

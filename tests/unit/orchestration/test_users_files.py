@@ -281,7 +281,7 @@ def test_a_scenario_cannot_take_the_name_of_another_dag(
     (repository / "scenarios" / f"{name}.yaml").write_text(SCENARIO)
     assert main(["scenarios"]) == 3
     printed = " ".join(capsys.readouterr().err.split())
-    assert f"{name}.yaml: a scenario cannot be called `{name}`, as a DAG is (rename the file)" in printed
+    assert f"{name}.yaml: a scenario cannot be called `{name}`, because a DAG is (rename the file)" in printed
     assert EXAMPLE in load().dags
 
 

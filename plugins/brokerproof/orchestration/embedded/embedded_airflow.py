@@ -279,7 +279,7 @@ def _check_that_no_other_is_served() -> None:
     """Raises InputError if this process belongs to another Airflow, because both would share a database."""
     if os.environ.get(_SERVED):
         raise InputError(
-            "this is a machine of an Airflow that runs elsewhere, and would share its database",
+            "this process belongs to another Airflow, so both would share its database",
             field=_SERVED,
             remedy="start the run in the pages of that Airflow, or unset the variable",
         )
