@@ -90,7 +90,7 @@ def watch_drains(run: Run, ended: threading.Event) -> None:
     observation = make_observation(run)
     settle_s = run.scenario.settle_s
     deadline = time.monotonic() + run.scenario.phases.total_s + 2 * settle_s + _SLACK_S
-    # The time at which load and timeline had both ended, because the undo of the last fault may bring messages back.
+    # The time by which load and timeline had both ended. The undo of the last fault may bring messages back.
     ended_at: float | None = None
     drains: list[SubscriptionDrain] = []
     behind: list[str] = []
