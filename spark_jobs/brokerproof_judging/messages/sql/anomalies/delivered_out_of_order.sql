@@ -7,11 +7,11 @@
 -- incarnations or consumers are ordered only if their times differ by more than the clocks' error, because the order of
 -- arrivals holds only within an incarnation.
 --
--- A suspect came after a message with a higher seq, and after a message that is stored behind it. If no message with a
--- higher seq is stored before the suspect, this is enough: the one with the higher seq is stored behind it. Otherwise
--- the two may be different messages, and a search has to find one message that is both. Such suspects are themselves
--- stored out of order, so they are few. If the clock was set back within an incarnation, its times do not order its own
--- deliveries, so all suspects of that key need the search too.
+-- A suspect came after a message with a higher seq, and after a message that is stored behind the suspect. If no
+-- message with a higher seq is stored before the suspect, the first of these two is also stored behind it, which is
+-- enough. Otherwise the two may be different messages, and a search has to find one message with both properties. Such
+-- suspects are themselves stored out of order, so they are few. If the clock was set back within an incarnation, its
+-- times do not order its own deliveries, so all suspects of that key need the search too.
 WITH placed AS (
     -- Ranks are numbers that have the same order as the positions.
     SELECT *, dense_rank() OVER (ORDER BY segment, "offset", batch_index) AS rank FROM rows
