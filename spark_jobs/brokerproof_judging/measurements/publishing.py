@@ -1,4 +1,4 @@
-"""Latency and rate of publishing in each phase, and latency while a fault slowed clients down."""
+"""Measures latency and rate of publishing in each phase, and latency while a fault slowed clients down."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
 
 
 def convert_to_ms(latency_us: float | None) -> float | None:
-    """Return a latency in ms, None for None."""
     return None if latency_us is None else latency_us / 1000
 
 
@@ -92,10 +91,10 @@ def _find_latencies(
         .agg(
             F.count("*").alias("messages"),
             F.count_if("acked").alias("acked"),
-            # Exact to 1/10,000 of the rank. Unlike for the exact quantile, memory does not grow with the messages.
+            # Exact to 1/10,000 of the rank. For an exact quantile, memory would grow with the number of messages.
             F.percentile_approx("latency", [0.5, 0.99], 10_000).alias("quantiles"),
             F.max("latency").alias("longest"),
-            # The same if the messages that a standstill may have delayed had no latency.
+            # The same, with a latency of 0 for each message that a standstill may have delayed.
             F.percentile_approx(proven, [0.5, 0.99], 10_000).alias("proven"),
             F.max(proven).alias("longest_proven"),
         )
@@ -105,5 +104,5 @@ def _find_latencies(
 
 
 def keep_home_logs(messages: DataFrame) -> DataFrame:
-    """Return the rows of `messages` about the log of the message's home: one a message."""
+    """Return the rows of `messages` about the log of the message's home, one row for each message."""
     return messages.filter("subscription IS NULL AND cluster = home")
