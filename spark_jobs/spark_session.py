@@ -71,7 +71,7 @@ class SparkTasks:
 
 
 def open_job_run(arguments: Sequence[str] | None = None) -> Run:
-    """Return the run whose directory is the job's first argument. Raises SystemExit if there is no such run."""
+    """Return the run whose directory is the job's first argument, or raise SystemExit with the reason."""
     directories = sys.argv[1:] if arguments is None else arguments
     if not directories:
         raise SystemExit(f"usage: {sys.argv[0]} RUN_DIR")

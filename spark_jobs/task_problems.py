@@ -23,9 +23,9 @@ def leave_end(run: Run, kind: type[End], number: int, epoch: int, make_end: Call
 def raise_before_steady(run: Run, problem: str | None) -> None:
     """Raise RunError with a task's problem if the load is not steady yet, unless the timeline failed.
 
-    If a task raises an error, Spark drops the rows of all tasks of the job. Before the load is steady no row matters,
-    so the job fails at once. Later, the rows are kept. If the timeline failed, it made the task end, so the problem is
-    not the task's own.
+    If a task raises an error, Spark drops the rows of all tasks of the job, and the rows must come from the clients'
+    records instead. Before the load is steady no row matters, so the job fails at once. If the timeline failed, it made
+    the task end, so the problem is not the task's own.
     """
     if problem is not None and read_record(run, PhaseTimes) is None and read_record(run, EarlyEnd) is None:
         raise RunError(problem)

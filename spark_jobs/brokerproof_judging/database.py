@@ -55,7 +55,6 @@ def load_table(connection: DuckDB, name: str, batches: Batches, schema: pa.Schem
 
 
 def register_tables(connection: DuckDB, tables: Mapping[str, pa.Table]) -> None:
-    """Make small tables available to queries under their names."""
     for name, table in tables.items():
         connection.register(name, table)
 

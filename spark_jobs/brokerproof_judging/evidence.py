@@ -203,7 +203,6 @@ class Evidence:
                 yield f"Replication of {topic} from {home} to {other} did not drain: {drain.why}."
 
     def make_tables(self) -> EvidenceTables:
-        """Return the proofs as small tables that queries join."""
         return EvidenceTables(
             logs=make_small_table(
                 "cluster string, topic string, partition int32, read_to_end bool, read_why string, "
@@ -237,7 +236,7 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceTables:
-    """The proofs as tables: a row for each log, unreadable part, drain, replication path, and partition of a path."""
+    """The proofs as tables for queries: a row for each log, unreadable part, drain, path, and partition of a path."""
 
     logs: pa.Table
     unreadable: pa.Table

@@ -119,7 +119,6 @@ def measure_agreement(times: RunTimes, samples: Samples, fault: EffectiveFault) 
 
 
 def _find_levels(series: Series, *, usual: int) -> Levels:
-    """Return the levels of a backlog whose usual height is `usual`."""
     counts = [(at, int(value)) for at, value in series]
     rise = max((count for _, count in counts), default=0) - usual
     high = usual + max(usual, rise / 10)

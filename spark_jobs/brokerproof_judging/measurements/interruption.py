@@ -54,7 +54,6 @@ class ClientEvents:
 def read_client_events(
     spark: SparkSession, run: Run, times: RunTimes, publishes: DataFrame, deliveries: DataFrame
 ) -> ClientEvents:
-    """Return the events in the tables `publishes` and `deliveries`."""
     if not times.effective:
         return ClientEvents()
     attempts = place_attempts(publishes, partitioned=run.scenario.workload.partitions > 0)

@@ -48,8 +48,6 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredValue:
-    """The estimate of one metric for one subject."""
-
     metric: str
     subject: str
     estimate: Estimate

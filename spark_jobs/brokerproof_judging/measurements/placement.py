@@ -73,7 +73,7 @@ def _find_doubt_about_copies(run: Run, times: RunTimes, asked: Mapping[tuple[str
 def measure_under_replication(run: Run, times: RunTimes, samples: Samples) -> MeasuredValue:
     """Return the number of under-replicated segments of all clusters at their last samples.
 
-    It is null unless each of these samples was taken after the last undo, and not long before the sampling ended.
+    It is null unless each of these samples was taken after the last undo and within `SILENCE_US` of the last sample.
     """
 
     def make(value: float | None, evidence: str) -> MeasuredValue:
@@ -98,8 +98,8 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
     """Yield, by phase and for the read-back, the share of bytes read from disks by nodes in the owner's region.
 
     The bytes that a node read between two samples count for the phase that the later sample is in. They count for the
-    read-back if the time between the samples touches it. The owner is the last one that was sampled before the bytes'
-    later sample. If nodes of two regions own topics of a cluster, the reader is unknown, and the bytes are left out.
+    read-back if the time between the samples touches it. The last owner that was sampled by the later sample counts. If
+    nodes of two regions own topics of a cluster, the reader is unknown, and the bytes are left out.
     """
     spans = dict(times.phases)
     if (read := read_record(run, LogsRead)) is not None:

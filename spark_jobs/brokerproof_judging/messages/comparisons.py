@@ -106,7 +106,7 @@ def _select_attempt_events(compared: ComparisonInput) -> DataFrame:
 
     An attempt is compared with every ack that was settled more than the clocks' error before it was sent. The highest
     position of these acks is a running maximum over time. Each second of the log is compared separately and begins with
-    the maximum of all earlier seconds, so no task has to read a whole log.
+    the maximum of all earlier seconds. So no task has to read a whole log.
     """
     acks = _select_acks_with_position(compared.publishes).filter("settled_at >= sent_at")
     settled = table_io.to_microseconds("settled_at")

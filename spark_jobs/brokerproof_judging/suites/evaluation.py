@@ -1,9 +1,9 @@
 """Runs the Great Expectations suites on a run's tables and makes the judgement of each.
 
-Great Expectations is not trusted with the verdict. A suite passes only if three more things are true, else it is
-`unknown` or `no_data`, with the reason. Its file is complete (brokerproof/suites/suite_file.py). Every expectation that
-applies to the run's system was evaluated, on all rows, without an exception. An independent count agrees
-(cross_check.py, table_counts.py).
+Great Expectations is not trusted with the verdict. A suite passes only if three more things are true. Its file is
+complete (brokerproof/suites/suite_file.py). Every expectation that applies to the run's system was evaluated, on all
+rows, without an exception. An independent count agrees (cross_check.py, table_counts.py). Otherwise the suite is
+`unknown` or `no_data`, with the reason.
 """
 
 from __future__ import annotations

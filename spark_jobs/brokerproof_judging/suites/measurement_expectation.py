@@ -39,9 +39,9 @@ def find_bound_result(
 ) -> BoundResult:
     """Return how a row of `measurements` compares with its own bounds, or with the suite's if it has none.
 
-    A value in doubt is undecided if it has a bound. If the value is only known to be between `at_least` and `at_most`,
-    a bound is broken if all values between them break it, and held if all hold it. NaN counts neither as a value nor as
-    a bound, because every comparison with NaN is false, so a NaN would be within every bound.
+    A value in doubt is undecided if it has a bound. If only the limits `at_least` and `at_most` are known, a bound is
+    broken or held only if all values between them break or hold it. NaN counts neither as a value nor as a bound,
+    because every comparison with NaN is false, so a NaN would be within every bound.
     """
     own = (row["minimum"], row["maximum"])
     in_force = tuple(

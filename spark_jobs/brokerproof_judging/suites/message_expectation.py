@@ -42,7 +42,7 @@ class MessageConditions:
 
     @classmethod
     def for_anomaly(cls, anomaly: str) -> MessageConditions:
-        """Return the conditions on the columns `anomalies` and `illegal`. A null proves no anomaly's absence."""
+        """Return the conditions on the columns `anomalies` and `illegal`. A null may leave the row undecided."""
         found, illegal = (f"array_contains({column}, '{anomaly}')" for column in ("anomalies", "illegal"))
         # An unproven message is legal under every guarantee, but leaves its row undecided.
         proves_nothing = anomaly == Anomaly.UNPROVEN

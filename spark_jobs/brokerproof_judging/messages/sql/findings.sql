@@ -42,10 +42,10 @@ SELECT
     ),
     first.cause,
     first.detail,
-    -- A message that was sent before a destroying fault took effect may be missing in the destroyed cluster, and in
-    -- clusters to which it had not been replicated yet. If such a cluster delivered the message, it had got it and is
-    -- not excused. A message with an unknown time of sending is excused, and a message that was sent later is not.
-    -- `rpo_messages` bounds the messages that no cluster holds.
+    -- A message that was sent before a destroying fault took effect may be missing in the destroyed cluster. If that is
+    -- its home, it may also be missing in clusters to which it had not been replicated yet. If such a cluster delivered
+    -- the message, it had got it and is not excused. A message that was sent later is not excused, but a message with
+    -- an unknown time of sending is. `rpo_messages` bounds the messages that no cluster holds.
     --
     -- Acks and deliveries before the healing come from the old log, because the healed cluster begins a new log. This
     -- new log has to keep the messages that it acked, and to replicate the messages that it holds. If a message had no
