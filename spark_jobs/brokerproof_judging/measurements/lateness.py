@@ -27,7 +27,7 @@ class Interruptions:
     last_place: str
     # Time in which at least one place was interrupted.
     total_us: int
-    # The place that was interrupted longest, and for how long.
+    # The longest total time that one place was interrupted, and this place.
     longest_us: int
     longest_place: str
     # The number of places that were interrupted.
@@ -46,7 +46,7 @@ def name_place(*parts: Column) -> Column:
 
 
 def name_partition(partition: Column) -> Column:
-    """Return `partition 3`, `unknown partition` for null, or null if the topic has no partitions."""
+    """Return `partition 3` for 3, `unknown partition` for null, and null for -1, a topic without partitions."""
     return F.when(partition.isNull(), F.lit("unknown partition")).when(
         partition >= 0, F.concat(F.lit("partition "), partition.cast("string"))
     )
@@ -159,8 +159,7 @@ def join_spans(spark: SparkSession, times: DataFrame, faults: Sequence[Effective
 def _find_late_times(attempts: DataFrame, late_after_us: int, load: Span) -> DataFrame:
     """Return `topic`, `place`, `start`, `end` and `answered` of the load's messages that can be late before its end.
 
-    A message is late from `start` to `end` (µs) if `end` is later. `answered` is true if it was acked before the load's
-    end.
+    A message is late from `start` to `end` (µs) if `end` is later. If `answered`, it was acked before the load ended.
     """
     acked = F.when(F.col("outcome") == AttemptOutcome.ACKED, F.unix_micros("settled_at"))
     load_end_us = load.end_us

@@ -40,7 +40,7 @@ def measure_link(run: Run, times: RunTimes, samples: Samples) -> Iterator[Measur
 
 
 def find_weighted_quantile(weighted: Iterable[tuple[float, int]], quantile: float) -> float:
-    """Return the smallest value for which values up to it have at least the share `quantile` of the weight.
+    """Return the smallest value such that it and all lower values have at least the share `quantile` of the weight.
 
     `weighted` has pairs of (value, weight). At least one weight is above 0.
     """

@@ -26,8 +26,8 @@ AT_END = "end"
 def measure_spread(run: Run, times: RunTimes) -> Iterator[MeasuredValue]:
     """Yield, by moment, the number of log segments without a copy in a region that they had to span.
 
-    It reads the table `copies`. At the moment `end`, the number is null unless the copies of every log were asked for
-    after the last fault was undone.
+    The numbers come from the table `copies`. At the moment `end`, the number is null unless the copies of every log
+    were asked for after the last fault was undone.
     """
     # By moment and segment, whether one of its rows lacks a region, or names no required regions.
     moments: dict[str, dict[tuple[Any, ...], bool]] = defaultdict(dict)
@@ -98,7 +98,7 @@ def measure_local_reads(run: Run, times: RunTimes, samples: Samples) -> Iterator
     """Yield, by phase and for the read-back, the share of bytes read from disks by nodes in the owner's region.
 
     The bytes that a node read between two samples count for the phase that the later sample is in. They count for the
-    read-back if the time between the samples touches it. The last owner that was sampled by the later sample counts. If
+    read-back if the time between the samples touches it. The owner is the one that was known at the later sample. If
     nodes of two regions own topics of a cluster, the reader is unknown, and the bytes are left out.
     """
     spans = dict(times.phases)

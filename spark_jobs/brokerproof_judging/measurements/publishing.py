@@ -21,7 +21,8 @@ def measure_publishing(run: Run, times: RunTimes, messages: DataFrame) -> Iterat
     """Yield the latency from schedule to first ack, and the share of the schedule that was acked.
 
     Both are measured for each phase, and the latency also for the time of each fault that slows clients down. If
-    several clusters are published to, each also has a latency of its own, as `PHASE/CLUSTER` and `FAULT/CLUSTER`.
+    messages are published to several clusters, each cluster also has its own latency, as `PHASE/CLUSTER` and
+    `FAULT/CLUSTER`.
 
     A message belongs to the time in which it was scheduled. The latency of a message that was never acked lasts until
     the end of the load. The schedule is the target rate times the phase's length, so a message without an attempt
@@ -69,7 +70,7 @@ def _describe_messages(row: Row | None) -> str:
 def _find_latencies(
     messages: DataFrame, times: Mapping[str, Span], load_end_us: int, standstills: Times, *, apart: bool
 ) -> dict[tuple[str, str | None], Row]:
-    """Return, by (time, home), the messages, the acked ones, the quantiles and the longest latency, in µs.
+    """Return, by (time, home), the numbers of all and of acked messages, and the latency's quantiles and maximum in µs.
 
     Home None covers all homes. If `apart`, each home has a row too.
     """

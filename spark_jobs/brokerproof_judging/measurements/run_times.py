@@ -101,8 +101,7 @@ class RunTimes:
     def settled_us(self) -> int | None:
         """The last moment, in microseconds, at which a fault took effect or recovered; None if the undo is not proven.
 
-        A state at the end needs a sample after this moment. In a run without faults, the moment is the last phase's
-        start.
+        A state at the end needs a sample after this moment. In a run without faults, it is the start of the last phase.
         """
         last_phase = self.phases[Phase.RECOVERY].start_us if self.phases else 0
         return max(self.changes_us, default=last_phase) if self.undone.given else None
@@ -170,7 +169,7 @@ def read_run_times(run: Run) -> RunTimes:
 
 
 def _list_down(run: Run, courses: Iterable[FaultCourse]) -> dict[str, list[Span]]:
-    """Return, by node, the times in which a fault kept it down or it was on standby. A fault that helps ends them."""
+    """Return, by node, the times in which a fault kept it down or it was on standby. Its start ends such a time."""
     starts: dict[str, list[int]] = defaultdict(list)
     down = [(node, 0, _NEVER_US) for node, content in run.topology.nodes.items() if content.standby]
     for course in courses:

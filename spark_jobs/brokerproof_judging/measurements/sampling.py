@@ -1,4 +1,4 @@
-"""The longest gap between samples: Brokerproof's own error in every value that is measured from samples."""
+"""Measures the longest gap between samples, which is Brokerproof's own error in values measured from samples."""
 
 from __future__ import annotations
 

@@ -71,8 +71,7 @@ def cut_out_own(
 ) -> DataFrame:
     """Return `times` (`start`, `end` in µs) without the parts that standstills of `client` may have caused.
 
-    A row may be shortened, split or removed. `lead_us` is the least time for which a standstill has effects after its
-    end.
+    A row may be shortened, split or removed. A standstill has effects for at least `lead_us` after its end.
     """
     rows = []
     for name, each in standstills.items():
